@@ -228,7 +228,7 @@ export class DuplicateGroupError extends PolyrankError {
   /** The kind of the error. */
   readonly kind: "DuplicateGroup";
   /** The name. */
-  readonly name: string;
+  readonly groupName: string;
 }
 
 /**
@@ -240,7 +240,7 @@ export class DuplicateBackendError extends PolyrankError {
   /** The kind of the error. */
   readonly kind: "DuplicateBackend";
   /** The name. */
-  readonly name: string;
+  readonly backend: string;
 }
 
 /** No backend has this name. */
@@ -249,7 +249,7 @@ export class UnknownBackendError extends PolyrankError {
   /** The kind of the error. */
   readonly kind: "UnknownBackend";
   /** The name. */
-  readonly name: string;
+  readonly backend: string;
   /** The names that are known. */
   readonly known: string;
 }

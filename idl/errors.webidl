@@ -37,27 +37,27 @@ dictionary InvalidGroup {
 
 /// `new_group` was given the name of a group that this process has already.
 [Error, Python=DuplicateGroupError,
- Message="a process group named '{name}' exists already; names must be unique"]
+ Message="a process group named '{group_name}' exists already; names must be unique"]
 dictionary DuplicateGroup {
   /// The name.
-  required DOMString name;
+  required DOMString group_name;
 };
 
 /// A backend of this name is registered already. For `register_backend`, which this version does
 /// not have.
 [Error, Python=DuplicateBackendError, Bases=(ValueError),
- Message="Backend {name} already registered"]
+ Message="Backend {backend} already registered"]
 dictionary DuplicateBackend {
   /// The name.
-  required DOMString name;
+  required DOMString backend;
 };
 
 /// No backend has this name.
 [Error, Python=UnknownBackendError, Bases=(ValueError),
- Message="Unknown backend type '{name}'; expected one of: {known}"]
+ Message="Unknown backend type '{backend}'; expected one of: {known}"]
 dictionary UnknownBackend {
   /// The name.
-  required DOMString name;
+  required DOMString backend;
   /// The names that are known.
   required DOMString known;
 };

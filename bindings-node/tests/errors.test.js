@@ -10,10 +10,11 @@ const SCENARIOS = scenarios("errors");
 test("wrong arguments throw at the call, as they do in every language", async () => {
   const [got] = await onRanks(1, SCENARIOS, "wrongArguments");
   const expected = {
-    noTensor: ["InvalidType", "no overload takes (str). Accepted forms:"],
+    form: ["InvalidType", "(tensor: Tensor, options?: { op?: ReduceOp, timeout?: number })"],
+    noTensor: ["InvalidType", "no overload takes (string). Accepted forms:"],
     nothing: ["InvalidType", "argument 'tensors' is missing"],
     unknownOption: ["InvalidType", "there is no argument 'nonsense'"],
-    wrongOption: ["InvalidType", "option 'reduce_op' must be ReduceOp, not str"],
+    wrongOption: ["InvalidType", "option 'reduceOp' must be ReduceOp, not string"],
     root: ["InvalidArgument", "root must be a rank in 0..1, got 7"],
     negative: ["InvalidArgument", "must not be negative"],
     timeout: ["InvalidArgument", "milliseconds that is not negative"],
@@ -21,10 +22,12 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     premul: ["InvalidType", "premulSum(factor)"],
     shared: ["InvalidArgument", "expected 1 output tensors"],
     peer: ["InvalidArgument", "should not be the same as the rank of the current process"],
-    unbuilt: ["Unsupported", "get_reconfigure_handle"],
-    uninitialized: ["NotInitialized", "has not been initialized"],
-    key: ["InvalidType", "argument 'key' must be str, not int"],
+    unbuilt: ["Unsupported", "getReconfigureHandle"],
+    uninitialized: ["NotInitialized", "make sure to call initProcessGroup."],
+    key: ["InvalidType", "argument 'key' must be string, not number"],
     store: ["InvalidType", "argument 'store' must be Store"],
+    numbers: ["InvalidType", "not number. A Tensor: a typed array, a DataView, or"],
+    size: ["InvalidArgument", "world_size must be at least 1, got 0"],
   };
   for (const [call, [kind, text]] of Object.entries(expected)) {
     assert.ok(got[call] !== null, `${call} throws`);
@@ -32,6 +35,20 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     assert.ok(got[call].message.includes(text), `${call}: ${got[call].message}`);
     assert.ok(got[call].base && got[call].name === got[call].class, call);
   }
+});
+
+test("unknown backends and names that are taken are errors with these names", async () => {
+  const [{ refused, twice, again, all }] = await onRanks(1, SCENARIOS, "names");
+  for (const error of refused) {
+    assert.equal(error?.class, "UnknownBackendError", error?.message);
+    assert.deepEqual([error.name, error.backend], ["UnknownBackendError", "nope"]);
+    assert.equal(error.message, refused[0].message, "one text everywhere");
+    assert.equal(error.known, refused[0].known);
+  }
+  assert.match(refused[0].message, /^Unknown backend type 'nope'; expected one of: tcp, gloo, /);
+  assert.deepEqual([twice.class, twice.groupName], ["DuplicateGroupError", "mine"]);
+  assert.match(again.message, /destroyProcessGroup\(\) leaves it$/);
+  assert.deepEqual(all, refused[0].known.split(", "), "`Backend` has them all");
 });
 
 test("ranks that disagree all learn who", async () => {

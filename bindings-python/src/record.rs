@@ -118,16 +118,12 @@ fn constructor(record_type: &'static RecordType) -> &'static Method {
         let members = record_type.members;
         let parameters: Vec<Parameter> =
             members.iter().map(|member| Parameter { optional: true, ..*member }).collect();
-        let texts: Vec<String> =
-            members.iter().map(|member| format!("{}: {}", member.name, member.ty)).collect();
         // One for each record type of the IDL, for as long as the process lives.
-        let overload = Overload {
-            form: format!("{}({})", record_type.name, texts.join(", ")).leak(),
-            parameters: parameters.leak(),
-        };
+        let overload = Overload { parameters: parameters.leak() };
         Box::leak(Box::new(Method {
             interface: record_type.name,
             name: record_type.name,
+            factory: None,
             collective: None,
             coalesced: false,
             unbuilt: false,

@@ -82,10 +82,12 @@ def test_wrong_groups_are_refused():
     store = polyrank.HashStore()
     with pytest.raises(ValueError):
         polyrank.ProcessGroup(store, 2, 2)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="world_size must be at least 1, got 0"):
         polyrank.ProcessGroup(store, 0, 0)
-    with pytest.raises(polyrank.UnknownBackendError):
+    with pytest.raises(polyrank.UnknownBackendError, match="expected one of: tcp, ") as caught:
         polyrank.ProcessGroup(store, 0, 1, backend="carrier pigeon")
+    assert caught.value.backend == "carrier pigeon"
+    assert caught.value.known.split(", ")[:2] == ["tcp", "gloo"]
     with pytest.raises(TypeError):
         polyrank.ProcessGroup("store", 0, 1)
 

@@ -52,9 +52,9 @@ def test_options_are_those_of_c10d():
 
 def test_wrong_members_are_refused_where_they_are_set():
     options = polyrank.NcclOptions()
-    with pytest.raises(TypeError, match="'min_ctas' must be int or None, not str"):
+    with pytest.raises(TypeError, match=r"'min_ctas' must be int \| None, not str"):
         options.config.min_ctas = "many"
-    with pytest.raises(TypeError, match="'split_share' must be int or None, not bool"):
+    with pytest.raises(TypeError, match=r"'split_share' must be int \| None, not bool"):
         polyrank.NcclConfig(split_share=True)
     with pytest.raises(TypeError, match="there is no argument 'channels'"):
         polyrank.NcclConfig(channels=3)
@@ -87,7 +87,7 @@ def test_what_the_backend_cannot_have_is_refused():
     with pytest.raises(polyrank.InvalidArgumentError, match="this one are cpu:tcp") as caught:
         alone("tcp", polyrank.NcclOptions())
     assert "Give BackendOptions, or a backend as 'nccl'" in str(caught.value)
-    with pytest.raises(TypeError, match="'pg_options' must be BackendOptions or None, not Red"):
+    with pytest.raises(TypeError, match=r"'pg_options' must be BackendOptions \| None, not Red"):
         alone("nccl", polyrank.ReduceOptions())
 
 

@@ -90,7 +90,12 @@ def wrong_calls(here):
         group.allreduce(tensor, "SUM")
     message = str(caught.value)
     assert message.count("allreduce(") >= 3, message
-    assert "op: ReduceOp" in message, message
+    assert "op: ReduceOp = ReduceOp.SUM" in message, message
+    assert "timeout: timedelta | float | None = None" in message, message
+    with pytest.raises(TypeError, match="not int. A Tensor: a NumPy array, or anything with the"):
+        group.allreduce(3)
+    with pytest.raises(TypeError, match=r"^PrefixStore\(\) does not take \(int, str\)"):
+        polyrank.PrefixStore(1, "store")
     for timeout in (-1, float("nan"), datetime.timedelta(seconds=-1)):
         with pytest.raises(ValueError):
             group.allreduce(tensor, timeout=timeout)

@@ -105,6 +105,14 @@ def test_names_of_c10d():
     for wrong in ("pigeon", 3):
         with pytest.raises(ValueError):
             dist.Backend(wrong)
+    with pytest.raises(polyrank.UnknownBackendError) as caught:
+        dist.Backend("pigeon")
+    with pytest.raises(polyrank.UnknownBackendError) as by_group:
+        polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, backend="pigeon")
+    assert str(caught.value) == str(by_group.value), "one list, and one text"
+    assert (caught.value.backend, caught.value.known) == ("pigeon", by_group.value.known)
+    for name in by_group.value.known.split(", "):
+        assert dist.Backend(name) == name
     with pytest.raises(polyrank.UnsupportedError):
         dist.Backend.register_backend("mine", lambda *_: None)
     with pytest.warns(DeprecationWarning):

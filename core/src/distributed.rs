@@ -353,7 +353,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
     if let Some(name) = &split.name
         && world().as_ref().is_some_and(|world| world.has_group(name))
     {
-        return Err(Error::DuplicateGroup { name: name.clone() });
+        return Err(Error::DuplicateGroup { group_name: name.clone() });
     }
     let group = parent.split_by("new_group", &ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {

@@ -5,11 +5,11 @@ import { duration, signalOf, split } from "./arguments.js";
 import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
 import { CudaTensor } from "./cuda.js";
 import {
-  AlreadyInitializedError,
   InvalidArgumentError,
   InvalidTypeError,
   RendezvousError,
   UnknownBackendError,
+  asError,
 } from "../generated/errors.js";
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
@@ -30,15 +30,17 @@ export const Backend = Object.freeze({
   WEBSOCKET: "websocket",
 });
 
+const WHY_NOT = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", required: 1 };
+
 /** The name of a backend in lower case, if there is one of that name. */
 export function parseBackend(name) {
-  const known = Object.values(Backend);
   const lower = String(name).toLowerCase();
-  if (known.includes(lower)) return lower;
-  const names = known.join(", ");
-  throw new UnknownBackendError(`Unknown backend type '${name}'; expected one of: ${names}`, {
-    name: String(name),
-    known: names,
+  if (Object.values(Backend).includes(lower)) return lower;
+  // The core has the list of all that there are, and the words for others.
+  const text = invoke(WHY_NOT, null, [String(name)]);
+  throw new UnknownBackendError(text, {
+    backend: String(name),
+    known: text.slice(text.lastIndexOf(": ") + 2),
   });
 }
 
@@ -94,8 +96,7 @@ export function initProcessGroup(spec, given) {
   // A call that was given up may take a moment until it is over.
   if (beginning?.signal?.aborted) return beginning.over.then(() => initProcessGroup(spec, given));
   if (beginning !== null) {
-    const text = "trying to initialize the default process group twice!";
-    return Promise.reject(new AlreadyInitializedError(text, {}));
+    return Promise.reject(asError({ kind: "AlreadyInitialized" }));
   }
   const call = new Beginning(signalOf(options));
   beginning = call;

@@ -16,6 +16,9 @@ const shown = (error) => ({
   tag: error.tag,
   sentDtype: error.sentDtype,
   bufferDtype: error.bufferDtype,
+  backend: error.backend,
+  known: error.known,
+  groupName: error.groupName,
 });
 
 async function failure(run) {
@@ -41,6 +44,7 @@ export async function wrongArguments({ pr, group }) {
   const x = Float32Array.of(1);
   const frozen = thrown(() => group.allreduce(x, { nonsense: 1 }));
   return {
+    form: thrown(() => group.allreduce("x")),
     noTensor: thrown(() => group.allreduce("x")),
     nothing: thrown(() => group.allreduce()),
     unknownOption: frozen,
@@ -56,7 +60,25 @@ export async function wrongArguments({ pr, group }) {
     uninitialized: thrown(() => pr.getRank()),
     key: thrown(() => new pr.HashStore().set(5, "x")),
     store: thrown(() => new pr.PrefixStore("x", {})),
+    numbers: thrown(() => group.allreduce(7)),
+    size: await failure(() => pr.ProcessGroup.join(new pr.HashStore(), 0, 0)),
   };
+}
+
+/** What names no backend, or a group that there is already. */
+export async function names({ pr, store }) {
+  const known = await failure(() => pr.ProcessGroup.join(store, 0, 1, { backend: "nope" }));
+  const options = { store, rank: 0, worldSize: 1 };
+  const first = await failure(() => pr.initProcessGroup({ ...options, backend: "nope" }));
+  await pr.initProcessGroup(options);
+  const group = await failure(() => pr.newGroup([0], { backend: "nope" }));
+  await pr.newGroup([0], { groupName: "mine" });
+  const twice = await failure(() => pr.newGroup([0], { groupName: "mine" }));
+  const again = await failure(() => pr.initProcessGroup(options));
+  const parsed = thrown(() => pr.parseBackend("nope"));
+  const all = known.known.split(", ").map((name) => pr.parseBackend(name));
+  await pr.destroyProcessGroup();
+  return { refused: [known, first, group, parsed], twice, again, all };
 }
 
 /** Ranks that disagree. */

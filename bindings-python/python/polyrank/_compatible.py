@@ -11,6 +11,8 @@ from polyrank._core import (
     ProcessGroup,
     ReduceOp,
     Store,
+    UnknownBackendError,
+    backend_unavailable_reason,
     premul_sum,
     register_backend,
 )
@@ -38,7 +40,11 @@ class Backend(StrEnum):
             raise ValueError(f"Backend name must be a string, but got: {value!r}")
         known = {member.value: member for member in cls}
         if value.lower() not in known:
-            raise ValueError(f"Unknown backend type '{value}'; expected one of: {', '.join(known)}")
+            # The core has the list of all that there are, and the words for others.
+            text = backend_unavailable_reason(value)
+            error = UnknownBackendError(text)
+            error.backend, error.known = value, text.rpartition(": ")[2]
+            raise error
         return known[value.lower()]
 
     @staticmethod

@@ -290,19 +290,19 @@ class InvalidGroupError(PolyrankError, ValueError):
 class DuplicateGroupError(PolyrankError):
     """`new_group` was given the name of a group that this process has already."""
 
-    name: str
+    group_name: str
 
 class DuplicateBackendError(PolyrankError, ValueError):
     """A backend of this name is registered already. For `register_backend`, which this version does
     not have.
     """
 
-    name: str
+    backend: str
 
 class UnknownBackendError(PolyrankError, ValueError):
     """No backend has this name."""
 
-    name: str
+    backend: str
     known: str
 
 class UnsupportedError(PolyrankError, NotImplementedError):

@@ -1,8 +1,8 @@
 //! One call from Python: arguments in, an overload chosen, values taken out one by one.
 
 use polyrank::calls::{
-    self, Arguments, Constant, FromValue, Invocation, Method, Object, Parameter, ResolvedCall,
-    Role, Type, Value,
+    self, Arguments, Constant, FromValue, Invocation, Language, Method, Object, Parameter,
+    ResolvedCall, Role, Type, Value,
 };
 use polyrank::tensor::single_tensor;
 use polyrank::{DType, Device, Tensor, distributed};
@@ -94,7 +94,7 @@ fn common_shape(
         });
     }
     values.resize(form.parameters.len(), Value::None);
-    Some(ResolvedCall { method, overload: 0, values })
+    Some(ResolvedCall { method, overload: 0, values, language: Language::Python })
 }
 
 impl<'py> Call<'py> {

@@ -104,7 +104,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "CollectiveTimeoutError",
         parent: Some("Backend"),
         bases: &["TimeoutError"],
-        doc: "An operation passed its deadline; the group is broken. As `rank` of `RankFailed` names who is gone, `rank` and `missing_ranks` name who did not come.",
+        doc: "An operation passed its deadline; the group is broken. As `rank` of `RankFailedError` names who is gone, `rank` and `missing_ranks` name who did not come.",
     },
     ErrorClass {
         kind: "WaitTimeout",
@@ -220,15 +220,15 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         Error::InvalidGroup { message } => {
             ("InvalidGroup", vec![("message", Field::Text(message.clone()))])
         }
-        Error::DuplicateGroup { name } => {
-            ("DuplicateGroup", vec![("name", Field::Text(name.clone()))])
+        Error::DuplicateGroup { group_name } => {
+            ("DuplicateGroup", vec![("group_name", Field::Text(group_name.clone()))])
         }
-        Error::DuplicateBackend { name } => {
-            ("DuplicateBackend", vec![("name", Field::Text(name.clone()))])
+        Error::DuplicateBackend { backend } => {
+            ("DuplicateBackend", vec![("backend", Field::Text(backend.clone()))])
         }
-        Error::UnknownBackend { name, known } => (
+        Error::UnknownBackend { backend, known } => (
             "UnknownBackend",
-            vec![("name", Field::Text(name.clone())), ("known", Field::Text(known.clone()))],
+            vec![("backend", Field::Text(backend.clone())), ("known", Field::Text(known.clone()))],
         ),
         Error::BackendUnavailable { backend, why } => (
             "BackendUnavailable",

@@ -156,6 +156,13 @@ const KINDS = {
   MonitoredBarrier: MonitoredBarrierError,
 };
 
+/** What is said of kinds without fields, in the names of JavaScript. */
+const MESSAGES = {
+  NotInitialized: "Default process group has not been initialized, please make sure to call initProcessGroup.",
+  AlreadyInitialized: "trying to initialize the default process group twice! isInitialized() says whether there is one; destroyProcessGroup() leaves it",
+  QueueEmpty: "queue is empty",
+};
+
 /** An error of the native half as its class; any other value as it is. */
 export function asError(error) {
   const data = error?.data ?? (typeof error?.kind === "string" && !(error instanceof Error) ? error : null);
@@ -165,7 +172,7 @@ export function asError(error) {
     fields[camelCase(field)] = value;
     if (field === "sequence") fields.seq = value;
   }
-  return new (KINDS[data.kind] ?? PolyrankError)(data.message, fields);
+  return new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
 }
 
 /** What `call` gives; an error of the native half is thrown as its class. */

@@ -166,6 +166,13 @@ export const local = {
     await fails("Aborted", "destroyed", groups[0].allreduce(new Float32Array(1)));
   },
 
+  async "an unknown backend is refused by its name"(pr) {
+    const join = pr.ProcessGroup.join(new pr.HashStore(), 0, 1, { backend: "nope" });
+    const error = await join.then(() => null, (reason) => reason);
+    equal([error?.name, error?.backend], ["UnknownBackendError", "nope"]);
+    await fails("UnknownBackend", error.message, () => pr.parseBackend("nope"));
+  },
+
   async "what a browser cannot do says so"(pr) {
     await fails("Unsupported", "", () => pr.TCPStore.connect("127.0.0.1", 1));
     await fails("Unsupported", "", () => pr.FileStore.open("/nowhere"));

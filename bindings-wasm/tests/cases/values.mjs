@@ -58,22 +58,22 @@ const REFUSED = [
 
 /** Values that the resolver refuses for their type, and what it calls that. */
 const SHOWN = [
-  [null, "None"],
-  [true, "bool"],
-  [3, "int"],
-  [2 ** 53 - 1, "int"],
-  [2 ** 53, "float"],
-  [-0.5, "float"],
-  [NaN, "float"],
-  [2n ** 63n - 1n, "int"],
-  [new Uint8Array(2), "bytes"],
-  [[1, 2], "list of 2 int"],
-  [[], "empty list"],
-  [nested(4), "list of 1 list of 1 list of 1 list of 1 int"],
+  [null, "null or undefined"],
+  [true, "boolean"],
+  [3, "number"],
+  [2 ** 53 - 1, "number"],
+  [2 ** 53, "number"],
+  [-0.5, "number"],
+  [NaN, "number"],
+  [2n ** 63n - 1n, "number"],
+  [new Uint8Array(2), "Uint8Array"],
+  [[1, 2], "array of 2 number"],
+  [[], "empty array"],
+  [nested(4), "array of 1 array of 1 array of 1 array of 1 number"],
   [{ kind: "dtype", code: 0 }, "DType"],
   [{ kind: "reduceOp", code: 8, factor: 2 }, "ReduceOp"],
-  [{ kind: "duration", ms: 5 }, "Duration"],
-  [{ kind: "duration", ms: -1 }, "float"],
+  [{ kind: "duration", ms: 5 }, "number"],
+  [{ kind: "duration", ms: -1 }, "number"],
   [{ kind: "foreign", typeName: "Thing", interfaces: ["Store"], callable: false }, "Thing"],
   [() => {}, "function"],
 ];
@@ -113,7 +113,7 @@ export const values = {
     for (const [value, shown] of SHOWN) {
       const [kind, message] = ofPrefix(native, value);
       equal(kind, "InvalidType", shown);
-      const end = `argument 'prefix' must be str, not ${shown}`;
+      const end = `argument 'prefix' must be string, not ${shown}`;
       ok(message.endsWith(end), `"${message}" does not end with "${end}"`);
     }
   },

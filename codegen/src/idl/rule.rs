@@ -96,6 +96,8 @@ rules! {
     Number = "number",
     /// A message's `{field}`s are members.
     MessageField = "message-field",
+    /// A field of an error is not called as what every error has in some language.
+    ReservedField = "reserved-field",
     /// `DTypes` names dtypes or their classes.
     UnknownDType = "unknown-dtype",
 

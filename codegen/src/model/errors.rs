@@ -6,6 +6,11 @@ use super::builder::Builder;
 use super::names::nearest;
 use crate::idl::{Definition, DefinitionKind, Name, Rule};
 
+/// What every error has in some language: in JavaScript `name` and `kind` can only be read. Not
+/// `message`, whose field is part of what the error says.
+const RESERVED: [&str; 9] =
+    ["name", "kind", "stack", "cause", "constructor", "args", "errno", "source", "backtrace"];
+
 /// A dictionary that is marked `[Error]`.
 pub(super) fn error(
     builder: &mut Builder<'_, '_>,
@@ -28,6 +33,7 @@ pub(super) fn error(
             String::new()
         }
     };
+    check_reserved(builder, definition);
     let error = ErrorKind {
         name: definition.name.text.clone(),
         doc,
@@ -79,6 +85,18 @@ fn known(builder: &mut Builder<'_, '_>, name: &Name) {
         None => "define it: `[Error, Message=\"…\"] dictionary …`".to_owned(),
     };
     builder.report(Rule::UnknownError, name.span, message, &advice);
+}
+
+/// Refuses fields that are called as what every error has in some language.
+fn check_reserved(builder: &mut Builder<'_, '_>, definition: &Definition) {
+    let DefinitionKind::Dictionary { members, .. } = &definition.kind else { return };
+    for Name { text, span } in members.iter().map(|member| &member.name) {
+        if RESERVED.contains(&text.as_str()) {
+            let message = format!("a field of an error cannot be called `{text}`");
+            let advice = "every error has that itself; say what it is of, as `group_name` does";
+            builder.report(Rule::ReservedField, *span, message, advice);
+        }
+    }
 }
 
 /// Every `{field}` of a message is a field.

@@ -62,6 +62,7 @@ pub fn files(api: &Api) -> Files {
         let name = topic.replace('_', "-");
         list.push((position, title.clone(), name.clone(), page.names()));
         let text = page.text(&stamp(&format!("idl/{topic}.webidl")), &title);
+        let text = prose::with_classes(api, &text);
         files.insert(format!("{FOLDER}/{name}.md"), text);
     }
     let values = page::values(api, &stamp("idl/*.webidl"));

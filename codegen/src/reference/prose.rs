@@ -1,4 +1,17 @@
-//! Doc comments as Markdown. Knows nothing of what they are about.
+//! Doc comments as Markdown. Of what they are about it knows the kinds of errors.
+
+use crate::languages::python;
+use crate::model::Api;
+
+/// A page whose sentences speak of kinds of errors, with their classes in the place of the kinds:
+/// no language has a class `StoreTimeout`.
+pub(super) fn with_classes(api: &Api, page: &str) -> String {
+    let parts = page.split('`').enumerate().map(|(position, part)| {
+        let is_kind = position % 2 == 1 && api.errors.iter().any(|error| error.name == part);
+        if is_kind { python::exception_class(api, part) } else { part.to_owned() }
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
 
 /// A doc comment as a paragraph of Markdown. What looks like a tag is shown, not obeyed.
 pub(super) fn paragraphs(doc: &str) -> String {

@@ -77,7 +77,7 @@ impl FromStr for BackendName {
             Some(name) => Ok(BackendName(name)),
             None => {
                 let known = names().collect::<Vec<_>>().join(", ");
-                Err(Error::UnknownBackend { name: name.trim().into(), known })
+                Err(Error::UnknownBackend { backend: name.trim().into(), known })
             }
         }
     }

@@ -1,89 +1,213 @@
-//! Values and types in words, for messages. Knows nothing of overloads.
+//! Methods, types and values in the words of the language that calls, for messages.
 
 use std::borrow::Cow;
-use std::fmt::{self, Display, Formatter};
 
-use super::value::{Arguments, Value};
-use crate::request::Type;
+use super::answer::camel_case;
+use super::value::{Arguments, Language, Value};
+use crate::request::{Constant, Method, Overload, Parameter, Role, Type};
 
-/// As the accepted forms spell types.
-impl Display for Type {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Language {
+    /// A name of the IDL: `async_op` or `asyncOp`.
+    pub(super) fn name(self, name: &str) -> String {
+        if self.is_script() { camel_case(name) } else { name.to_owned() }
+    }
+
+    /// How a method is called: `all_reduce`, `TCPStore`, `TCPStore.connect`, `new HashStore`.
+    pub(super) fn callee(self, method: &Method) -> String {
+        let Method { interface, name, factory, .. } = *method;
+        match (name, factory) {
+            ("new", Some(factory)) if self.is_script() => format!("{interface}.{factory}"),
+            ("new", _) if self.is_script() => format!("new {interface}"),
+            ("new", _) => interface.to_owned(),
+            _ => self.name(name),
+        }
+    }
+
+    /// What a tensor is.
+    pub(super) fn tensor(self) -> &'static str {
+        match self {
+            Language::Python => "a NumPy array, or anything with the buffer protocol or DLPack",
+            Language::JavaScript => "a typed array, a DataView, or what tensor() gives",
+        }
+    }
+
+    /// One form of a call: `allreduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM)`,
+    /// `allreduce(tensor: Tensor, options?: { op?: ReduceOp })`.
+    pub(super) fn form(self, method: &Method, overload: &Overload) -> String {
+        let parameters = overload.parameters;
+        let callee = self.callee(method);
+        if !self.is_script() {
+            let parameters = parameters.iter().map(|known| self.parameter(known));
+            return format!("{callee}({})", parameters.collect::<Vec<_>>().join(", "));
+        }
+        // A limit stands among the options, where it must be given, too.
+        let is_option = |(position, known): &(usize, &Parameter)| {
+            known.optional || (*position > 0 && matches!(known.ty, Type::Duration))
+        };
+        let required = parameters.iter().enumerate().take_while(|it| !is_option(it)).count();
+        let (required, options) = parameters.split_at(required);
+        let mut parts: Vec<String> = required.iter().map(|known| self.parameter(known)).collect();
+        // What waits always is a promise: there is no word for that.
+        let options = options.iter().filter(|known| known.role != Role::AsyncOp);
+        let members = options.flat_map(|known| match known {
+            // The members of a record that may be left out stand among the options themselves.
+            Parameter {
+                ty: Type::Record(record), default: Some(Constant::EmptyRecord), ..
+            } => record.members,
+            known => std::slice::from_ref(known),
+        });
+        let members: Vec<&Parameter> = members.collect();
+        if !members.is_empty() {
+            let mark = if members.iter().all(|known| known.optional) { "?" } else { "" };
+            let members: Vec<_> = members.iter().map(|known| self.parameter(known)).collect();
+            parts.push(format!("options{mark}: {{ {} }}", members.join(", ")));
+        }
+        format!("{callee}({})", parts.join(", "))
+    }
+
+    fn parameter(self, parameter: &Parameter) -> String {
+        let Parameter { name, ty, optional, default, .. } = parameter;
+        let name = self.name(name);
+        match (self, ty) {
+            _ if !optional => format!("{name}: {}", self.ty(ty)),
+            (Language::JavaScript, Type::Nullable(inner)) => format!("{name}?: {}", self.ty(inner)),
+            (Language::JavaScript, ty) => format!("{name}?: {}", self.ty(ty)),
+            (Language::Python, ty) => {
+                let default = default_in_python(default.unwrap_or(Constant::Null), ty);
+                format!("{name}: {} = {default}", self.ty(ty))
+            }
+        }
+    }
+
+    /// A type.
+    pub(super) fn ty(self, ty: &Type) -> String {
+        let script = self.is_script();
+        let name = match ty {
+            Type::Bool if script => "boolean",
             Type::Bool => "bool",
+            Type::Int | Type::Float | Type::Duration if script => "number",
             Type::Int => "int",
             Type::Float => "float",
+            Type::Duration => "timedelta | float",
+            Type::Str if script => "string",
             Type::Str => "str",
-            Type::Bytes => "bytes",
-            Type::Duration => "Duration",
+            Type::Bytes if script => "Uint8Array | string",
+            Type::Bytes => "bytes | str",
             Type::Tensor => "Tensor",
+            Type::Object if script => "unknown",
             Type::Object => "object",
             Type::ReduceOp => "ReduceOp",
             Type::DType => "DType",
             Type::Record(record) => record.name,
             Type::Interface(name) => name,
-            Type::Callback => "a callable",
+            Type::Callback if script => "function",
+            Type::Callback => "Callable",
             Type::Enum(values) => {
                 let values: Vec<_> = values.iter().map(|value| format!("'{value}'")).collect();
-                return write!(f, "one of {}", values.join(", "));
+                return values.join(" | ");
             }
-            Type::Sequence(inner) => return write!(f, "Sequence[{inner}]"),
-            Type::Nullable(inner) => return write!(f, "{inner} or None"),
-        })
+            Type::Sequence(inner) => {
+                let inner = self.ty(inner);
+                return match inner.contains(' ') {
+                    _ if !script => format!("Sequence[{inner}]"),
+                    true => format!("({inner})[]"),
+                    false => format!("{inner}[]"),
+                };
+            }
+            Type::Nullable(inner) => {
+                let none = if script { "null" } else { "None" };
+                return format!("{} | {none}", self.ty(inner));
+            }
+        };
+        name.to_owned()
     }
-}
 
-impl Value {
     /// What sort of value it is: `list of 2 Tensor`. Costs nothing for most.
-    pub(super) fn sort(&self) -> Cow<'static, str> {
-        Cow::Borrowed(match self {
+    pub(super) fn sort(self, value: &Value) -> Cow<'static, str> {
+        let script = self.is_script();
+        Cow::Borrowed(match value {
+            // The layer of JavaScript makes one of both.
+            Value::None if script => "null or undefined",
             Value::None => "None",
+            Value::Bool(_) if script => "boolean",
             Value::Bool(_) => "bool",
+            Value::Int(_) | Value::Float(_) | Value::Duration(_) if script => "number",
             Value::Int(_) => "int",
             Value::Float(_) => "float",
+            Value::Duration(_) => "timedelta",
+            Value::Str(_) if script => "string",
             Value::Str(_) => "str",
+            Value::Bytes(_) if script => "Uint8Array",
             Value::Bytes(_) => "bytes",
-            Value::Duration(_) => "Duration",
             Value::Tensor(_) => "Tensor",
             Value::ReduceOp(_) => "ReduceOp",
             Value::DType(_) => "DType",
             Value::Record(record, _) => record.name,
+            Value::Members(_) if script => "object",
             Value::Members(_) => "options",
             Value::Foreign(foreign) => return Cow::Owned(foreign.type_name.clone()),
-            Value::List(values) => return Cow::Owned(list(values)),
+            Value::List(values) => return Cow::Owned(self.list(values)),
         })
     }
-}
 
-/// What sort of value it is.
-impl Display for Value {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sort())
-    }
-}
-
-/// What sorts of values they are: `(list of 2 Tensor, op=str)`.
-impl Display for Arguments {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let positional = self.positional.iter().map(Value::to_string);
-        let keywords = self.keywords.iter().map(|(name, value)| format!("{name}={value}"));
-        let all: Vec<_> = positional.chain(keywords).collect();
-        write!(f, "({})", all.join(", "))
-    }
-}
-
-fn list(values: &[Value]) -> String {
-    let mut kinds: Vec<Cow<'static, str>> = Vec::new();
-    for value in values {
-        let kind = value.sort();
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
+    fn list(self, values: &[Value]) -> String {
+        let list = if self.is_script() { "array" } else { "list" };
+        let mut sorts: Vec<Cow<'static, str>> = Vec::new();
+        for value in values {
+            let sort = self.sort(value);
+            if !sorts.contains(&sort) {
+                sorts.push(sort);
+            }
+        }
+        match sorts.as_slice() {
+            [] => format!("empty {list}"),
+            [sort] => format!("{list} of {} {sort}", values.len()),
+            [first, second] => format!("{list} of {first} and {second}"),
+            [first, second, ..] => format!("{list} of {first}, {second} and others"),
         }
     }
-    match kinds.as_slice() {
-        [] => "empty list".to_owned(),
-        [kind] => format!("list of {} {kind}", values.len()),
-        [first, second] => format!("list of {first} and {second}"),
-        [first, second, ..] => format!("list of {first}, {second} and others"),
+
+    /// What sorts of values they are: `(list of 2 Tensor, op=str)`,
+    /// `(array of 2 Tensor, { op: string })`.
+    pub(super) fn arguments(self, arguments: &Arguments) -> String {
+        let mut all: Vec<String> =
+            arguments.positional.iter().map(|value| self.sort(value).into_owned()).collect();
+        let sign = if self.is_script() { ": " } else { "=" };
+        let by_name = arguments.keywords.iter();
+        // The layer of JavaScript gives names in snake_case.
+        let by_name =
+            by_name.map(|(name, value)| format!("{}{sign}{}", self.name(name), self.sort(value)));
+        let by_name: Vec<String> = by_name.collect();
+        match self {
+            Language::JavaScript if !by_name.is_empty() => {
+                all.push(format!("{{ {} }}", by_name.join(", ")));
+            }
+            _ => all.extend(by_name),
+        }
+        format!("({})", all.join(", "))
+    }
+}
+
+/// Whether it is or holds a tensor.
+pub(super) fn is_of_tensors(ty: &Type) -> bool {
+    match ty {
+        Type::Tensor => true,
+        Type::Sequence(inner) | Type::Nullable(inner) => is_of_tensors(inner),
+        _ => false,
+    }
+}
+
+fn default_in_python(default: Constant, ty: &Type) -> String {
+    match default {
+        Constant::Null => "None".to_owned(),
+        Constant::Bool(true) => "True".to_owned(),
+        Constant::Bool(false) => "False".to_owned(),
+        Constant::Int(number) => number.to_string(),
+        Constant::Float(number) | Constant::Seconds(number) => number.to_string(),
+        Constant::Str(text) => format!("'{text}'"),
+        Constant::ReduceOp(op) => format!("ReduceOp.{}", op.name()),
+        Constant::DType(dtype) => format!("DType.{}", dtype.name()),
+        Constant::EmptySequence => "()".to_owned(),
+        Constant::EmptyRecord => format!("{}()", Language::Python.ty(ty)),
     }
 }

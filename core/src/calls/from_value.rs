@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::value::{Foreign, Value};
+use super::value::{Foreign, Language, Value};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 use crate::request::RecordType;
@@ -48,7 +48,7 @@ impl Members {
             Value::Int(number) => format!(", not {number}"),
             // Its own member says what it is.
             Value::Record(..) => String::new(),
-            other => format!(", not {other}"),
+            other => format!(", not {}", Language::default().sort(other)),
         };
         let record = self.record.name;
         T::from_value(value).map_err(|what| format!("{record} whose {name} is {what}{given}"))

@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::object::{Object, StoreObject};
 use super::resolve::{ResolvedCall, resolve, unsupported};
 use super::settings::Settings;
-use super::value::{Arguments, Foreign, Value};
+use super::value::{Arguments, Foreign, Language, Value};
 use crate::backend::registry::{self, BackendSpec};
 use crate::blocking::poll_once;
 use crate::distributed;
@@ -231,7 +231,7 @@ impl Invocation {
     /// The interface and the method, for messages.
     pub(crate) fn path(&self) -> String {
         let Method { interface, name, .. } = self.entry.method;
-        format!("{interface}.{name}")
+        format!("{interface}.{}", self.language().name(name))
     }
 
     /// As [`ResolvedCall::take_rank`].
@@ -254,6 +254,11 @@ impl Invocation {
         in_group: usize,
     ) -> Result<u32> {
         self.resolved.take_root(group, global, in_group)
+    }
+
+    /// The caller's language.
+    pub(super) fn language(&self) -> Language {
+        self.resolved.language
     }
 
     /// The position of the overload in the order of declaration.

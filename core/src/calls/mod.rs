@@ -33,4 +33,4 @@ pub use object::{Object, StoreObject};
 pub use reader::{Content, OperationArguments, ScriptValue};
 pub use resolve::{ResolvedCall, resolve};
 pub use settings::Settings;
-pub use value::{Arguments, Foreign, TimeUnit, Value};
+pub use value::{Arguments, Foreign, Language, Value};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::invocation::{Entry, Invocation};
 use super::object::Object;
 use super::staged::{Memory, StagedOperation, TensorDescription, Tensors};
-use super::value::{Arguments, Foreign, TimeUnit, Value};
+use super::value::{Arguments, Foreign, Language, Value};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
@@ -161,11 +161,7 @@ impl CallArguments {
         tensors: &Tensors,
     ) -> Result<CallArguments, V::Failure> {
         let mut reader = Reader { tensors, objects: Vec::new() };
-        let mut arguments = Arguments {
-            spread_options: true,
-            time_unit: TimeUnit::Milliseconds,
-            ..Arguments::default()
-        };
+        let mut arguments = Arguments { language: Language::JavaScript, ..Arguments::default() };
         if let Content::List(values) = positional.content()? {
             arguments.positional = reader.list(&values, 0)?;
         }

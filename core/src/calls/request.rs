@@ -1,12 +1,10 @@
 //! Resolved calls of collectives as [`Request`]s, by the roles of their parameters.
 
 use super::resolve::{ResolvedCall, unsupported};
-use super::value::{Foreign, Value};
+use super::value::{Foreign, Language, Value};
 use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
-use crate::request::{
-    CallArguments, Parameter, RecordType, Request, Role, TensorArgument, invalid,
-};
+use crate::request::{CallArguments, Parameter, Request, Role, TensorArgument, invalid};
 use crate::tensor::Tensor;
 
 impl ResolvedCall {
@@ -42,26 +40,23 @@ impl ResolvedCall {
         size: u32,
         rank_in_group: impl Fn(u32) -> Result<u32>,
     ) -> Result<Request> {
-        let method = self.method;
+        let (method, language) = (self.method, self.language);
+        let refuse = |what: String| invalid(&language.callee(method), what);
         let Some(collective) = method.collective else {
             return Err(unsupported(format!("{}.{}", method.interface, method.name)));
         };
         let mut arguments = CallArguments::default();
         for (parameter, value) in self.parameters().iter().zip(self.values) {
-            arguments.add(parameter, value).map_err(|what| invalid(method.name, what))?;
+            arguments.add(parameter, value, language).map_err(refuse)?;
         }
         if let Some(name) = arguments.unbuilt {
             return Err(unsupported(format!("argument '{name}' of {}", method.name)));
         }
         let root = arguments.root(collective, rank_in_group)?;
         if method.coalesced {
-            arguments
-                .group_by_input(collective, size as usize)
-                .map_err(|what| invalid(method.name, what))?;
+            arguments.group_by_input(collective, size as usize).map_err(refuse)?;
         }
-        let (inputs, outputs) = arguments
-            .buffers(collective, size as usize)
-            .map_err(|what| invalid(method.name, what))?;
+        let (inputs, outputs) = arguments.buffers(collective, size as usize).map_err(refuse)?;
         Ok(Request {
             collective,
             inputs,
@@ -82,30 +77,34 @@ impl ResolvedCall {
 }
 
 impl CallArguments {
-    fn add(&mut self, parameter: &'static Parameter, value: Value) -> Result<(), String> {
+    fn add(
+        &mut self,
+        parameter: &'static Parameter,
+        value: Value,
+        language: Language,
+    ) -> Result<(), String> {
         let name = parameter.name;
+        let wrong = |what: String| format!("argument '{}' {what}", language.name(name));
         match (parameter.role, value) {
             (role @ (Role::In | Role::Out | Role::InOut | Role::FlatIn | Role::FlatOut), value) => {
                 self.add_tensors(role, tensors_of(value))
             }
             (_, Value::None) => {}
-            (Role::InSplits, value) => self.input_splits = splits(name, value)?,
-            (Role::OutSplits, value) => self.output_splits = splits(name, value)?,
+            (Role::InSplits, value) => self.input_splits = splits(value).map_err(wrong)?,
+            (Role::OutSplits, value) => self.output_splits = splits(value).map_err(wrong)?,
             (Role::Op, Value::ReduceOp(reduce_op)) => self.reduce_op = reduce_op,
-            (Role::Root, value) => self.root = Some(rank(name, &value)?),
-            (Role::GlobalRoot, value) => self.global_root = Some(rank(name, &value)?),
-            (Role::RootTensor, value) => self.root_tensor = rank(name, &value)?,
+            (Role::Root, value) => self.root = Some(rank(&value).map_err(wrong)?),
+            (Role::GlobalRoot, value) => self.global_root = Some(rank(&value).map_err(wrong)?),
+            (Role::RootTensor, value) => self.root_tensor = rank(&value).map_err(wrong)?,
             (Role::Timeout, Value::Duration(timeout)) => self.timeout = Some(timeout),
             (Role::Unbuilt, _) => self.unbuilt = Some(name),
-            (Role::Options, Value::Record(record, values)) => self.add_all(record, values)?,
+            (Role::Options, Value::Record(record, values)) => {
+                let mut members = record.members.iter().zip(values);
+                members.try_for_each(|(member, value)| self.add(member, value, language))?;
+            }
             _ => {}
         }
         Ok(())
-    }
-
-    fn add_all(&mut self, record: &'static RecordType, values: Vec<Value>) -> Result<(), String> {
-        let mut members = record.members.iter().zip(values);
-        members.try_for_each(|(member, value)| self.add(member, value))
     }
 
     /// The root as a rank in the group.
@@ -152,26 +151,26 @@ fn tensors(values: Vec<Value>) -> Vec<Tensor> {
     tensors.collect()
 }
 
-fn splits(name: &str, value: Value) -> Result<Vec<usize>, String> {
+fn splits(value: Value) -> Result<Vec<usize>, String> {
     let Value::List(values) = value else {
         return Ok(Vec::new());
     };
     let rows = values.into_iter().map(|value| match value {
-        Value::Int(rows) => usize::try_from(rows)
-            .map_err(|_| format!("argument '{name}' has {rows} rows: rows cannot be negative")),
-        other => Err(format!("argument '{name}' must be a list of int, not of {other}")),
+        Value::Int(rows) => {
+            usize::try_from(rows).map_err(|_| format!("has {rows} rows: rows cannot be negative"))
+        }
+        // The resolver lets nothing else through.
+        _ => Err("must be a list of integers".to_owned()),
     });
     rows.collect()
 }
 
-fn rank(name: &str, value: &Value) -> Result<u32, String> {
+fn rank(value: &Value) -> Result<u32, String> {
     match value {
-        Value::Int(number @ ..0) => {
-            Err(format!("argument '{name}' must not be negative, not {number}"))
-        }
-        Value::Int(number) => u32::try_from(*number).map_err(|_| {
-            format!("argument '{name}' must be a rank, not {number}: no group has so many")
-        }),
-        other => Err(format!("argument '{name}' must be int, not {other}")),
+        Value::Int(number @ ..0) => Err(format!("must not be negative, not {number}")),
+        Value::Int(number) => u32::try_from(*number)
+            .map_err(|_| format!("must be a rank, not {number}: no group has so many")),
+        // The resolver lets nothing else through.
+        _ => Err("must be an integer".to_owned()),
     }
 }

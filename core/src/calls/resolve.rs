@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::describe::is_of_tensors;
 use super::from_value::FromValue;
-use super::value::{Arguments, TimeUnit, Value};
+use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
 use crate::request::{Method, Overload, Parameter, RecordType, Role, Type};
 
@@ -16,6 +17,8 @@ pub struct ResolvedCall {
     pub overload: usize,
     /// One value for each parameter of the overload, defaults filled in.
     pub values: Vec<Value>,
+    /// The caller's language.
+    pub language: Language,
 }
 
 /// Finds the overload that takes `arguments`: the first, in the order of declaration.
@@ -26,12 +29,14 @@ pub struct ResolvedCall {
 /// - [`Error::InvalidArgument`] for a negative length of time.
 pub fn resolve(method: &'static Method, mut arguments: Arguments) -> Result<ResolvedCall> {
     if method.unbuilt {
-        return Err(unsupported(format!("{}.{}", method.interface, method.name)));
+        let name = arguments.language.name(method.name);
+        return Err(unsupported(format!("{}.{name}", method.interface)));
     }
     for (position, overload) in method.overloads.iter().enumerate() {
         if let Ok(places) = places(overload, &arguments) {
             let values = fill(method, overload, &places, &mut arguments)?;
-            return Ok(ResolvedCall { method, overload: position, values });
+            let language = arguments.language;
+            return Ok(ResolvedCall { method, overload: position, values, language });
         }
     }
     Err(Error::InvalidType { message: message(method, &arguments) })
@@ -85,12 +90,13 @@ impl ResolvedCall {
 
     fn converted<T: FromValue>(&self, position: usize, value: Value) -> Result<T> {
         let number = if let Value::Int(number) = &value { Some(*number) } else { None };
-        let sort = value.sort();
+        let language = self.language;
+        let sort = language.sort(&value);
         T::from_value(value).map_err(|what| {
             let given = number.map_or(sort, |number| number.to_string().into());
-            let name = self.parameters()[position].name;
-            let message =
-                format!("{}(): argument '{name}' must be {what}, not {given}", self.method.name);
+            let callee = language.callee(self.method);
+            let name = language.name(self.parameters()[position].name);
+            let message = format!("{callee}(): argument '{name}' must be {what}, not {given}");
             Error::InvalidArgument { message }
         })
     }
@@ -188,7 +194,7 @@ fn member_place(
 ) -> Result<usize, Reason> {
     let (keyword, value) = &arguments.keywords[position];
     let mut found = None;
-    if arguments.spread_options {
+    if arguments.language.is_script() {
         let mut members = parameters.iter().enumerate();
         found = members.find_map(|(at, p)| Some((at, member(p, keyword)?)));
     }
@@ -218,31 +224,40 @@ fn record_of(ty: &Type) -> Option<&'static RecordType> {
 
 impl Reason {
     fn in_words(self, overload: &Overload, arguments: &Arguments) -> String {
-        let parameters = overload.parameters;
+        let (parameters, language) = (overload.parameters, arguments.language);
+        let name_of = |index: usize| language.name(parameters[index].name);
         match self {
             Reason::TooMany => {
                 let came = arguments.positional.len();
                 format!("it takes at most {} positional arguments, not {came}", parameters.len())
             }
             Reason::UnknownKeyword(position) => {
-                format!("there is no argument '{}'", arguments.keywords[position].0)
+                let name = language.name(&arguments.keywords[position].0);
+                format!("there is no argument '{name}'")
             }
-            Reason::Twice(index) => format!("argument '{}' is given twice", parameters[index].name),
-            Reason::Missing(index) => format!("argument '{}' is missing", parameters[index].name),
+            Reason::Twice(index) => format!("argument '{}' is given twice", name_of(index)),
+            Reason::Missing(index) => format!("argument '{}' is missing", name_of(index)),
             Reason::WrongType(index, place) => {
-                let Parameter { name, ty, .. } = &parameters[index];
                 let value = match place {
                     Place::Position(position) => &arguments.positional[position],
                     Place::Keyword(position) => &arguments.keywords[position].1,
                     Place::Members | Place::Default => &Value::None,
                 };
-                format!("argument '{name}' must be {ty}, not {value}")
+                let (ty, sort) = (language.ty(&parameters[index].ty), language.sort(value));
+                format!("argument '{}' must be {ty}, not {sort}", name_of(index))
             }
             Reason::WrongMember(position, Parameter { name, ty, .. }) => {
-                let value = &arguments.keywords[position].1;
-                format!("option '{name}' must be {ty}, not {value}")
+                let sort = language.sort(&arguments.keywords[position].1);
+                let (name, ty) = (language.name(name), language.ty(ty));
+                format!("option '{name}' must be {ty}, not {sort}")
             }
         }
+    }
+
+    /// Whether a tensor was expected.
+    fn is_of_tensors(self, overload: &Overload) -> bool {
+        let Reason::WrongType(index, _) = self else { return false };
+        is_of_tensors(&overload.parameters[index].ty)
     }
 }
 
@@ -330,8 +345,10 @@ fn fill(
                 None => Value::None,
             },
         };
-        values.push(converted(value, &parameter.ty, arguments.time_unit).map_err(|what| {
-            let message = format!("{}(): argument '{}' must {what}", method.name, parameter.name);
+        let language = arguments.language;
+        values.push(converted(value, &parameter.ty, language).map_err(|what| {
+            let (callee, name) = (language.callee(method), language.name(parameter.name));
+            let message = format!("{callee}(): argument '{name}' must {what}");
             Error::InvalidArgument { message }
         })?);
     }
@@ -371,43 +388,36 @@ fn record_with<'a>(
 }
 
 /// Numbers for lengths of time become such; else what the number must be.
-fn converted(value: Value, ty: &Type, unit: TimeUnit) -> Result<Value, String> {
+fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, String> {
     let number = match (ty, &value) {
         (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
-            return converted(value, inner, unit);
+            return converted(value, inner, language);
         }
-        (Type::Record(_), Value::Record(..)) => return converted_members(value, unit),
+        (Type::Record(_), Value::Record(..)) => return converted_members(value, language),
         (Type::Record(record), Value::Members(_)) => {
-            return converted_members(typed(record, value), unit);
+            return converted_members(typed(record, value), language);
         }
         (Type::Duration, Value::Float(number)) => *number,
         (Type::Duration, Value::Int(number)) => *number as f64,
         _ => return Ok(value),
     };
-    let (seconds, name) = match unit {
-        TimeUnit::Seconds => (number, "seconds"),
-        TimeUnit::Milliseconds => (number / 1000.0, "milliseconds"),
+    // Beside the unit: about the longest time that is a length of time.
+    let (seconds, unit, most, none) = match language {
+        Language::Python => (number, "seconds", 1e19, "None"),
+        Language::JavaScript => (number / 1000.0, "milliseconds", 1e22, "null"),
     };
     Duration::try_from_secs_f64(seconds).map(Value::Duration).map_err(|_| match number >= 0.0 {
         // As few digits as tell it apart, for it may have hundreds.
-        true => format!("be at most {:e} {name}, not {number:e}; None is the default", most(unit)),
-        false => format!("be a number of {name} that is not negative, not {number}"),
+        true => format!("be at most {most:e} {unit}, not {number:e}; {none} is the default"),
+        false => format!("be a number of {unit} that is not negative, not {number}"),
     })
 }
 
-/// About the longest time that is a length of time.
-fn most(unit: TimeUnit) -> f64 {
-    match unit {
-        TimeUnit::Seconds => 1e19,
-        TimeUnit::Milliseconds => 1e22,
-    }
-}
-
 /// An options record whose members have their types.
-fn converted_members(value: Value, unit: TimeUnit) -> Result<Value, String> {
+fn converted_members(value: Value, language: Language) -> Result<Value, String> {
     let Value::Record(record, values) = value else { return Ok(value) };
     let members = values.into_iter().zip(record.members);
-    let members = members.map(|(value, member)| converted(value, &member.ty, unit));
+    let members = members.map(|(value, member)| converted(value, &member.ty, language));
     Ok(Value::Record(record, members.collect::<Result<_, _>>()?))
 }
 
@@ -418,21 +428,32 @@ fn message(method: &Method, arguments: &Arguments) -> String {
     let mismatch = |overload| places(overload, arguments).err();
     let mismatches = || overloads.iter().filter_map(|o| mismatch(o).map(|mismatch| (o, mismatch)));
     let most = mismatches().map(|(_, mismatch)| mismatch.taken).max().unwrap_or(0);
-    let mut reasons: Vec<String> = Vec::new();
+    let language = arguments.language;
+    let (mut reasons, mut of_tensors): (Vec<String>, bool) = (Vec::new(), false);
     for (overload, mismatch) in mismatches().filter(|(_, mismatch)| mismatch.taken == most) {
+        of_tensors |= mismatch.reason.is_of_tensors(overload);
         let reason = mismatch.reason.in_words(overload, arguments);
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
     }
-    let name = method.name;
+    let (callee, given) = (language.callee(method), language.arguments(arguments));
     let mut text = match overloads.len() {
-        1 => format!("{name}() does not take {arguments}. Accepted form:"),
-        _ => format!("{name}(): no overload takes {arguments}. Accepted forms:"),
+        1 => format!("{callee}() does not take {given}. Accepted form:"),
+        _ => format!("{callee}(): no overload takes {given}. Accepted forms:"),
     };
-    for overload in overloads {
+    // Forms that differ in what this language has no word for are one.
+    let mut forms: Vec<String> = overloads.iter().map(|it| language.form(method, it)).collect();
+    forms.dedup();
+    for form in forms {
         text.push_str("\n  ");
-        text.push_str(overload.form);
+        text.push_str(&form);
     }
-    text + "\nClosest: " + &reasons.join("; or ")
+    text.push_str("\nClosest: ");
+    text.push_str(&reasons.join("; or "));
+    if of_tensors {
+        text.push_str(". A Tensor: ");
+        text.push_str(language.tensor());
+    }
+    text
 }

@@ -48,20 +48,18 @@ static COALESCED_OPTIONS: RecordType = RecordType {
 static ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce",
+    factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "allreduce(tensors: Sequence[Tensor], opts: AllreduceOptions = {})",
             parameters: &[
                 required("tensors", TENSORS, Role::InOut),
                 optional("opts", Type::Record(&OPTIONS), Role::Options, Constant::EmptyRecord),
             ],
         },
         Overload {
-            form: "allreduce(tensors: Sequence[Tensor], op: ReduceOp = SUM, \
-                   timeout: Duration? = None)",
             parameters: &[
                 required("tensors", TENSORS, Role::InOut),
                 optional("op", Type::ReduceOp, Role::Op, SUM),
@@ -69,7 +67,6 @@ static ALLREDUCE: Method = Method {
             ],
         },
         Overload {
-            form: "allreduce(tensor: Tensor, op: ReduceOp = SUM, timeout: Duration? = None)",
             parameters: &[
                 required("tensor", Type::Tensor, Role::InOut),
                 optional("op", Type::ReduceOp, Role::Op, SUM),
@@ -82,11 +79,11 @@ static ALLREDUCE: Method = Method {
 static EXCHANGE: Method = Method {
     interface: "ProcessGroup",
     name: "all_to_all_single",
+    factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_to_all_single(…)",
         parameters: &[
             required("output", Type::Tensor, Role::FlatOut),
             required("input", Type::Tensor, Role::FlatIn),
@@ -99,11 +96,11 @@ static EXCHANGE: Method = Method {
 static GATHER: Method = Method {
     interface: "distributed",
     name: "gather",
+    factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "gather(…)",
         parameters: &[
             required("tensor", Type::Tensor, Role::In),
             optional("gather_list", Type::Nullable(&TENSORS), Role::Out, Constant::Null),
@@ -123,11 +120,11 @@ static GATHER: Method = Method {
 static GATHER_LISTS: Method = Method {
     interface: "ProcessGroup",
     name: "gather",
+    factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "gather(output_tensors: Sequence[Sequence[Tensor]], …)",
         parameters: &[
             required("output_tensors", LISTS, Role::Out),
             required("input_tensors", TENSORS, Role::In),
@@ -139,11 +136,11 @@ static GATHER_LISTS: Method = Method {
 static SET: Method = Method {
     interface: "Store",
     name: "set",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "set(key: str, value: bytes)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("value", Type::Bytes, Role::None),
@@ -190,7 +187,7 @@ fn declaration_order_decides() {
         (call(vec![tensor(&[])], vec![("op", Value::ReduceOp(ReduceOp::Min))]), 2),
     ];
     for (arguments, overload) in cases {
-        let text = arguments.to_string();
+        let text = format!("{arguments:?}");
         assert_eq!(resolve(&ALLREDUCE, arguments).unwrap().overload, overload, "{text}");
     }
 }
@@ -199,8 +196,7 @@ fn declaration_order_decides() {
 fn members_of_options_may_stand_among_the_keywords() {
     let list = || Value::List(vec![tensor(&[2])]);
     let spread = |positional, keywords| Arguments {
-        spread_options: true,
-        time_unit: TimeUnit::Milliseconds,
+        language: Language::JavaScript,
         ..call(positional, keywords)
     };
     let max = || Value::ReduceOp(ReduceOp::Max);
@@ -224,7 +220,7 @@ fn members_of_options_may_stand_among_the_keywords() {
     let text = message(&ALLREDUCE, spread(vec![list()], vec![("rootRank", Value::Int(0))]));
     assert!(text.contains("there is no argument 'rootRank'"), "{text}");
     let text = message(&ALLREDUCE, spread(vec![list()], vec![("reduceOp", Value::Int(0))]));
-    assert!(text.contains("option 'reduce_op' must be ReduceOp, not int"), "{text}");
+    assert!(text.contains("option 'reduceOp' must be ReduceOp, not number"), "{text}");
 }
 
 #[test]
@@ -271,16 +267,56 @@ fn what_is_not_built_is_refused_by_name() {
 
 #[test]
 fn a_message_lists_the_forms_and_the_closest() {
-    let list = Value::List(vec![tensor(&[1]), tensor(&[1])]);
-    let arguments = call(vec![list, Value::Str("sum".to_owned())], vec![]);
+    let arguments = |keywords, language| {
+        let list = Value::List(vec![tensor(&[1]), tensor(&[1])]);
+        Arguments { language, ..call(vec![list, Value::Str("sum".to_owned())], keywords) }
+    };
     let expected = "\
 allreduce(): no overload takes (list of 2 Tensor, str). Accepted forms:
-  allreduce(tensors: Sequence[Tensor], opts: AllreduceOptions = {})
-  allreduce(tensors: Sequence[Tensor], op: ReduceOp = SUM, timeout: Duration? = None)
-  allreduce(tensor: Tensor, op: ReduceOp = SUM, timeout: Duration? = None)
+  allreduce(tensors: Sequence[Tensor], opts: AllreduceOptions = AllreduceOptions())
+  allreduce(tensors: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, \
+timeout: timedelta | float | None = None)
+  allreduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, timeout: timedelta | float | None = None)
 Closest: argument 'opts' must be AllreduceOptions, not str; or argument 'op' must be ReduceOp, \
 not str";
-    assert_eq!(message(&ALLREDUCE, arguments), expected);
+    assert_eq!(message(&ALLREDUCE, arguments(vec![], Language::Python)), expected);
+    let keywords = vec![("timeout", Value::Int(5))];
+    let expected = "\
+allreduce(): no overload takes (array of 2 Tensor, string, { timeout: number }). Accepted forms:
+  allreduce(tensors: Tensor[], options?: { reduceOp?: ReduceOp, timeout?: number, \
+sparse?: unknown })
+  allreduce(tensors: Tensor[], options?: { op?: ReduceOp, timeout?: number })
+  allreduce(tensor: Tensor, options?: { op?: ReduceOp, timeout?: number })
+Closest: argument 'opts' must be AllreduceOptions, not string; or argument 'op' must be \
+ReduceOp, not string";
+    assert_eq!(message(&ALLREDUCE, arguments(keywords, Language::JavaScript)), expected);
+}
+
+#[test]
+fn a_message_says_what_a_tensor_is_and_what_is_made_how() {
+    let numbers = || Value::List(vec![Value::Int(1), Value::Int(2)]);
+    let text = message(&GATHER, call(vec![numbers()], vec![]));
+    let end = "argument 'tensor' must be Tensor, not list of 2 int. A Tensor: a NumPy array, or \
+               anything with the buffer protocol or DLPack";
+    assert!(text.ends_with(end), "{text}");
+    let script =
+        |positional| Arguments { language: Language::JavaScript, ..call(positional, vec![]) };
+    let text = message(&GATHER, script(vec![numbers()]));
+    let end = "argument 'tensor' must be Tensor, not array of 2 number. A Tensor: a typed array, \
+               a DataView, or what tensor() gives";
+    assert!(text.ends_with(end), "{text}");
+    let form = "gather(tensor: Tensor, options?: { gatherList?: Tensor[], dst?: number, \
+                group?: ProcessGroup, groupDst?: number })";
+    assert!(text.contains(form), "{text}");
+    let tables = &crate::generated::calls::METHODS;
+    let made = |interface| {
+        let mut methods = tables.iter().filter(|it| it.interface == interface && it.name == "new");
+        let method = methods.next().unwrap();
+        let start = |arguments| message(method, arguments).split_once("()").unwrap().0.to_owned();
+        (start(call(vec![Value::None], vec![])), start(script(vec![Value::None])))
+    };
+    assert_eq!(made("TCPStore"), ("TCPStore".to_owned(), "TCPStore.connect".to_owned()));
+    assert_eq!(made("PrefixStore"), ("PrefixStore".to_owned(), "new PrefixStore".to_owned()));
 }
 
 #[test]
@@ -290,7 +326,10 @@ fn mistakes_are_named() {
     let cases = [
         (call(vec![], vec![]), "argument 'key' is missing"),
         (call(vec![key()], vec![]), "argument 'value' is missing"),
-        (call(vec![key(), Value::Bool(true)], vec![]), "argument 'value' must be bytes, not bool"),
+        (
+            call(vec![key(), Value::Bool(true)], vec![]),
+            "argument 'value' must be bytes | str, not bool",
+        ),
         (call(vec![key(), bytes()], vec![("key", key())]), "argument 'key' is given twice"),
         (call(vec![key(), bytes()], vec![("ttl", key())]), "there is no argument 'ttl'"),
         (
@@ -309,7 +348,7 @@ fn mistakes_are_named() {
 #[test]
 fn a_boolean_is_no_integer_and_a_string_is_bytes() {
     let text = message(&GATHER, call(vec![tensor(&[1])], vec![("dst", Value::Bool(true))]));
-    assert!(text.ends_with("argument 'dst' must be int or None, not bool"), "{text}");
+    assert!(text.ends_with("argument 'dst' must be int | None, not bool"), "{text}");
     let arguments = call(vec![Value::Str("k".into()), Value::Str("é".into())], vec![]);
     let mut resolved = resolve(&SET, arguments).unwrap();
     assert_eq!(resolved.take::<String>(0).unwrap(), "k");
@@ -402,14 +441,13 @@ fn groups_and_handles_are_found_by_role() {
     assert_eq!(resolved.group().map(|foreign| foreign.slot), Some(7));
     assert!(resolved.async_op());
     let text = message(&GATHER, call(vec![tensor(&[1])], vec![("group", foreign(&["Store"]))]));
-    assert!(text.ends_with("argument 'group' must be ProcessGroup or None, not Thing"), "{text}");
+    assert!(text.ends_with("argument 'group' must be ProcessGroup | None, not Thing"), "{text}");
 }
 
 #[test]
 fn numbers_out_of_range_are_refused() {
     static ADD: Method = Method {
         overloads: &[Overload {
-            form: "add(amount: int, timeout: Duration)",
             parameters: &[
                 required("amount", Type::Int, Role::None),
                 required("timeout", Type::Duration, Role::None),
@@ -460,5 +498,5 @@ fn options_of_one_backend_stand_where_those_of_all_do() {
     );
     let unknown = members(vec![("channels", Value::Int(1))]);
     let text = message(new_group, call(vec![], vec![("pgOptions", unknown)]));
-    assert!(text.contains("'pg_options' must be BackendOptions or None, not options"), "{text}");
+    assert!(text.contains("'pg_options' must be BackendOptions | None, not options"), "{text}");
 }

@@ -61,21 +61,27 @@ pub struct Arguments {
     pub positional: Vec<Value>,
     /// Values by name, in the order in which they came.
     pub keywords: Vec<(String, Value)>,
-    /// Whether a value whose name is not a parameter's but that of a member of an options record is
-    /// that member: one object of options stands for both, as in JavaScript.
-    pub spread_options: bool,
-    /// What a number stands for where a length of time is meant.
-    pub time_unit: TimeUnit,
+    /// The caller's language.
+    pub language: Language,
 }
 
-/// What a number stands for where a length of time is meant.
+/// The language of a caller: by its habits calls are read, and in its words errors are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Seconds, as in Python.
+pub enum Language {
+    /// Names are in snake_case, and a number that stands for a length of time is one of seconds.
     #[default]
-    Seconds,
-    /// Milliseconds, as in JavaScript.
-    Milliseconds,
+    Python,
+    /// Names are in camelCase, and a number that stands for a length of time is one of
+    /// milliseconds. One object of options stands for the arguments by name and for the members of
+    /// an options record: a value whose name is not a parameter's is that member.
+    JavaScript,
+}
+
+impl Language {
+    /// Whether it is JavaScript.
+    pub(super) fn is_script(self) -> bool {
+        self == Language::JavaScript
+    }
 }
 
 impl Value {

@@ -377,41 +377,44 @@ pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
 pub static DEVICE_BACKEND_NAME: Method = Method {
     interface: "DeviceBackend",
     name: "name",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload { form: "name()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `DeviceBackend.rank`
 pub static DEVICE_BACKEND_RANK: Method = Method {
     interface: "DeviceBackend",
     name: "rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload { form: "rank()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `DeviceBackend.size`
 pub static DEVICE_BACKEND_SIZE: Method = Method {
     interface: "DeviceBackend",
     name: "size",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload { form: "size()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `P2POp.new`
 pub static P2P_OP_NEW: Method = Method {
     interface: "P2POp",
     name: "new",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "P2POp(op: object, tensor: Tensor, peer: int? = None, group: ProcessGroup? = None, tag: int = 0, group_peer: int? = None)",
         parameters: &[
             required("op", Type::Object, Role::None),
             required("tensor", Type::Tensor, Role::None),
@@ -432,31 +435,33 @@ pub static P2P_OP_NEW: Method = Method {
 pub static PREPARED_OPERATION_START: Method = Method {
     interface: "PreparedOperation",
     name: "start",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "start()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `PreparedOperation.run`
 pub static PREPARED_OPERATION_RUN: Method = Method {
     interface: "PreparedOperation",
     name: "run",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "run()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `PreparedOperation.wait`
 pub static PREPARED_OPERATION_WAIT: Method = Method {
     interface: "PreparedOperation",
     name: "wait",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "wait(timeout: Duration? = None)",
         parameters: &[optional(
             "timeout",
             Type::Nullable(&Type::Duration),
@@ -470,11 +475,11 @@ pub static PREPARED_OPERATION_WAIT: Method = Method {
 pub static PROCESS_GROUP_NEW: Method = Method {
     interface: "ProcessGroup",
     name: "new",
+    factory: Some("join"),
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "ProcessGroup(store: Store, rank: int, size: int, backend: str? = None, timeout: Duration? = None, group_name: str? = None)",
         parameters: &[
             required("store", Type::Interface("Store"), Role::None),
             required("rank", Type::Int, Role::None),
@@ -490,107 +495,110 @@ pub static PROCESS_GROUP_NEW: Method = Method {
 pub static PROCESS_GROUP_RANK: Method = Method {
     interface: "ProcessGroup",
     name: "rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "rank()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.size`
 pub static PROCESS_GROUP_SIZE: Method = Method {
     interface: "ProcessGroup",
     name: "size",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "size()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.name`
 pub static PROCESS_GROUP_NAME: Method = Method {
     interface: "ProcessGroup",
     name: "name",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "name()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.get_group_store`
 pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
     interface: "ProcessGroup",
     name: "get_group_store",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "get_group_store()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.get_backend`
 pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
     interface: "ProcessGroup",
     name: "get_backend",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload {
-        form: "get_backend(device: object)",
-        parameters: &[required("device", Type::Object, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("device", Type::Object, Role::None)] }],
 };
 
 /// `ProcessGroup.set_timeout`
 pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
     interface: "ProcessGroup",
     name: "set_timeout",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "set_timeout(timeout: Duration)",
-        parameters: &[required("timeout", Type::Duration, Role::Timeout)],
-    }],
+    overloads: &[Overload { parameters: &[required("timeout", Type::Duration, Role::Timeout)] }],
 };
 
 /// `ProcessGroup.ranks`
 pub static PROCESS_GROUP_RANKS: Method = Method {
     interface: "ProcessGroup",
     name: "ranks",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "ranks()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.abort`
 pub static PROCESS_GROUP_ABORT: Method = Method {
     interface: "ProcessGroup",
     name: "abort",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "abort()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.shutdown`
 pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
     interface: "ProcessGroup",
     name: "shutdown",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "shutdown()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.split_group`
 pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "split_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "split_group(ranks: Sequence[int], timeout: Duration? = None, opts: BackendOptions? = None, group_name: str? = None, group_desc: str? = None, device_types: Sequence[object]? = None)",
         parameters: &[
             required("ranks", Type::Sequence(&Type::Int), Role::None),
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
@@ -616,11 +624,11 @@ pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
 pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
     interface: "ProcessGroup",
     name: "merge_remote_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "merge_remote_group(store: Store, size: int, timeout: Duration = 1800 s, group_name: str? = None, group_desc: str? = None)",
         parameters: &[
             required("store", Type::Interface("Store"), Role::None),
             required("size", Type::Int, Role::None),
@@ -635,12 +643,12 @@ pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
 pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce",
+    factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "allreduce(tensors: Sequence[Tensor], opts: AllreduceOptions = {})",
             parameters: &[
                 required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
                 optional(
@@ -652,7 +660,6 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
             ],
         },
         Overload {
-            form: "allreduce(tensors: Sequence[Tensor], op: ReduceOp = SUM, timeout: Duration? = None)",
             parameters: &[
                 required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
                 optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
@@ -660,7 +667,6 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
             ],
         },
         Overload {
-            form: "allreduce(tensor: Tensor, op: ReduceOp = SUM, timeout: Duration? = None)",
             parameters: &[
                 required("tensor", Type::Tensor, Role::InOut),
                 optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
@@ -674,11 +680,11 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
 pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "allreduce_coalesced",
+    factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: true,
     unbuilt: false,
     overloads: &[Overload {
-        form: "allreduce_coalesced(tensors: Sequence[Tensor], opts: AllreduceCoalescedOptions = {})",
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
             optional(
@@ -695,12 +701,12 @@ pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
 pub static PROCESS_GROUP_REDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "reduce",
+    factory: None,
     collective: Some(Collective::Reduce),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "reduce(tensors: Sequence[Tensor], opts: ReduceOptions = {})",
             parameters: &[
                 required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
                 optional(
@@ -712,7 +718,6 @@ pub static PROCESS_GROUP_REDUCE: Method = Method {
             ],
         },
         Overload {
-            form: "reduce(tensor: Tensor, root: int, op: ReduceOp = SUM, timeout: Duration? = None)",
             parameters: &[
                 required("tensor", Type::Tensor, Role::InOut),
                 required("root", Type::Int, Role::Root),
@@ -727,12 +732,12 @@ pub static PROCESS_GROUP_REDUCE: Method = Method {
 pub static PROCESS_GROUP_BROADCAST: Method = Method {
     interface: "ProcessGroup",
     name: "broadcast",
+    factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "broadcast(tensors: Sequence[Tensor], opts: BroadcastOptions = {})",
             parameters: &[
                 required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
                 optional(
@@ -744,7 +749,6 @@ pub static PROCESS_GROUP_BROADCAST: Method = Method {
             ],
         },
         Overload {
-            form: "broadcast(tensor: Tensor, root: int, timeout: Duration? = None)",
             parameters: &[
                 required("tensor", Type::Tensor, Role::InOut),
                 required("root", Type::Int, Role::Root),
@@ -758,11 +762,11 @@ pub static PROCESS_GROUP_BROADCAST: Method = Method {
 pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
     interface: "ProcessGroup",
     name: "broadcast_one",
+    factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "broadcast_one(tensor: Tensor, root: int)",
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             required("root", Type::Int, Role::Root),
@@ -774,12 +778,12 @@ pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
 pub static PROCESS_GROUP_ALLGATHER: Method = Method {
     interface: "ProcessGroup",
     name: "allgather",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "allgather(output_tensors: Sequence[Sequence[Tensor]], input_tensors: Sequence[Tensor], opts: AllgatherOptions = {})",
             parameters: &[
                 required(
                     "output_tensors",
@@ -796,7 +800,6 @@ pub static PROCESS_GROUP_ALLGATHER: Method = Method {
             ],
         },
         Overload {
-            form: "allgather(output_tensors: Sequence[Tensor], input_tensor: Tensor, timeout: Duration? = None)",
             parameters: &[
                 required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
                 required("input_tensor", Type::Tensor, Role::In),
@@ -810,11 +813,11 @@ pub static PROCESS_GROUP_ALLGATHER: Method = Method {
 pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "allgather_coalesced",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
     unbuilt: false,
     overloads: &[Overload {
-        form: "allgather_coalesced(output_lists: Sequence[Sequence[Tensor]], input_list: Sequence[Tensor], opts: AllgatherOptions = {})",
         parameters: &[
             required("output_lists", Type::Sequence(&Type::Sequence(&Type::Tensor)), Role::Out),
             required("input_list", Type::Sequence(&Type::Tensor), Role::In),
@@ -832,12 +835,12 @@ pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
 pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_single",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "all_gather_single(output: Tensor, input: Tensor, opts: AllgatherOptions = {})",
             parameters: &[
                 required("output", Type::Tensor, Role::FlatOut),
                 required("input", Type::Tensor, Role::In),
@@ -850,7 +853,6 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
             ],
         },
         Overload {
-            form: "all_gather_single(output: Tensor, input: Tensor, timeout: Duration? = None)",
             parameters: &[
                 required("output", Type::Tensor, Role::FlatOut),
                 required("input", Type::Tensor, Role::In),
@@ -864,11 +866,11 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
 pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "all_gather_single_coalesced",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_gather_single_coalesced(outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: AllgatherOptions = {})",
         parameters: &[
             required("outputs", Type::Sequence(&Type::Tensor), Role::FlatOut),
             required("inputs", Type::Sequence(&Type::Tensor), Role::In),
@@ -886,12 +888,12 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
 pub static PROCESS_GROUP_GATHER: Method = Method {
     interface: "ProcessGroup",
     name: "gather",
+    factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "gather(output_tensors: Sequence[Sequence[Tensor]], input_tensors: Sequence[Tensor], opts: GatherOptions = {})",
             parameters: &[
                 required(
                     "output_tensors",
@@ -908,7 +910,6 @@ pub static PROCESS_GROUP_GATHER: Method = Method {
             ],
         },
         Overload {
-            form: "gather(output_tensors: Sequence[Tensor], input_tensor: Tensor, root: int, timeout: Duration? = None)",
             parameters: &[
                 required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
                 required("input_tensor", Type::Tensor, Role::In),
@@ -923,11 +924,11 @@ pub static PROCESS_GROUP_GATHER: Method = Method {
 pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "gather_single",
+    factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "gather_single(output: Tensor?, input: Tensor, opts: GatherOptions = {})",
         parameters: &[
             required("output", Type::Nullable(&Type::Tensor), Role::FlatOut),
             required("input", Type::Tensor, Role::In),
@@ -940,12 +941,12 @@ pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
 pub static PROCESS_GROUP_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "scatter",
+    factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "scatter(output_tensors: Sequence[Tensor], input_tensors: Sequence[Sequence[Tensor]], opts: ScatterOptions = {})",
             parameters: &[
                 required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
                 required("input_tensors", Type::Sequence(&Type::Sequence(&Type::Tensor)), Role::In),
@@ -958,7 +959,6 @@ pub static PROCESS_GROUP_SCATTER: Method = Method {
             ],
         },
         Overload {
-            form: "scatter(output_tensor: Tensor, input_tensors: Sequence[Tensor], root: int, timeout: Duration? = None)",
             parameters: &[
                 required("output_tensor", Type::Tensor, Role::Out),
                 required("input_tensors", Type::Sequence(&Type::Tensor), Role::In),
@@ -973,12 +973,12 @@ pub static PROCESS_GROUP_SCATTER: Method = Method {
 pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter",
+    factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "reduce_scatter(output_tensors: Sequence[Tensor], input_tensors: Sequence[Sequence[Tensor]], opts: ReduceScatterOptions = {})",
             parameters: &[
                 required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
                 required("input_tensors", Type::Sequence(&Type::Sequence(&Type::Tensor)), Role::In),
@@ -991,7 +991,6 @@ pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
             ],
         },
         Overload {
-            form: "reduce_scatter(output: Tensor, input: Sequence[Tensor], op: ReduceOp = SUM, timeout: Duration? = None)",
             parameters: &[
                 required("output", Type::Tensor, Role::Out),
                 required("input", Type::Sequence(&Type::Tensor), Role::In),
@@ -1006,12 +1005,12 @@ pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
 pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_single",
+    factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "reduce_scatter_single(output_tensor: Tensor, input_tensor: Tensor, opts: ReduceScatterOptions = {})",
             parameters: &[
                 required("output_tensor", Type::Tensor, Role::Out),
                 required("input_tensor", Type::Tensor, Role::FlatIn),
@@ -1024,7 +1023,6 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
             ],
         },
         Overload {
-            form: "reduce_scatter_single(output_tensor: Tensor, input_tensor: Tensor, op: ReduceOp = SUM, timeout: Duration? = None)",
             parameters: &[
                 required("output_tensor", Type::Tensor, Role::Out),
                 required("input_tensor", Type::Tensor, Role::FlatIn),
@@ -1039,11 +1037,11 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
 pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
     interface: "ProcessGroup",
     name: "reduce_scatter_single_coalesced",
+    factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: true,
     unbuilt: false,
     overloads: &[Overload {
-        form: "reduce_scatter_single_coalesced(outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: ReduceScatterOptions = {})",
         parameters: &[
             required("outputs", Type::Sequence(&Type::Tensor), Role::Out),
             required("inputs", Type::Sequence(&Type::Tensor), Role::FlatIn),
@@ -1061,11 +1059,11 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
 pub static PROCESS_GROUP_ALLTOALL: Method = Method {
     interface: "ProcessGroup",
     name: "alltoall",
+    factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "alltoall(output_tensors: Sequence[Tensor], input_tensors: Sequence[Tensor], opts: AllToAllOptions = {})",
         parameters: &[
             required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
             required("input_tensors", Type::Sequence(&Type::Tensor), Role::In),
@@ -1083,12 +1081,12 @@ pub static PROCESS_GROUP_ALLTOALL: Method = Method {
 pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
     interface: "ProcessGroup",
     name: "all_to_all_single",
+    factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Sequence[int] = [], input_split_sizes: Sequence[int] = [], opts: AllToAllOptions = {})",
             parameters: &[
                 required("output", Type::Tensor, Role::FlatOut),
                 required("input", Type::Tensor, Role::FlatIn),
@@ -1113,7 +1111,6 @@ pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
             ],
         },
         Overload {
-            form: "all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Sequence[int] = [], input_split_sizes: Sequence[int] = [], timeout: Duration? = None)",
             parameters: &[
                 required("output", Type::Tensor, Role::FlatOut),
                 required("input", Type::Tensor, Role::FlatIn),
@@ -1139,12 +1136,12 @@ pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
 pub static PROCESS_GROUP_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "barrier",
+    factory: None,
     collective: Some(Collective::Barrier),
     coalesced: false,
     unbuilt: false,
     overloads: &[
         Overload {
-            form: "barrier(opts: BarrierOptions = {})",
             parameters: &[optional(
                 "opts",
                 Type::Record(&BARRIER_OPTIONS),
@@ -1153,7 +1150,6 @@ pub static PROCESS_GROUP_BARRIER: Method = Method {
             )],
         },
         Overload {
-            form: "barrier(timeout: Duration? = None)",
             parameters: &[optional(
                 "timeout",
                 Type::Nullable(&Type::Duration),
@@ -1168,11 +1164,11 @@ pub static PROCESS_GROUP_BARRIER: Method = Method {
 pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
     interface: "ProcessGroup",
     name: "monitored_barrier",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "monitored_barrier(timeout: Duration? = None, wait_all_ranks: bool = False)",
         parameters: &[
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("wait_all_ranks", Type::Bool, Role::None, Constant::Bool(false)),
@@ -1184,11 +1180,11 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
 pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_pre_hook",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "register_pre_hook(hook_id: int, hook: PreHook)",
         parameters: &[
             required("hook_id", Type::Int, Role::None),
             required("hook", Type::Callback, Role::None),
@@ -1200,24 +1196,22 @@ pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
 pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_pre_hook",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload {
-        form: "unregister_pre_hook(hook_id: int)",
-        parameters: &[required("hook_id", Type::Int, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
 
 /// `ProcessGroup.register_post_hook`
 pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_post_hook",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "register_post_hook(hook_id: int, hook: PostHook)",
         parameters: &[
             required("hook_id", Type::Int, Role::None),
             required("hook", Type::Callback, Role::None),
@@ -1229,24 +1223,22 @@ pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
 pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_post_hook",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload {
-        form: "unregister_post_hook(hook_id: int)",
-        parameters: &[required("hook_id", Type::Int, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
 
 /// `ProcessGroup.register_abort_hook`
 pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "register_abort_hook",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "register_abort_hook(hook_id: int, hook: AbortHook)",
         parameters: &[
             required("hook_id", Type::Int, Role::None),
             required("hook", Type::Callback, Role::None),
@@ -1258,24 +1250,22 @@ pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
 pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     interface: "ProcessGroup",
     name: "unregister_abort_hook",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload {
-        form: "unregister_abort_hook(hook_id: int)",
-        parameters: &[required("hook_id", Type::Int, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
 
 /// `ProcessGroup.send`
 pub static PROCESS_GROUP_SEND: Method = Method {
     interface: "ProcessGroup",
     name: "send",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "send(tensors: Sequence[Tensor], dst_rank: int, tag: int = 0)",
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::In),
             required("dst_rank", Type::Int, Role::Peer),
@@ -1288,11 +1278,11 @@ pub static PROCESS_GROUP_SEND: Method = Method {
 pub static PROCESS_GROUP_RECV: Method = Method {
     interface: "ProcessGroup",
     name: "recv",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "recv(tensors: Sequence[Tensor], src_rank: int, tag: int = 0)",
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::Out),
             required("src_rank", Type::Int, Role::Peer),
@@ -1305,11 +1295,11 @@ pub static PROCESS_GROUP_RECV: Method = Method {
 pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
     interface: "ProcessGroup",
     name: "recv_anysource",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "recv_anysource(tensors: Sequence[Tensor], tag: int = 0)",
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::Out),
             optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
@@ -1321,11 +1311,11 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
 pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
     name: "prepare_allreduce",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "prepare_allreduce(tensor: Tensor, op: ReduceOp = SUM, timeout: Duration? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
@@ -1338,11 +1328,11 @@ pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
 pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
     interface: "ProcessGroup",
     name: "reconfigure",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "reconfigure(opts: ReconfigureOptions)",
         parameters: &[required("opts", Type::Record(&RECONFIGURE_OPTIONS), Role::Options)],
     }],
 };
@@ -1351,21 +1341,22 @@ pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
 pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
     interface: "ProcessGroup",
     name: "get_reconfigure_handle",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload { form: "get_reconfigure_handle()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `ProcessGroup.new_window`
 pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     interface: "ProcessGroup",
     name: "new_window",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "new_window(tensor: Tensor? = None)",
         parameters: &[optional(
             "tensor",
             Type::Nullable(&Type::Tensor),
@@ -1379,11 +1370,11 @@ pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
 pub static STORE_SET: Method = Method {
     interface: "Store",
     name: "set",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "set(key: str, value: bytes)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("value", Type::Bytes, Role::None),
@@ -1395,24 +1386,22 @@ pub static STORE_SET: Method = Method {
 pub static STORE_GET: Method = Method {
     interface: "Store",
     name: "get",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "get(key: str)",
-        parameters: &[required("key", Type::Str, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
 
 /// `Store.add`
 pub static STORE_ADD: Method = Method {
     interface: "Store",
     name: "add",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "add(key: str, amount: int)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("amount", Type::Int, Role::None),
@@ -1424,11 +1413,11 @@ pub static STORE_ADD: Method = Method {
 pub static STORE_APPEND: Method = Method {
     interface: "Store",
     name: "append",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "append(key: str, value: bytes)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("value", Type::Bytes, Role::None),
@@ -1440,11 +1429,11 @@ pub static STORE_APPEND: Method = Method {
 pub static STORE_CHECK: Method = Method {
     interface: "Store",
     name: "check",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "check(keys: Sequence[str])",
         parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
     }],
 };
@@ -1453,21 +1442,22 @@ pub static STORE_CHECK: Method = Method {
 pub static STORE_CLONE: Method = Method {
     interface: "Store",
     name: "clone",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "clone()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Store.compare_set`
 pub static STORE_COMPARE_SET: Method = Method {
     interface: "Store",
     name: "compare_set",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "compare_set(key: str, expected_value: bytes, desired_value: bytes)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("expected_value", Type::Bytes, Role::None),
@@ -1480,34 +1470,33 @@ pub static STORE_COMPARE_SET: Method = Method {
 pub static STORE_DELETE_KEY: Method = Method {
     interface: "Store",
     name: "delete_key",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "delete_key(key: str)",
-        parameters: &[required("key", Type::Str, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
 
 /// `Store.has_extended_api`
 pub static STORE_HAS_EXTENDED_API: Method = Method {
     interface: "Store",
     name: "has_extended_api",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "has_extended_api()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Store.multi_get`
 pub static STORE_MULTI_GET: Method = Method {
     interface: "Store",
     name: "multi_get",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "multi_get(keys: Sequence[str])",
         parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
     }],
 };
@@ -1516,11 +1505,11 @@ pub static STORE_MULTI_GET: Method = Method {
 pub static STORE_MULTI_SET: Method = Method {
     interface: "Store",
     name: "multi_set",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "multi_set(keys: Sequence[str], values: Sequence[bytes])",
         parameters: &[
             required("keys", Type::Sequence(&Type::Str), Role::None),
             required("values", Type::Sequence(&Type::Bytes), Role::None),
@@ -1532,31 +1521,33 @@ pub static STORE_MULTI_SET: Method = Method {
 pub static STORE_NUM_KEYS: Method = Method {
     interface: "Store",
     name: "num_keys",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "num_keys()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Store.list_keys`
 pub static STORE_LIST_KEYS: Method = Method {
     interface: "Store",
     name: "list_keys",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "list_keys()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Store.queue_push`
 pub static STORE_QUEUE_PUSH: Method = Method {
     interface: "Store",
     name: "queue_push",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "queue_push(key: str, value: bytes)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("value", Type::Bytes, Role::None),
@@ -1568,11 +1559,11 @@ pub static STORE_QUEUE_PUSH: Method = Method {
 pub static STORE_QUEUE_POP: Method = Method {
     interface: "Store",
     name: "queue_pop",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "queue_pop(key: str, block: bool = True)",
         parameters: &[
             required("key", Type::Str, Role::None),
             optional("block", Type::Bool, Role::None, Constant::Bool(true)),
@@ -1584,42 +1575,35 @@ pub static STORE_QUEUE_POP: Method = Method {
 pub static STORE_QUEUE_LEN: Method = Method {
     interface: "Store",
     name: "queue_len",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "queue_len(key: str)",
-        parameters: &[required("key", Type::Str, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
 
 /// `Store.set_timeout`
 pub static STORE_SET_TIMEOUT: Method = Method {
     interface: "Store",
     name: "set_timeout",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "set_timeout(timeout: Duration)",
-        parameters: &[required("timeout", Type::Duration, Role::Timeout)],
-    }],
+    overloads: &[Overload { parameters: &[required("timeout", Type::Duration, Role::Timeout)] }],
 };
 
 /// `Store.wait`
 pub static STORE_WAIT: Method = Method {
     interface: "Store",
     name: "wait",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[
+        Overload { parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)] },
         Overload {
-            form: "wait(keys: Sequence[str])",
-            parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
-        },
-        Overload {
-            form: "wait(keys: Sequence[str], timeout: Duration)",
             parameters: &[
                 required("keys", Type::Sequence(&Type::Str), Role::None),
                 required("timeout", Type::Duration, Role::Timeout),
@@ -1632,11 +1616,11 @@ pub static STORE_WAIT: Method = Method {
 pub static STORE_BARRIER: Method = Method {
     interface: "Store",
     name: "barrier",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "barrier(key: str, world_size: int, timeout: Duration? = None)",
         parameters: &[
             required("key", Type::Str, Role::None),
             required("world_size", Type::Int, Role::None),
@@ -1649,21 +1633,22 @@ pub static STORE_BARRIER: Method = Method {
 pub static HASH_STORE_NEW: Method = Method {
     interface: "HashStore",
     name: "new",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "HashStore()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `FileStore.new`
 pub static FILE_STORE_NEW: Method = Method {
     interface: "FileStore",
     name: "new",
+    factory: Some("open"),
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "FileStore(file_name: str, world_size: int = -1)",
         parameters: &[
             required("file_name", Type::Str, Role::None),
             optional("world_size", Type::Int, Role::None, Constant::Int(-1)),
@@ -1675,11 +1660,11 @@ pub static FILE_STORE_NEW: Method = Method {
 pub static PREFIX_STORE_NEW: Method = Method {
     interface: "PrefixStore",
     name: "new",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "PrefixStore(prefix: str, store: Store)",
         parameters: &[
             required("prefix", Type::Str, Role::None),
             required("store", Type::Interface("Store"), Role::None),
@@ -1691,11 +1676,11 @@ pub static PREFIX_STORE_NEW: Method = Method {
 pub static TCP_STORE_NEW: Method = Method {
     interface: "TCPStore",
     name: "new",
+    factory: Some("connect"),
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "TCPStore(host_name: str, port: int, world_size: int? = None, is_master: bool = False, timeout: Duration = 300 s, wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: int? = None, use_libuv: bool = True)",
         parameters: &[
             required("host_name", Type::Str, Role::None),
             required("port", Type::Int, Role::None),
@@ -1714,11 +1699,11 @@ pub static TCP_STORE_NEW: Method = Method {
 pub static WEB_SOCKET_STORE_NEW: Method = Method {
     interface: "WebSocketStore",
     name: "new",
+    factory: Some("connect"),
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "WebSocketStore(url: str, timeout: Duration = 300 s, reconnect_grace: Duration? = None)",
         parameters: &[
             required("url", Type::Str, Role::None),
             optional("timeout", Type::Duration, Role::Timeout, Constant::Seconds(300.0)),
@@ -1736,11 +1721,11 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
 pub static WINDOW_TENSOR_REGISTER: Method = Method {
     interface: "Window",
     name: "tensor_register",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "tensor_register(tensor: Tensor, owning: bool = True)",
         parameters: &[
             required("tensor", Type::Tensor, Role::None),
             optional("owning", Type::Bool, Role::None, Constant::Bool(true)),
@@ -1752,21 +1737,22 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
 pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     interface: "Window",
     name: "tensor_deregister",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload { form: "tensor_deregister()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Window.put`
 pub static WINDOW_PUT: Method = Method {
     interface: "Window",
     name: "put",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "put(tensor: Tensor, dst: int, offset_nelems: int, async_op: bool = False)",
         parameters: &[
             required("tensor", Type::Tensor, Role::None),
             required("dst", Type::Int, Role::None),
@@ -1780,11 +1766,11 @@ pub static WINDOW_PUT: Method = Method {
 pub static WINDOW_SIGNAL: Method = Method {
     interface: "Window",
     name: "signal",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "signal(peer: int, async_op: bool = False)",
         parameters: &[
             required("peer", Type::Int, Role::None),
             optional("async_op", Type::Bool, Role::None, Constant::Bool(false)),
@@ -1796,11 +1782,11 @@ pub static WINDOW_SIGNAL: Method = Method {
 pub static WINDOW_WAIT_SIGNAL: Method = Method {
     interface: "Window",
     name: "wait_signal",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "wait_signal(peer: int, async_op: bool = False)",
         parameters: &[
             required("peer", Type::Int, Role::None),
             optional("async_op", Type::Bool, Role::None, Constant::Bool(false)),
@@ -1812,37 +1798,33 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
 pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
     interface: "Window",
     name: "map_remote_tensor",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload {
-        form: "map_remote_tensor(rank: int)",
-        parameters: &[required("rank", Type::Int, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
 
 /// `Window.get_attr`
 pub static WINDOW_GET_ATTR: Method = Method {
     interface: "Window",
     name: "get_attr",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
-    overloads: &[Overload {
-        form: "get_attr(rank: int)",
-        parameters: &[required("rank", Type::Int, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
 
 /// `Work.wait`
 pub static WORK_WAIT: Method = Method {
     interface: "Work",
     name: "wait",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "wait(timeout: Duration? = None)",
         parameters: &[optional(
             "timeout",
             Type::Nullable(&Type::Duration),
@@ -1856,101 +1838,110 @@ pub static WORK_WAIT: Method = Method {
 pub static WORK_IS_COMPLETED: Method = Method {
     interface: "Work",
     name: "is_completed",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_completed()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.is_success`
 pub static WORK_IS_SUCCESS: Method = Method {
     interface: "Work",
     name: "is_success",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_success()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.exception`
 pub static WORK_EXCEPTION: Method = Method {
     interface: "Work",
     name: "exception",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "exception()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.get_future`
 pub static WORK_GET_FUTURE: Method = Method {
     interface: "Work",
     name: "get_future",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "get_future()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.get_future_result`
 pub static WORK_GET_FUTURE_RESULT: Method = Method {
     interface: "Work",
     name: "get_future_result",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "get_future_result()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.result`
 pub static WORK_RESULT: Method = Method {
     interface: "Work",
     name: "result",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "result()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.source_rank`
 pub static WORK_SOURCE_RANK: Method = Method {
     interface: "Work",
     name: "source_rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "source_rank()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.synchronize`
 pub static WORK_SYNCHRONIZE: Method = Method {
     interface: "Work",
     name: "synchronize",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "synchronize()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.boxed`
 pub static WORK_BOXED: Method = Method {
     interface: "Work",
     name: "boxed",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "boxed()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Work.unbox`
 pub static WORK_UNBOX: Method = Method {
     interface: "Work",
     name: "unbox",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "unbox(boxed: Work)",
         parameters: &[required("boxed", Type::Interface("Work"), Role::None)],
     }],
 };
@@ -1959,87 +1950,88 @@ pub static WORK_UNBOX: Method = Method {
 pub static FUTURE_WAIT: Method = Method {
     interface: "Future",
     name: "wait",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "wait()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Future.done`
 pub static FUTURE_DONE: Method = Method {
     interface: "Future",
     name: "done",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "done()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Future.value`
 pub static FUTURE_VALUE: Method = Method {
     interface: "Future",
     name: "value",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "value()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `Future.then`
 pub static FUTURE_THEN: Method = Method {
     interface: "Future",
     name: "then",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "then(callback: FutureCallback)",
-        parameters: &[required("callback", Type::Callback, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
 };
 
 /// `Future.add_done_callback`
 pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     interface: "Future",
     name: "add_done_callback",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "add_done_callback(callback: FutureCallback)",
-        parameters: &[required("callback", Type::Callback, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
 };
 
 /// `distributed.is_available`
 pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_available()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.is_torchelastic_launched`
 pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
     interface: "distributed",
     name: "is_torchelastic_launched",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_torchelastic_launched()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.init_process_group`
 pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "init_process_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "init_process_group(backend: str? = None, init_method: str? = None, timeout: Duration? = None, world_size: int = -1, rank: int = -1, store: Store? = None, group_name: str = '', pg_options: BackendOptions? = None, device_id: object? = None)",
         parameters: &[
             optional("backend", Type::Nullable(&Type::Str), Role::None, Constant::Null),
             optional("init_method", Type::Nullable(&Type::Str), Role::None, Constant::Null),
@@ -2068,21 +2060,22 @@ pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
 pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
     interface: "distributed",
     name: "is_initialized",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_initialized()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.destroy_process_group`
 pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "destroy_process_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "destroy_process_group(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2096,11 +2089,11 @@ pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
 pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "abort_process_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "abort_process_group(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2114,21 +2107,22 @@ pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
 pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "current_process_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "current_process_group()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.process_group`
 pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
     interface: "distributed",
     name: "process_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "process_group(pg: ProcessGroup)",
         parameters: &[required("pg", Type::Interface("ProcessGroup"), Role::None)],
     }],
 };
@@ -2137,21 +2131,22 @@ pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
 pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
     interface: "distributed",
     name: "default_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "default_group()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.new_group`
 pub static DISTRIBUTED_NEW_GROUP: Method = Method {
     interface: "distributed",
     name: "new_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "new_group(ranks: Sequence[int]? = None, timeout: Duration? = None, backend: str? = None, pg_options: BackendOptions? = None, use_local_synchronization: bool = False, group_desc: str? = None, device_id: object? = None, sort_ranks: bool = True)",
         parameters: &[
             optional(
                 "ranks",
@@ -2179,11 +2174,11 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
 pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
     interface: "distributed",
     name: "split_group",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "split_group(parent_pg: ProcessGroup? = None, split_ranks: Sequence[Sequence[int]]? = None, timeout: Duration? = None, pg_options: BackendOptions? = None, group_desc: str? = None)",
         parameters: &[
             optional(
                 "parent_pg",
@@ -2213,11 +2208,11 @@ pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
 pub static DISTRIBUTED_GET_RANK: Method = Method {
     interface: "distributed",
     name: "get_rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_rank(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2231,11 +2226,11 @@ pub static DISTRIBUTED_GET_RANK: Method = Method {
 pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
     interface: "distributed",
     name: "get_world_size",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_world_size(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2249,11 +2244,11 @@ pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
 pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
     interface: "distributed",
     name: "get_node_local_rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_node_local_rank(fallback_rank: int? = None)",
         parameters: &[optional(
             "fallback_rank",
             Type::Nullable(&Type::Int),
@@ -2267,21 +2262,22 @@ pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
 pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
     interface: "distributed",
     name: "get_pg_count",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "get_pg_count()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.get_backend`
 pub static DISTRIBUTED_GET_BACKEND: Method = Method {
     interface: "distributed",
     name: "get_backend",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_backend(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2295,11 +2291,11 @@ pub static DISTRIBUTED_GET_BACKEND: Method = Method {
 pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
     interface: "distributed",
     name: "get_backend_config",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_backend_config(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2313,11 +2309,11 @@ pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
 pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
     interface: "distributed",
     name: "get_group_rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_group_rank(group: ProcessGroup, global_rank: int)",
         parameters: &[
             required("group", Type::Interface("ProcessGroup"), Role::None),
             required("global_rank", Type::Int, Role::None),
@@ -2329,11 +2325,11 @@ pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
 pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
     interface: "distributed",
     name: "get_global_rank",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_global_rank(group: ProcessGroup, group_rank: int)",
         parameters: &[
             required("group", Type::Interface("ProcessGroup"), Role::None),
             required("group_rank", Type::Int, Role::None),
@@ -2345,11 +2341,11 @@ pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
 pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
     interface: "distributed",
     name: "get_process_group_ranks",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "get_process_group_ranks(group: ProcessGroup? = None)",
         parameters: &[optional(
             "group",
             Type::Nullable(&Type::Interface("ProcessGroup")),
@@ -2363,11 +2359,11 @@ pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
 pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
     interface: "distributed",
     name: "set_timeout",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "set_timeout(timeout: Duration, group: ProcessGroup? = None)",
         parameters: &[
             required("timeout", Type::Duration, Role::Timeout),
             optional(
@@ -2384,11 +2380,11 @@ pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
 pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
     interface: "distributed",
     name: "rendezvous",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "rendezvous(url: str, rank: int = -1, world_size: int = -1, timeout: Duration? = None)",
         parameters: &[
             required("url", Type::Str, Role::None),
             optional("rank", Type::Int, Role::None, Constant::Int(-1)),
@@ -2402,11 +2398,11 @@ pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
 pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
     interface: "distributed",
     name: "register_rendezvous_handler",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "register_rendezvous_handler(scheme: str, handler: RendezvousHandler)",
         parameters: &[
             required("scheme", Type::Str, Role::None),
             required("handler", Type::Callback, Role::None),
@@ -2418,11 +2414,11 @@ pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
 pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
     interface: "distributed",
     name: "create_store_client",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "create_store_client(store_addr: str, timeout: Duration = 60 s)",
         parameters: &[
             required("store_addr", Type::Str, Role::None),
             optional("timeout", Type::Duration, Role::Timeout, Constant::Seconds(60.0)),
@@ -2434,11 +2430,11 @@ pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
 pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
     interface: "distributed",
     name: "register_backend",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: true,
     overloads: &[Overload {
-        form: "register_backend(name: str, func: ProcessGroupFactory, extended_api: bool = False, devices: Sequence[str]? = None)",
         parameters: &[
             required("name", Type::Str, Role::None),
             required("func", Type::Callback, Role::None),
@@ -2457,100 +2453,99 @@ pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
 pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_backend_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "is_backend_available(backend: str)",
-        parameters: &[required("backend", Type::Str, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("backend", Type::Str, Role::None)] }],
 };
 
 /// `distributed.backend_unavailable_reason`
 pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
     interface: "distributed",
     name: "backend_unavailable_reason",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "backend_unavailable_reason(backend: str)",
-        parameters: &[required("backend", Type::Str, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("backend", Type::Str, Role::None)] }],
 };
 
 /// `distributed.is_gloo_available`
 pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_gloo_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_gloo_available()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.is_nccl_available`
 pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_nccl_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_nccl_available()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.is_mpi_available`
 pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_mpi_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_mpi_available()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.is_ucc_available`
 pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_ucc_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_ucc_available()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.is_xccl_available`
 pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
     interface: "distributed",
     name: "is_xccl_available",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload { form: "is_xccl_available()", parameters: &[] }],
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.get_default_backend_for_device`
 pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     interface: "distributed",
     name: "get_default_backend_for_device",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
-    overloads: &[Overload {
-        form: "get_default_backend_for_device(device: str)",
-        parameters: &[required("device", Type::Str, Role::None)],
-    }],
+    overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
 };
 
 /// `distributed.broadcast`
 pub static DISTRIBUTED_BROADCAST: Method = Method {
     interface: "distributed",
     name: "broadcast",
+    factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "broadcast(tensor: Tensor, src: int? = None, group: ProcessGroup? = None, async_op: bool = False, group_src: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("src", Type::Nullable(&Type::Int), Role::GlobalRoot, Constant::Null),
@@ -2570,11 +2565,11 @@ pub static DISTRIBUTED_BROADCAST: Method = Method {
 pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
     interface: "distributed",
     name: "all_reduce",
+    factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_reduce(tensor: Tensor, op: ReduceOp = SUM, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
@@ -2593,11 +2588,11 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
 pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
     interface: "distributed",
     name: "all_reduce_coalesced",
+    factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: true,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_reduce_coalesced(tensors: Sequence[Tensor], op: ReduceOp = SUM, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::InOut),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
@@ -2616,11 +2611,11 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
 pub static DISTRIBUTED_REDUCE: Method = Method {
     interface: "distributed",
     name: "reduce",
+    factory: None,
     collective: Some(Collective::Reduce),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "reduce(tensor: Tensor, dst: int? = None, op: ReduceOp = SUM, group: ProcessGroup? = None, async_op: bool = False, group_dst: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("dst", Type::Nullable(&Type::Int), Role::GlobalRoot, Constant::Null),
@@ -2641,11 +2636,11 @@ pub static DISTRIBUTED_REDUCE: Method = Method {
 pub static DISTRIBUTED_ALL_GATHER: Method = Method {
     interface: "distributed",
     name: "all_gather",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("tensor_list", Type::Sequence(&Type::Tensor), Role::Out),
             required("tensor", Type::Tensor, Role::In),
@@ -2664,11 +2659,11 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
 pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
     interface: "distributed",
     name: "all_gather_coalesced",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_gather_coalesced(output_tensor_lists: Sequence[Sequence[Tensor]], input_tensor_list: Sequence[Tensor], group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required(
                 "output_tensor_lists",
@@ -2691,11 +2686,11 @@ pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
 pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
     interface: "distributed",
     name: "all_gather_into_tensor",
+    factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("output_tensor", Type::Tensor, Role::FlatOut),
             required("input_tensor", Type::Tensor, Role::In),
@@ -2714,11 +2709,11 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
 pub static DISTRIBUTED_GATHER: Method = Method {
     interface: "distributed",
     name: "gather",
+    factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "gather(tensor: Tensor, gather_list: Sequence[Tensor]? = None, dst: int? = None, group: ProcessGroup? = None, async_op: bool = False, group_dst: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::In),
             optional(
@@ -2744,11 +2739,11 @@ pub static DISTRIBUTED_GATHER: Method = Method {
 pub static DISTRIBUTED_SCATTER: Method = Method {
     interface: "distributed",
     name: "scatter",
+    factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "scatter(tensor: Tensor, scatter_list: Sequence[Tensor]? = None, src: int? = None, group: ProcessGroup? = None, async_op: bool = False, group_src: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::Out),
             optional(
@@ -2774,11 +2769,11 @@ pub static DISTRIBUTED_SCATTER: Method = Method {
 pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
     interface: "distributed",
     name: "reduce_scatter",
+    factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = SUM, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("output", Type::Tensor, Role::Out),
             required("input_list", Type::Sequence(&Type::Tensor), Role::In),
@@ -2798,11 +2793,11 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
 pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
     interface: "distributed",
     name: "reduce_scatter_tensor",
+    factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = SUM, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("output", Type::Tensor, Role::Out),
             required("input", Type::Tensor, Role::FlatIn),
@@ -2822,11 +2817,11 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
 pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
     interface: "distributed",
     name: "all_to_all_single",
+    factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: Sequence[int]? = None, input_split_sizes: Sequence[int]? = None, group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("output", Type::Tensor, Role::FlatOut),
             required("input", Type::Tensor, Role::FlatIn),
@@ -2857,11 +2852,11 @@ pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
 pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
     interface: "distributed",
     name: "all_to_all",
+    factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: ProcessGroup? = None, async_op: bool = False)",
         parameters: &[
             required("output_tensor_list", Type::Sequence(&Type::Tensor), Role::Out),
             required("input_tensor_list", Type::Sequence(&Type::Tensor), Role::In),
@@ -2880,11 +2875,11 @@ pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
 pub static DISTRIBUTED_BARRIER: Method = Method {
     interface: "distributed",
     name: "barrier",
+    factory: None,
     collective: Some(Collective::Barrier),
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "barrier(group: ProcessGroup? = None, async_op: bool = False, device_ids: Sequence[int]? = None, timeout: Duration? = None)",
         parameters: &[
             optional(
                 "group",
@@ -2908,11 +2903,11 @@ pub static DISTRIBUTED_BARRIER: Method = Method {
 pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
     interface: "distributed",
     name: "monitored_barrier",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "monitored_barrier(group: ProcessGroup? = None, timeout: Duration? = None, wait_all_ranks: bool = False)",
         parameters: &[
             optional(
                 "group",
@@ -2930,11 +2925,11 @@ pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
 pub static DISTRIBUTED_SEND: Method = Method {
     interface: "distributed",
     name: "send",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "send(tensor: Tensor, dst: int? = None, group: ProcessGroup? = None, tag: int = 0, group_dst: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::In),
             optional("dst", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
@@ -2954,11 +2949,11 @@ pub static DISTRIBUTED_SEND: Method = Method {
 pub static DISTRIBUTED_RECV: Method = Method {
     interface: "distributed",
     name: "recv",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "recv(tensor: Tensor, src: int? = None, group: ProcessGroup? = None, tag: int = 0, group_src: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::Out),
             optional("src", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
@@ -2978,11 +2973,11 @@ pub static DISTRIBUTED_RECV: Method = Method {
 pub static DISTRIBUTED_ISEND: Method = Method {
     interface: "distributed",
     name: "isend",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "isend(tensor: Tensor, dst: int? = None, group: ProcessGroup? = None, tag: int = 0, group_dst: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::In),
             optional("dst", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
@@ -3002,11 +2997,11 @@ pub static DISTRIBUTED_ISEND: Method = Method {
 pub static DISTRIBUTED_IRECV: Method = Method {
     interface: "distributed",
     name: "irecv",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "irecv(tensor: Tensor, src: int? = None, group: ProcessGroup? = None, tag: int = 0, group_src: int? = None)",
         parameters: &[
             required("tensor", Type::Tensor, Role::Out),
             optional("src", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
@@ -3026,11 +3021,11 @@ pub static DISTRIBUTED_IRECV: Method = Method {
 pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
     interface: "distributed",
     name: "batch_isend_irecv",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "batch_isend_irecv(p2p_op_list: Sequence[P2POp])",
         parameters: &[required(
             "p2p_op_list",
             Type::Sequence(&Type::Interface("P2POp")),
@@ -3043,11 +3038,11 @@ pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
 pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "broadcast_object_list",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "broadcast_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             optional("src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
@@ -3068,11 +3063,11 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
 pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
     interface: "distributed",
     name: "all_gather_object",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "all_gather_object(object_list: object, obj: object, group: ProcessGroup? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             required("obj", Type::Object, Role::None),
@@ -3091,11 +3086,11 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
 pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
     interface: "distributed",
     name: "gather_object",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "gather_object(obj: object, object_gather_list: object? = None, dst: int? = None, group: ProcessGroup? = None, group_dst: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("obj", Type::Object, Role::None),
             optional(
@@ -3121,11 +3116,11 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
 pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "scatter_object_list",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "scatter_object_list(scatter_object_output_list: object, scatter_object_input_list: object? = None, src: int? = None, group: ProcessGroup? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("scatter_object_output_list", Type::Object, Role::None),
             optional(
@@ -3151,11 +3146,11 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
 pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "send_object_list",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "send_object_list(object_list: object, dst: int? = None, group: ProcessGroup? = None, device: object? = None, group_dst: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             optional("dst", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),
@@ -3176,11 +3171,11 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
 pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
     interface: "distributed",
     name: "recv_object_list",
+    factory: None,
     collective: None,
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        form: "recv_object_list(object_list: object, src: int? = None, group: ProcessGroup? = None, device: object? = None, group_src: int? = None, codec: ObjectCodec = 'cbor')",
         parameters: &[
             required("object_list", Type::Object, Role::None),
             optional("src", Type::Nullable(&Type::Int), Role::GlobalPeer, Constant::Null),

@@ -1244,8 +1244,9 @@ static DISTRIBUTED_DEFAULT_PG_TIMEOUT: Method = attribute("distributed", "defaul
 
 /// The table of an attribute, which is called without arguments.
 const fn attribute(interface: &'static str, name: &'static str) -> Method {
-    let overloads = &[Overload { form: "", parameters: &[] }];
-    Method { interface, name, collective: None, coalesced: false, unbuilt: false, overloads }
+    let overloads = &[Overload { parameters: &[] }];
+    let (factory, collective) = (None, None);
+    Method { interface, name, factory, collective, coalesced: false, unbuilt: false, overloads }
 }
 
 /// What only stands in the surface. Resolving such a call fails before it gets here.

@@ -2,6 +2,8 @@
 //!
 //! Everything that can go wrong, one kind each.
 
+use std::fmt::{self, Debug, Display, Formatter};
+
 /// A field of an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ErrorField {
@@ -17,7 +19,10 @@ pub enum ErrorField {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong. Cheap to clone: every rank of a failed group hands it out often.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+///
+/// `{:?}` writes the sentence that `{}` writes, because that is what a `main` prints that returns
+/// a [`Result`]. `{:#?}` writes the kind and the fields.
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An argument has a value that the call cannot take.
@@ -49,24 +54,24 @@ pub enum Error {
         message: String,
     },
     /// `new_group` was given the name of a group that this process has already.
-    #[error("a process group named '{name}' exists already; names must be unique")]
+    #[error("a process group named '{group_name}' exists already; names must be unique")]
     DuplicateGroup {
         /// The name.
-        name: String,
+        group_name: String,
     },
     /// A backend of this name is registered already. For `register_backend`, which this version
     /// does
     /// not have.
-    #[error("Backend {name} already registered")]
+    #[error("Backend {backend} already registered")]
     DuplicateBackend {
         /// The name.
-        name: String,
+        backend: String,
     },
     /// No backend has this name.
-    #[error("Unknown backend type '{name}'; expected one of: {known}")]
+    #[error("Unknown backend type '{backend}'; expected one of: {known}")]
     UnknownBackend {
         /// The name.
-        name: String,
+        backend: String,
         /// The names that are known.
         known: String,
     },
@@ -288,6 +293,23 @@ pub enum Error {
     },
 }
 
+impl Debug for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return Display::fmt(self, f);
+        }
+        let mut kind = f.debug_struct(self.kind());
+        for (name, field) in self.fields() {
+            match field {
+                ErrorField::Number(number) => kind.field(name, &number),
+                ErrorField::Numbers(numbers) => kind.field(name, &numbers),
+                ErrorField::Text(text) => kind.field(name, &text),
+            };
+        }
+        kind.finish()
+    }
+}
+
 impl Error {
     /// The name of its kind, as the IDL has it: `CollectiveTimeout`.
     pub const fn kind(&self) -> &'static str {
@@ -333,10 +355,14 @@ impl Error {
             Error::NotInitialized => vec![],
             Error::AlreadyInitialized => vec![],
             Error::InvalidGroup { message } => vec![("message", ErrorField::Text(message.clone()))],
-            Error::DuplicateGroup { name } => vec![("name", ErrorField::Text(name.clone()))],
-            Error::DuplicateBackend { name } => vec![("name", ErrorField::Text(name.clone()))],
-            Error::UnknownBackend { name, known } => vec![
-                ("name", ErrorField::Text(name.clone())),
+            Error::DuplicateGroup { group_name } => {
+                vec![("group_name", ErrorField::Text(group_name.clone()))]
+            }
+            Error::DuplicateBackend { backend } => {
+                vec![("backend", ErrorField::Text(backend.clone()))]
+            }
+            Error::UnknownBackend { backend, known } => vec![
+                ("backend", ErrorField::Text(backend.clone())),
                 ("known", ErrorField::Text(known.clone())),
             ],
             Error::BackendUnavailable { backend, why } => vec![

@@ -87,6 +87,16 @@ impl Stores {
     }
 }
 
+/// Refuses places that no group has.
+fn check_place(rank: u32, size: u32) -> Result<()> {
+    let message = match size {
+        0 => "world_size must be at least 1, got 0".to_owned(),
+        _ if rank < size => return Ok(()),
+        _ => format!("rank must be in 0..{size}, got {rank}"),
+    };
+    Err(Error::InvalidArgument { message })
+}
+
 /// A connection to `store` for a group of `size` ranks; one rank alone waits for nobody.
 pub(super) async fn own_connection(store: &Arc<dyn Store>, size: u32) -> Result<Arc<dyn Store>> {
     if size == 1 { Ok(store.clone()) } else { store.clone_store_async().await }
@@ -120,10 +130,7 @@ impl ProcessGroup {
         name: &str,
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
-        if rank >= size {
-            let message = format!("rank must be in 0..{size}, got {rank}");
-            return Err(Error::InvalidArgument { message });
-        }
+        check_place(rank, size)?;
         let own = own_connection(&store, size).await?;
         let stores = Stores { group: store, own };
         Self::with_members(stores, rank, (0..size).collect(), name, options, None).await

@@ -230,8 +230,8 @@ fn from_environment(
 ) -> Result<Rendezvous> {
     let advice = match environment.has_mpi_launcher {
         true => {
-            ". An MPI launcher started this process: init_process_group(\"mpi\") takes rank and \
-             world size from it"
+            ". An MPI launcher started this process: the backend \"mpi\" takes rank and world size \
+             from it"
         }
         false => "",
     };

@@ -287,7 +287,7 @@ fn under_an_mpi_launcher_a_missing_rank_points_to_the_mpi_backend() {
         let environment = environment(&[(launcher, "0")]);
         let error = from_environment(&url, ask("env://"), &environment).unwrap_err().to_string();
         let says = "RANK expected, but not set. An MPI launcher started this process: \
-                    init_process_group(\"mpi\")";
+                    the backend \"mpi\" takes";
         assert!(error.contains(says), "{launcher}: {error}");
     }
 }

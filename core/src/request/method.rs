@@ -22,8 +22,6 @@ pub struct Parameter {
 /// One way to call a method.
 #[derive(Clone, Copy, Debug)]
 pub struct Overload {
-    /// As messages show it: `allreduce(tensor: Tensor, op: ReduceOp = SUM)`.
-    pub form: &'static str,
     /// Its parameters, in order.
     pub parameters: &'static [Parameter],
 }
@@ -35,6 +33,9 @@ pub struct Method {
     pub interface: &'static str,
     /// Its name.
     pub name: &'static str,
+    /// The static method that stands for it where a constructor cannot wait, if it is one that
+    /// waits.
+    pub factory: Option<&'static str>,
     /// The collective that a call becomes, if it is one.
     pub collective: Option<Collective>,
     /// Whether each tensor of a list is an operation of its own.

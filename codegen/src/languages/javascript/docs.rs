@@ -182,6 +182,19 @@ pub(super) fn text(api: &Api, text: &str) -> String {
     spelt.replace("*/", "*\\/")
 }
 
+/// A sentence that is shown as it is, with the names of the API as JavaScript spells them.
+pub(super) fn sentence(api: &Api, text: &str) -> String {
+    let mut spelt = String::new();
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    for part in text.split_inclusive(|letter: char| !is_letter(letter)) {
+        let word = part.trim_end_matches(|letter: char| !is_letter(letter));
+        let is_name = word.contains('_') && is_known(api, word);
+        spelt.push_str(&if is_name { camel(word) } else { word.to_owned() });
+        spelt.push_str(&part[word.len()..]);
+    }
+    spelt
+}
+
 /// A name between back quotes: in camelCase if the API has it.
 fn code(api: &Api, part: &str) -> String {
     let (owner, name) = part.rsplit_once('.').map_or(("", part), |(owner, name)| (owner, name));

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::LANGUAGE;
-use super::docs::summary;
+use super::docs::{sentence, summary};
 use super::spelling::{dtype, error_class};
 use crate::languages::stamp;
 use crate::model::{Api, Enum, ErrorKind};
@@ -21,6 +21,8 @@ struct Error {
     class: String,
     parent: String,
     summary: String,
+    /// What it says if it has no fields, as a literal.
+    message: Option<String>,
 }
 
 /// `constants.js`.
@@ -61,6 +63,7 @@ pub(super) fn errors(api: &Api) -> Errors {
             None => "PolyrankError".to_owned(),
         },
         summary: summary(api, &error.doc),
+        message: error.fields.is_empty().then(|| format!("{:?}", sentence(api, &error.message))),
     });
     Errors { stamp: format!("// {}", stamp("idl/errors.webidl")), errors: errors.collect() }
 }

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::spelling::{exception, name};
+use super::spelling::{exception, lines, name};
 use crate::languages::stamp;
 use crate::model::{Api, ErrorKind, Type};
 
@@ -69,7 +69,7 @@ fn view_of(api: &Api, error: &ErrorKind) -> Error {
         variant: kind,
         parent: parent.unwrap_or_else(|| "None".into()),
         bases: bases.join(", "),
-        doc: error.doc.replace('\n', " ").replace('"', "\\\""),
+        doc: lines(api, &error.doc).join(" ").replace('"', "\\\""),
         pattern,
         fields: fields.join(", "),
     }

@@ -27,6 +27,8 @@ struct Record {
 struct Method {
     interface: String,
     name: String,
+    /// `Some("connect")`
+    factory: String,
     constant: String,
     collective: String,
     coalesced: bool,
@@ -35,7 +37,6 @@ struct Method {
 }
 
 struct Overload {
-    form: String,
     parameters: Vec<String>,
 }
 
@@ -80,12 +81,12 @@ fn view(api: &Api, method: &model::Method) -> Method {
         format!("Some(Collective::{variant})")
     });
     let overload = |overload: &model::Overload| Overload {
-        form: overload.form.clone(),
         parameters: overload.parameters.iter().map(|it| parameter_row(api, it)).collect(),
     };
     Method {
         interface: method.owner.clone(),
         name: method.name.clone(),
+        factory: format!("{:?}", method.notes.factory),
         constant: method_constant(method),
         collective: collective.unwrap_or_else(|| "None".to_owned()),
         coalesced: method.coalesced,

@@ -16,7 +16,7 @@ pub(super) fn device_of(call: &Invocation, position: usize) -> Result<Option<Dev
         Value::None => return Ok(None),
         Value::Int(number) => return device(&number.to_string(), ("cuda", &number.to_string())),
         Value::Str(text) => text.clone(),
-        other => other.to_string(),
+        other => call.language().sort(other).into_owned(),
     };
     device(&text, text.split_once(':').unwrap_or((&text, "0")))
 }

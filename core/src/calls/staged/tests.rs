@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::*;
-use crate::calls::{TimeUnit, Value, entry};
+use crate::calls::{Language, Value, entry};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 use crate::process_group::GroupOptions;
@@ -65,8 +65,7 @@ fn prepare(
     let arguments = Arguments {
         positional: arguments(&tensors),
         keywords: keywords.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        spread_options: true,
-        time_unit: TimeUnit::Milliseconds,
+        language: Language::JavaScript,
     };
     StagedOperation::prepare(entry(key)?, Some(group), arguments, &[], tensors)
 }
