@@ -6,6 +6,8 @@
 
 pub(crate) mod answer;
 mod describe;
+#[cfg(not(target_family = "wasm"))]
+pub mod event_loop;
 mod from_value;
 pub(crate) mod implementations;
 pub(crate) mod invocation;
