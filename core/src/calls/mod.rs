@@ -5,6 +5,7 @@
 //! language into [`Value`]s and back.
 
 pub(crate) mod answer;
+mod constructor;
 mod describe;
 #[cfg(not(target_family = "wasm"))]
 pub mod event_loop;
