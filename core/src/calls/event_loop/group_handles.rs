@@ -1,8 +1,8 @@
 //! What becomes of a group when a language drops it that has several threads with event loops.
 //!
 //! A group that lost its last handle in the normal course of things ends when its operations do.
-//! But where the thread itself ended, as a Worker of JavaScript does that is terminated, the group is
-//! left immediately: no rank shall wait for one that does not exist any more. Groups that the
+//! But where the thread itself ended, as a Worker of JavaScript does that is terminated, the group
+//! is left immediately: no rank shall wait for one that does not exist any more. Groups that the
 //! process keeps are not, because other threads may use them.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Calls from a language that has an event loop, which must not stand still: who waits in its place,
-//! and how long it may wait itself. Knows no language.
+//! Calls from a language that has an event loop, which must not stand still: who waits in its
+//! place, and how long it may wait itself. Knows no language.
 
 mod adaptive_wait;
 pub mod group_handles;

@@ -1,5 +1,5 @@
-//! Who moves operations on while the event loop does something else: for each group one thread that
-//! waits for whatever is in flight, oldest first.
+//! Who moves operations on while the event loop does something else: for each group one thread
+//! that waits for whatever is in flight, oldest first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
