@@ -7,13 +7,13 @@ use napi::bindgen_prelude::{BigInt, ClassInstance, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
 use polyrank::calls::Answer;
+use polyrank::calls::event_loop::threads;
 use polyrank::tensor::{OnDevice, cuda};
 use polyrank::{Error, Region};
 
 use crate::convert::{Deferred, Js, View, invalid, memory_at, raise};
 use crate::memory::NativeMemory;
 use crate::realm::{Event, realm};
-use crate::threads;
 
 /// Memory of a device with a copy of the bytes of a `Uint8Array`; a promise.
 #[napi]

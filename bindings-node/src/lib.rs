@@ -9,16 +9,11 @@
 // What JavaScript sees is `pub` for the macro, and reached by no other crate.
 #![allow(unreachable_pub)]
 
-mod adaptive_wait;
 mod convert;
 mod device;
-mod group_drop;
 mod memory;
 mod native;
 mod object;
 mod realm;
 mod short;
-mod store_queues;
-mod threads;
-mod waiters;
 mod work;

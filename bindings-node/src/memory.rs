@@ -7,9 +7,9 @@ use napi::Env;
 use napi::bindgen_prelude::{BigInt, JavaScriptClassExt, Unknown};
 use napi_derive::napi;
 use polyrank::Region;
+use polyrank::calls::event_loop::threads;
 
 use crate::convert::{Js, OwnedMemory, Reference, Weight, invalid, view_of};
-use crate::threads;
 
 /// Memory that operations use in place.
 #[napi]

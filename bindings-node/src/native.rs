@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use napi::bindgen_prelude::{ClassInstance, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
+use polyrank::calls::event_loop::{store_queues, threads};
 use polyrank::calls::staged::StagedOperation;
 use polyrank::calls::{self, Entry, Invocation, OperationArguments, ScriptValue};
 
@@ -16,7 +17,6 @@ use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 use crate::realm::{Event, realm};
 use crate::work::NativeWork;
-use crate::{store_queues, threads};
 
 /// What this half runs on.
 #[napi]

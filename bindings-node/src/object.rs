@@ -7,10 +7,11 @@ use napi::bindgen_prelude::{ClassInstance, JavaScriptClassExt};
 use napi_derive::napi;
 use polyrank::Error;
 use polyrank::calls::Object;
+use polyrank::calls::event_loop::group_handles::{add_handle, drop_handle};
+use polyrank::calls::event_loop::threads;
 
-use crate::group_drop::{add_handle, drop_handle};
+use crate::realm::is_ending;
 use crate::short::{forget_handle, note_handle};
-use crate::threads;
 
 /// A handle on a group or a store.
 #[napi]
@@ -42,7 +43,7 @@ impl NativeObject {
         match self.object.borrow_mut().take() {
             Some(Object::Group(group)) => {
                 forget_handle(&group);
-                drop_handle(group);
+                drop_handle(group, is_ending());
             }
             Some(other) => threads::drop_later(other),
             None => {}

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::{Env, Result};
 use polyrank::calls::Answer;
+use polyrank::calls::event_loop::AdaptiveWait;
 use polyrank::{Error, Region};
 
-use crate::adaptive_wait::AdaptiveWait;
 use crate::convert::{Deferred, Js, Reference, Wake, raise_value, to_js};
 use crate::memory::NativeMemory;
 

@@ -1,9 +1,8 @@
 //! Options records: what the classes of the IDL's dictionaries have in common.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use polyrank::calls::{self, Method, Overload, Parameter, RecordType};
+use polyrank::calls::RecordType;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -34,8 +33,7 @@ impl Record {
         }
         for (name, value) in keywords.into_iter().flatten() {
             let name = name.cast::<PyString>()?;
-            let named = |member: &Parameter| is_name(name.to_str().unwrap_or(""), member.name);
-            if let Some(position) = record_type.members.iter().position(named) {
+            if let Some(position) = record_type.position_of(name.to_str().unwrap_or("")) {
                 values[position] = value.unbind();
             }
         }
@@ -99,44 +97,12 @@ impl Record {
     }
 }
 
-/// Refuses values that the members do not take, by the resolver that all calls go through.
+/// Refuses values that the members do not take.
 fn check(
     record_type: &'static RecordType,
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     let arguments = arguments(None, positional, keywords, &mut OpaqueObjects::default())?;
-    let resolved = calls::resolve(constructor(record_type), arguments);
-    resolved.map(drop).or_raise(positional.py())
-}
-
-/// A record's constructor as a method: every member is an optional parameter.
-fn constructor(record_type: &'static RecordType) -> &'static Method {
-    static MADE: Mutex<Option<HashMap<&'static str, &'static Method>>> = Mutex::new(None);
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    made.get_or_insert_default().entry(record_type.name).or_insert_with(|| {
-        let members = record_type.members;
-        let parameters: Vec<Parameter> =
-            members.iter().map(|member| Parameter { optional: true, ..*member }).collect();
-        // One for each record type of the IDL, for as long as the process lives.
-        let overload = Overload { parameters: parameters.leak() };
-        Box::leak(Box::new(Method {
-            interface: record_type.name,
-            name: record_type.name,
-            factory: None,
-            collective: None,
-            coalesced: false,
-            unbuilt: false,
-            overloads: vec![overload].leak(),
-        }))
-    })
-}
-
-/// Whether `keyword` is `name`, in snake_case or in camelCase.
-fn is_name(keyword: &str, name: &str) -> bool {
-    let snake = keyword.chars().flat_map(|letter| {
-        let upper = letter.is_ascii_uppercase();
-        upper.then_some('_').into_iter().chain([letter.to_ascii_lowercase()])
-    });
-    keyword == name || snake.eq(name.chars())
+    record_type.check(arguments).or_raise(positional.py())
 }

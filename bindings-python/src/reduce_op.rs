@@ -19,11 +19,21 @@ pub(crate) struct ReduceOp {
 
 impl From<polyrank::ReduceOp> for ReduceOp {
     fn from(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-        ReduceOp { reduce_op, lacks_factor: false }
+        ReduceOp::plain(reduce_op)
     }
 }
 
 impl ReduceOp {
+    /// An operator that can reduce.
+    pub(crate) const fn plain(reduce_op: polyrank::ReduceOp) -> ReduceOp {
+        ReduceOp { reduce_op, lacks_factor: false }
+    }
+
+    /// The name of an operator whose factor is not known yet.
+    pub(crate) const fn without_factor(reduce_op: polyrank::ReduceOp) -> ReduceOp {
+        ReduceOp { reduce_op, lacks_factor: true }
+    }
+
     /// The core's operator.
     pub(crate) fn get(&self) -> PyResult<polyrank::ReduceOp> {
         if self.lacks_factor {
@@ -37,26 +47,6 @@ impl ReduceOp {
 
 #[pymethods]
 impl ReduceOp {
-    #[classattr]
-    const SUM: ReduceOp = plain(polyrank::ReduceOp::Sum);
-    #[classattr]
-    const AVG: ReduceOp = plain(polyrank::ReduceOp::Avg);
-    #[classattr]
-    const PRODUCT: ReduceOp = plain(polyrank::ReduceOp::Product);
-    #[classattr]
-    const MIN: ReduceOp = plain(polyrank::ReduceOp::Min);
-    #[classattr]
-    const MAX: ReduceOp = plain(polyrank::ReduceOp::Max);
-    #[classattr]
-    const BAND: ReduceOp = plain(polyrank::ReduceOp::Band);
-    #[classattr]
-    const BOR: ReduceOp = plain(polyrank::ReduceOp::Bor);
-    #[classattr]
-    const BXOR: ReduceOp = plain(polyrank::ReduceOp::Bxor);
-    #[classattr]
-    const PREMUL_SUM: ReduceOp =
-        ReduceOp { reduce_op: polyrank::ReduceOp::PremulSum(1.0), lacks_factor: true };
-
     /// Another name for an operator: of an operator or of its number.
     #[new]
     fn new(op: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
@@ -66,7 +56,7 @@ impl ReduceOp {
         let number = op.extract::<u8>().map_err(|_| {
             PyTypeError::new_err("ReduceOp(op): op must be a ReduceOp or its number")
         })?;
-        ALL.into_iter().find(|known| known.reduce_op.code() == number).ok_or_else(|| {
+        ReduceOp::ALL.into_iter().find(|known| known.reduce_op.code() == number).ok_or_else(|| {
             PyValueError::new_err(format!("ReduceOp({number}): no operator has this number"))
         })
     }
@@ -140,22 +130,6 @@ impl ReduceOp {
         })
     }
 }
-
-const fn plain(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-    ReduceOp { reduce_op, lacks_factor: false }
-}
-
-const ALL: [ReduceOp; 9] = [
-    ReduceOp::SUM,
-    ReduceOp::AVG,
-    ReduceOp::PRODUCT,
-    ReduceOp::MIN,
-    ReduceOp::MAX,
-    ReduceOp::BAND,
-    ReduceOp::BOR,
-    ReduceOp::BXOR,
-    ReduceOp::PREMUL_SUM,
-];
 
 /// Each rank's elements times `factor`, then the sum.
 #[pyfunction]

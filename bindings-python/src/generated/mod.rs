@@ -6,6 +6,7 @@ pub(crate) mod classes;
 pub(crate) mod errors;
 pub(crate) mod functions;
 pub(crate) mod options;
+mod reduce_ops;
 
 use pyo3::prelude::*;
 

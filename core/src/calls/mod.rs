@@ -5,7 +5,10 @@
 //! language into [`Value`]s and back.
 
 pub(crate) mod answer;
+mod constructor;
 mod describe;
+#[cfg(not(target_family = "wasm"))]
+pub mod event_loop;
 mod from_value;
 pub(crate) mod implementations;
 pub(crate) mod invocation;

@@ -262,7 +262,7 @@ impl Reason {
 }
 
 /// Whether `keyword` is `name`, in snake_case or in camelCase.
-fn is_name(keyword: &str, name: &str) -> bool {
+pub(super) fn is_name(keyword: &str, name: &str) -> bool {
     if keyword == name {
         return true;
     }

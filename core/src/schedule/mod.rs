@@ -17,6 +17,7 @@ pub mod builder;
 pub mod cache;
 pub mod check;
 pub mod cost;
+pub mod drawing;
 pub mod figures;
 pub mod moves;
 pub mod peers;

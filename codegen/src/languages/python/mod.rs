@@ -9,6 +9,7 @@ mod enums;
 mod errors;
 mod options;
 mod records;
+mod reduce_ops;
 mod signatures;
 mod spelling;
 mod stub;
@@ -36,6 +37,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add(format!("{RUST}/errors.rs"), errors::view(api).render())?;
     add(format!("{RUST}/options.rs"), options::view(api).render())?;
     add(format!("{RUST}/classes.rs"), classes::view(api).render())?;
+    add(format!("{RUST}/reduce_ops.rs"), reduce_ops::view(api).render())?;
     add(format!("{RUST}/functions.rs"), classes::functions(api).render())?;
     add(format!("{PYTHON}/_core.pyi"), stub::view(api).render())?;
     add(format!("{PYTHON}/_enums.py"), enums::view(api).render())?;

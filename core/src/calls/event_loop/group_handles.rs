@@ -1,29 +1,28 @@
-//! What becomes of a group when JavaScript drops it. Knows nothing of values.
+//! What becomes of a group when a language drops it that has several threads with event loops.
 //!
 //! A group that lost its last handle in the normal course of things ends when its operations do.
-//! But where a JavaScript thread itself ended, as a Worker does that is terminated, the group is
-//! left immediately: no rank shall wait for one that does not exist any more. Groups that the
+//! But where the thread itself ended, as a Worker of JavaScript does that is terminated, the group
+//! is left immediately: no rank shall wait for one that does not exist any more. Groups that the
 //! process keeps are not, because other threads may use them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polyrank::{ProcessGroup, distributed};
-
-use crate::realm::is_ending;
-use crate::threads;
+use super::threads;
+use crate::distributed;
+use crate::process_group::ProcessGroup;
 
 /// How many handles all threads have on each group, by its number.
 static HANDLES: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 
 /// Notes a new handle on the group of this number.
-pub(crate) fn add_handle(group: u64) {
+pub fn add_handle(group: u64) {
     *handles().get_or_insert_default().entry(group).or_default() += 1;
 }
 
-/// Drops a handle.
-pub(crate) fn drop_handle(group: ProcessGroup) {
+/// Drops a handle, on a thread that ends or not.
+pub fn drop_handle(group: ProcessGroup, is_ending: bool) {
     let mut handles = handles();
     let handles = handles.get_or_insert_default();
     let key = group.identity();
@@ -33,17 +32,16 @@ pub(crate) fn drop_handle(group: ProcessGroup) {
             handles.remove(&key);
         }
     }
-    end(group, !handles.contains_key(&key));
+    end(group, is_ending && !handles.contains_key(&key));
 }
 
-/// Drops what an operation that is not done holds of its group.
-pub(crate) fn drop_operation(group: ProcessGroup) {
+/// Drops what an operation that is not done holds of its group, on a thread that ends or not.
+pub fn drop_operation(group: ProcessGroup, is_ending: bool) {
     let is_last = !handles().get_or_insert_default().contains_key(&group.identity());
-    end(group, is_last);
+    end(group, is_ending && is_last);
 }
 
-fn end(group: ProcessGroup, is_last: bool) {
-    let leaves = is_last && is_ending();
+fn end(group: ProcessGroup, leaves: bool) {
     // Both may take a moment, in which the others are told.
     threads::run(move || {
         if leaves && !distributed::is_registered(&group) {

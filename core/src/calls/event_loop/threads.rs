@@ -1,5 +1,5 @@
 //! Threads on which the core may block: as many as there are calls that wait, because one of them
-//! may be what another one waits for. Knows nothing of JavaScript.
+//! may be what another one waits for. Knows no calls.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polyrank::store::install_interrupt_check;
+use crate::store::install_interrupt_check;
 
 /// How long a thread without work stays.
 const LINGER: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// Runs `job` on a thread that is free, or on a new one; on this one if there can be none.
-pub(crate) fn run(job: impl FnOnce() + Send + 'static) {
+pub fn run(job: impl FnOnce() + Send + 'static) {
     let mut jobs = lock();
     jobs.waiting.push_back(Box::new(job));
     if jobs.waiting.len() <= jobs.idle {
@@ -48,7 +48,7 @@ pub(crate) fn run(job: impl FnOnce() + Send + 'static) {
 }
 
 /// Runs `call` so that its waits end soon after `cancelled` becomes true.
-pub(crate) fn cancellable<T>(cancelled: Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
+pub fn cancellable<T>(cancelled: Arc<AtomicBool>, call: impl FnOnce() -> T) -> T {
     let previous = CANCELLED.replace(Some(cancelled));
     let guard = install_interrupt_check(|| {
         // A store asks whenever it is about to wait.
@@ -64,17 +64,17 @@ pub(crate) fn cancellable<T>(cancelled: Arc<AtomicBool>, call: impl FnOnce() -> 
 }
 
 /// Has `act` called once, when the next call on this thread has to wait.
-pub(crate) fn when_waiting(act: impl FnOnce() + 'static) {
+pub fn when_waiting(act: impl FnOnce() + 'static) {
     WAITING.set(Some(Box::new(act)));
 }
 
 /// The call is over, whether it had to wait or not.
-pub(crate) fn forget_waiting() {
+pub fn forget_waiting() {
     drop(WAITING.take());
 }
 
 /// Drops `value` on another thread: the last handle of a group or a store says goodbye to others.
-pub(crate) fn drop_later(value: impl Send + 'static) {
+pub fn drop_later(value: impl Send + 'static) {
     run(move || drop(value));
 }
 

@@ -1,14 +1,15 @@
-//! How long a JavaScript thread waits for an operation that it just issued, in the hope that it is
-//! done before another thread could be woken and wake this one in turn. Knows no operation.
+//! How long the thread of an event loop waits for an operation that it just issued, in the hope
+//! that it is done before another thread could be woken and wake this one in turn. Knows no
+//! operation.
 //!
-//! It is not one of the core's waits (`core/src/spin`): what it bounds is how long an event loop
-//! stands still, so it learns how long operations take, not how long a sleep does.
+//! It is not one of the waits of `core/src/spin`: what it bounds is how long an event loop stands
+//! still, so it learns how long operations take, not how long a sleep does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A JavaScript thread never waits longer than this.
+/// An event loop never stands still longer than this.
 const MAX_WAIT: Duration = Duration::from_micros(150);
 /// It always waits as long as this: waking another thread, and this one again, takes longer.
 const MIN_WAIT: Duration = Duration::from_micros(40);
@@ -17,10 +18,10 @@ const MIN_WAIT: Duration = Duration::from_micros(40);
 const PROBE_INTERVAL: u32 = 8;
 
 /// How long operations took lately.
-#[derive(Clone, Default)]
-pub(crate) struct AdaptiveWait(Arc<History>);
+#[derive(Clone, Debug, Default)]
+pub struct AdaptiveWait(Arc<History>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct History {
     /// On average, nanoseconds.
     average: AtomicU32,
@@ -30,7 +31,7 @@ struct History {
 
 impl AdaptiveWait {
     /// How long to wait now: as long as twice an average operation, if that is short enough.
-    pub(crate) fn limit(&self) -> Duration {
+    pub fn limit(&self) -> Duration {
         let average = Duration::from_nanos(self.0.average.load(Ordering::Relaxed).into());
         if average <= MAX_WAIT {
             return (2 * average).clamp(MIN_WAIT, MAX_WAIT);
@@ -42,13 +43,13 @@ impl AdaptiveWait {
 
     /// Learns that an operation which was issued at `start` is done now, and that no other thread
     /// had to be woken for it.
-    pub(crate) fn learn_immediate(&self, start: Instant) {
+    pub fn learn_immediate(&self, start: Instant) {
         self.0.average.fetch_min(MAX_WAIT.as_nanos() as u32, Ordering::Relaxed);
         self.learn(start);
     }
 
     /// Learns that an operation which was issued at `start` is done now. On any thread.
-    pub(crate) fn learn(&self, start: Instant) {
+    pub fn learn(&self, start: Instant) {
         // One that takes very long says no more than one that takes too long.
         let took = start.elapsed().min(4 * MAX_WAIT).as_nanos() as u32;
         let average = self.0.average.load(Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! Who moves operations on while JavaScript does something else: for each group one thread that
-//! waits, in the core, for whatever is in flight, oldest first. Knows nothing of JavaScript.
+//! Who moves operations on while the event loop does something else: for each group one thread
+//! that waits for whatever is in flight, oldest first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polyrank::{ProcessGroup, Work};
-
-use crate::threads;
+use super::threads;
+use crate::process_group::ProcessGroup;
+use crate::work::Work;
 
 /// How long a thread without work stays.
 const LINGER: Duration = Duration::from_millis(500);
@@ -22,7 +22,7 @@ struct Waiter {
 static WAITERS: Mutex<Option<HashMap<u64, Arc<Waiter>>>> = Mutex::new(None);
 
 /// Has `work`, of `group`, moved on until it is done.
-pub(crate) fn attend(group: &ProcessGroup, work: Work) {
+pub(super) fn attend(group: &ProcessGroup, work: Work) {
     let key = group.identity();
     let mut waiters = lock(&WAITERS);
     let waiters = waiters.get_or_insert_default();
@@ -38,7 +38,7 @@ pub(crate) fn attend(group: &ProcessGroup, work: Work) {
 }
 
 /// Whether operations of `group` are in flight, so that a thread moves them already.
-pub(crate) fn is_attended(group: &ProcessGroup) -> bool {
+pub(super) fn is_attended(group: &ProcessGroup) -> bool {
     let waiters = lock(&WAITERS);
     let waiter = waiters.as_ref().and_then(|waiters| waiters.get(&group.identity()));
     waiter.is_some_and(|waiter| !lock(&waiter.works).is_empty())

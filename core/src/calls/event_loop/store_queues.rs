@@ -7,9 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use polyrank::calls::StorePlace;
-
-use crate::threads;
+use super::threads;
+use crate::calls::StorePlace;
 
 /// A request that has not begun.
 struct Request {
@@ -22,7 +21,7 @@ struct Request {
 static QUEUES: LazyLock<Mutex<HashMap<u64, VecDeque<Request>>>> = LazyLock::new(Mutex::default);
 
 /// Runs `request` on a thread, behind the requests of its store that came before.
-pub(crate) fn run(place: StorePlace, request: impl FnOnce() + Send + 'static) {
+pub fn run(place: StorePlace, request: impl FnOnce() + Send + 'static) {
     let StorePlace { store, until_begun } = place;
     let is_free = {
         let mut queues = lock();

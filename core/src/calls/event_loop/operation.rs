@@ -1,0 +1,191 @@
+//! Operations on tensors that are called on the thread of an event loop: which of them it waits for
+//! a moment, and which another thread moves until they are done. Knows no tensors.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::slice;
+use std::time::Instant;
+
+use super::adaptive_wait::AdaptiveWait;
+use super::group_handles::drop_operation;
+use super::waiters;
+use crate::calls::staged::{CallerMemory, StagedOperation};
+use crate::completion::WaitIntent;
+use crate::generated::error::{Error, Result};
+use crate::work::Work;
+
+/// Operations on more than this take longer than the event loop should wait.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// As much of a result is copied out in the call that issues the operation.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// An operation on tensors, from its preparation to its result.
+#[derive(Debug)]
+pub struct LoopOperation {
+    staged: RefCell<StagedOperation>,
+    wait: AdaptiveWait,
+    /// Whether it is known to be done.
+    is_done: Cell<bool>,
+    /// Whether another thread moves it until it is done.
+    is_attended: Cell<bool>,
+    /// Whether its result is copied out already.
+    is_over: Cell<bool>,
+    /// Whether the group did not take it, which does it no harm.
+    is_refused: Cell<bool>,
+}
+
+impl LoopOperation {
+    /// An operation that is prepared, on a thread that waits as `wait` learns.
+    pub fn new(staged: StagedOperation, wait: AdaptiveWait) -> LoopOperation {
+        let staged = RefCell::new(staged);
+        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
+        LoopOperation { staged, wait, is_done, is_attended, is_over, is_refused }
+    }
+
+    /// An operation on one small array, in `memory`, that was issued at `start`. If it is done in a
+    /// moment, its result is copied out.
+    pub fn issued<M: CallerMemory>(
+        staged: StagedOperation,
+        wait: AdaptiveWait,
+        memory: &M,
+        start: Instant,
+    ) -> LoopOperation {
+        let operation = LoopOperation::new(staged, wait);
+        operation.see_to(start, false);
+        operation.finish_small(slice::from_ref(memory));
+        operation
+    }
+
+    /// What it is.
+    pub fn staged(&self) -> Ref<'_, StagedOperation> {
+        self.staged.borrow()
+    }
+
+    /// What it is, to copy in or out.
+    pub fn staged_mut(&self) -> RefMut<'_, StagedOperation> {
+        self.staged.borrow_mut()
+    }
+
+    /// Whether it went well and is over, so that nothing is left to be asked or copied.
+    pub fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// The sequence number of an operation that went well and is over.
+    pub fn sequence_if_over(&self) -> Option<u64> {
+        let staged = self.staged.borrow();
+        staged.work().filter(|_| self.is_over.get()).map(Work::sequence)
+    }
+
+    /// Gives it up, though it was called. The other ranks count on it, and would take this rank's
+    /// next one for it: the group is aborted on all ranks, unless it did not take the operation.
+    pub fn give_up(&self, why: &str) {
+        if !self.is_refused.get() {
+            self.staged.borrow_mut().give_up(why);
+        }
+    }
+
+    /// Copies everything, `bytes`, in and issues it. If it is done then, copies a small result out:
+    /// nothing of the language may have run since it gave the memories.
+    ///
+    /// # Errors
+    /// Those of [`StagedOperation::copy_in`] and [`StagedOperation::issue`].
+    pub fn begin<M: CallerMemory>(&self, memories: &[M], bytes: usize) -> Result<()> {
+        if bytes > 0 {
+            self.staged.borrow_mut().copy_in(memories, bytes)?;
+        }
+        self.issue()?;
+        self.finish_small(memories);
+        Ok(())
+    }
+
+    /// Copies a small result out, if it is there.
+    fn finish_small<M: CallerMemory>(&self, memories: &[M]) {
+        let mut staged = self.staged.borrow_mut();
+        let went_well = self.is_done.get() && staged.work().is_some_and(Work::is_success);
+        if went_well && staged.bytes_out() <= SMALL_BYTES {
+            // What fails is found again when the result is asked for.
+            self.is_over.set(matches!(staged.copy_out(memories, SMALL_BYTES), Ok(0)));
+        }
+    }
+
+    /// Issues it, once everything is copied in, and sees to it that somebody moves it on.
+    ///
+    /// # Errors
+    /// Those of [`StagedOperation::issue`].
+    pub fn issue(&self) -> Result<()> {
+        let start = Instant::now();
+        // Nobody else is woken for what is done in a moment; a large one is not this thread's to
+        // move, as much as has come by now.
+        let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
+        let waiting = if is_large { WaitIntent::OtherThread } else { WaitIntent::Soon };
+        let issued = self.staged.borrow_mut().issue(waiting);
+        if let Err(error) = &issued {
+            // Of devices, much cannot be done; all ranks are told the same, and nobody waits.
+            let is_on_device = self.staged.borrow().is_on_device();
+            self.is_refused.set(is_on_device && is_refusal(error));
+        }
+        issued?;
+        self.see_to(start, is_large);
+        Ok(())
+    }
+
+    /// Waits a moment for what was issued at `start`, else has somebody move it on.
+    fn see_to(&self, start: Instant, is_large: bool) {
+        let staged = self.staged.borrow();
+        let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return };
+        // It is not asked to move: that would wake the thread that looks after what nobody waits
+        // for.
+        let wait = &self.wait;
+        if work.is_success() {
+            if !is_large {
+                wait.learn_immediate(start);
+            }
+            self.is_done.set(true);
+            return;
+        }
+        if !is_large {
+            if !waiters::is_attended(group) && work.wait_slice(wait.limit()).is_some() {
+                wait.learn_immediate(start);
+                self.is_done.set(true);
+                return;
+            }
+            let wait = wait.clone();
+            work.on_end(move || wait.learn(start));
+        }
+        waiters::attend(group, work.clone());
+        self.is_attended.set(true);
+    }
+
+    /// Whether it is done; moves it once, without waiting.
+    pub fn is_done(&self) -> bool {
+        if !self.is_done.get() {
+            let staged = self.staged.borrow();
+            let is_done = match staged.work() {
+                Some(work) if self.is_attended.get() => work.is_done(),
+                Some(work) => work.is_completed(),
+                None => staged.is_issued(),
+            };
+            self.is_done.set(is_done);
+        }
+        self.is_done.get()
+    }
+
+    /// The language drops it, on a thread that ends or not: what is not done goes on, if its group
+    /// does, though the handle on that may be gone already.
+    pub fn end(&self, is_ending: bool) {
+        let is_done = self.is_done();
+        let staged = self.staged.borrow();
+        if let (false, Some(group), Some(_)) = (is_done, staged.group(), staged.work()) {
+            drop_operation(group.clone(), is_ending);
+        }
+    }
+}
+
+/// Whether an operation is wrong or not to be had here, rather than something having failed.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidArgument { .. } | Error::Unsupported { .. } | Error::UnsupportedDType { .. }
+    )
+}
