@@ -160,8 +160,9 @@ export async function leave(group, destroy, shutdown) {
 /** A call of something that only stands in the surface. */
 export function unbuilt(path) {
   const who = `polyrank ${native.version()}`;
-  const text = `${who} does not support ${path}`;
-  throw new UnsupportedError(text, { who, operation: path });
+  const operation = path.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+  const text = `${who} does not support ${operation}`;
+  throw new UnsupportedError(text, { who, operation });
 }
 
 /** Whether a call is for a group that this process is not in. */

@@ -315,7 +315,7 @@ test("a group that this process is not in makes functions do nothing", async () 
 test("what is not built says so", () => {
   assert.throws(() => pr.registerBackend("x", () => {}), {
     name: "UnsupportedError",
-    message: "polyrank 9.9.9 does not support distributed.register_backend",
+    message: "polyrank 9.9.9 does not support distributed.registerBackend",
   });
   assert.throws(() => pr.defaultGroup().newWindow(), pr.UnsupportedError);
   assert.throws(() => pr.defaultGroup().usePgForSymmMemRendezvous, pr.UnsupportedError);
