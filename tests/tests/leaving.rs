@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrank::distributed::{
-    InitOptions, NewGroupOptions, destroy_process_group, init_process_group, new_group,
+    InitOptions, NewGroupOptions, abort_process_group, destroy_process_group, init_process_group,
+    new_group,
 };
 use polyrank::{Collective, Error, ProcessGroup, Request, Tensor};
 use polyrank_tests::LIMIT;
@@ -239,6 +240,42 @@ fn a_rank_leaves_while_another_of_its_threads_waits_in_the_store() {
         });
         for ended in &ended {
             assert_eq!(ended.printed, ["before it"], "{size} ranks: {}", ended.output);
+        }
+    }
+}
+
+#[test]
+fn who_waits_in_the_store_holds_up_no_barrier_and_is_freed_when_the_group_ends() {
+    let test = "who_waits_in_the_store_holds_up_no_barrier_and_is_freed_when_the_group_ends";
+    for (case, size) in [("destroy", 1), ("destroy", 3), ("abort", 3)] {
+        let ended = with_variable("POLYRANK_TEST_CASE", case, || {
+            bare_processes(test, size, || {
+                let group = init_process_group(InitOptions::default().timeout(LIMIT)).unwrap();
+                let store = group.get_group_store();
+                let waiter = store.clone();
+                let waits = std::thread::spawn(move || waiter.get("never"));
+                // The other thread has the store when a request of this one waits for it.
+                let is_free = || store.wait(&[], Some(Duration::from_millis(500))).is_ok();
+                while is_free() {
+                    std::thread::yield_now();
+                }
+                group.monitored_barrier(None, false).unwrap();
+                let is_waiting = !waits.is_finished();
+                match self::case().as_str() {
+                    "abort" => abort_process_group(None).unwrap(),
+                    _ => destroy_process_group(None).unwrap(),
+                }
+                assert!(is_waiting, "the barrier waited for the other thread");
+                for result in [waits.join().unwrap(), store.get("any")] {
+                    report(result.map_or_else(|error| error.to_string(), |_| "a value".into()));
+                }
+                std::process::exit(0);
+            })
+        });
+        for ended in &ended {
+            let told = |line: &String| line.contains("the group was destroyed");
+            let [waited, later] = ended.printed.as_slice() else { panic!("{}", ended.output) };
+            assert!(told(waited) && told(later), "{case}, {size} ranks: {:?}", ended.printed);
         }
     }
 }

@@ -93,6 +93,27 @@ fn a_timeout_of_zero_waits_for_nobody() {
 }
 
 #[test]
+fn rank_0_decides_although_it_comes_last_and_nobody_has_time() {
+    ranks(3, |group| {
+        if group.rank() == 0 {
+            let arrivals = ["monitored_barrier/0/1", "monitored_barrier/0/2"];
+            group.get_group_store().wait(&arrivals, None).unwrap();
+        }
+        group.monitored_barrier(Some(Duration::ZERO), true).unwrap();
+        // Nobody passes the next one before rank 2, which is really missing, was named.
+        if group.rank() == 2 {
+            group.get_group_store().wait(&["monitored_barrier/1/verdict"], None).unwrap();
+        }
+        if group.rank() == 0 {
+            group.get_group_store().wait(&["monitored_barrier/1/1"], None).unwrap();
+        }
+        let failed = group.monitored_barrier(Some(Duration::ZERO), true).unwrap_err();
+        let Error::MonitoredBarrier { missing_ranks, .. } = &failed else { panic!("{failed}") };
+        assert_eq!(missing_ranks[..], [2], "{failed}");
+    });
+}
+
+#[test]
 fn a_group_whose_timeout_is_zero_has_no_limit() {
     ranks(3, |group| {
         group.set_timeout(Duration::ZERO);

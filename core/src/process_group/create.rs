@@ -13,7 +13,7 @@ use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
-use crate::store::{PrefixStore, Store};
+use crate::store::{GroupStore, PrefixStore, Store};
 use crate::tensor::Device;
 
 /// How a group is made.
@@ -183,7 +183,8 @@ impl ProcessGroup {
             description: options.description.clone(),
             rank,
             members,
-            store: Mutex::new(store),
+            store: Arc::new(GroupStore::new(name, store)),
+            barrier_store: Mutex::default(),
             spec: options.backend.clone(),
             cpu,
             cuda,

@@ -14,7 +14,7 @@ use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::request::Request;
-use crate::store::{ClosedStore, Store};
+use crate::store::{GroupStore, Store};
 use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, flat, flat_mut, lend, lend_mut,
     single_tensor,
@@ -62,7 +62,10 @@ struct Inner {
     /// Global ranks of the members, by group rank.
     members: Vec<u32>,
     /// Refuses everything once the group was left.
-    store: Mutex<Arc<dyn Store>>,
+    store: Arc<GroupStore>,
+    /// The connection of the monitored barriers, from the first of them on: other threads may wait
+    /// in that of the group.
+    barrier_store: Mutex<Option<Arc<dyn Store>>>,
     spec: BackendSpec,
     cpu: Arc<dyn Backend>,
     /// For tensors of CUDA devices.
@@ -143,9 +146,9 @@ impl ProcessGroup {
     }
 
     /// The store behind the group; its keys are the group's own. That of a group that was left
-    /// refuses every request.
+    /// refuses every request, whenever it was taken, and ends those that wait.
     pub fn get_group_store(&self) -> Arc<dyn Store> {
-        self.inner.store.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.store.clone()
     }
 
     /// Name of the backend for CPU tensors; of the one for CUDA tensors, if only that was asked
@@ -247,13 +250,13 @@ impl ProcessGroup {
         self.backends().filter_map(|backend| backend.open_comparison())
     }
 
-    /// Keeps the store no longer: whoever still refers to the group does not keep it open.
+    /// Keeps the store no longer: whoever still refers to the group, or to its store, does not keep
+    /// it open.
     fn close_store(&self) {
-        let mut store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed = ClosedStore::of(&self.inner.name);
-        let open = std::mem::replace(&mut *store, closed);
-        drop(store);
-        // The last one ends a server, which may take a moment.
+        self.inner.store.close();
+        let mut barriers = self.inner.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = barriers.take();
+        drop(barriers);
         drop(open);
     }
 

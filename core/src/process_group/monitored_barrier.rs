@@ -1,13 +1,17 @@
 //! A barrier that says who is missing, over the group's store. Knows no backend.
 //!
-//! Every rank announces itself by a key. Rank 0 watches the announcements, and the first to decide
+//! Every rank announces itself by a key. Rank 0 watches the announcements, and decides within its
+//! limit; the others name rank 0 if it has not come a little after theirs. The first to decide
 //! writes the verdict, which all obey: either every rank passes or every rank fails. Nothing of it
-//! goes through the collectives, so that a rank that is stuck in one is found like any other.
+//! goes through the collectives, so that a rank that is stuck in one is found like any other. All
+//! goes over a connection of the barriers' own, as others may wait in that of the group.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::ProcessGroup;
+use super::create::own_connection;
 use super::failure_watch::FailureWatch;
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
@@ -20,6 +24,8 @@ const PASSED: &[u8] = b"passed";
 const SLICE: Duration = Duration::from_millis(200);
 /// How many ranks rank 0 connects to, so that their deaths are noticed.
 const WATCHED: usize = 16;
+/// How much longer than their own limit the others wait for rank 0 to come.
+const ARRIVAL_GRACE: Duration = Duration::from_secs(2);
 /// How much longer than rank 0 the others wait for its verdict.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -46,17 +52,21 @@ impl ProcessGroup {
     ) -> Result<()> {
         let number = self.inner.monitored_barriers.fetch_add(1, Ordering::Relaxed);
         let limit = timeout.unwrap_or_else(|| self.limit());
-        let store = self.get_group_store();
         let others: Vec<u32> = match self.rank() {
             0 => (1..self.size()).take(WATCHED).collect(),
             _ => vec![0],
         };
         let failure = self.watch_for_failure(&others);
+        // Where none is opened, the connection of the group is there, and as good as the server is.
+        let (store, opened) = match failure.or_failure(self.barrier_store()).await {
+            Ok(store) => (store, Ok(())),
+            Err(error) => (self.get_group_store(), Err(error)),
+        };
         let barrier = Barrier { group: self, store: &*store, number, limit, failure: &failure };
-        store.set_async(&barrier.arrival(self.rank()), b"here").await?;
-        let passed = match self.rank() {
-            0 => barrier.watch(wait_all_ranks).await,
-            _ => barrier.follow().await,
+        let passed = match opened {
+            Ok(()) => barrier.run(wait_all_ranks).await,
+            Err(_) if failure.error().is_some() => barrier.run(wait_all_ranks).await,
+            Err(error) => Err(error),
         };
         match passed {
             // The host of the store heard of the failure first, and is gone with the verdict.
@@ -69,6 +79,23 @@ impl ProcessGroup {
 }
 
 impl ProcessGroup {
+    /// The connection of the monitored barriers.
+    async fn barrier_store(&self) -> Result<Arc<dyn Store>> {
+        let kept = || self.inner.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = kept().clone() {
+            return Ok(store);
+        }
+        let group = self.inner.store.underlying()?;
+        let own = own_connection(&group, self.size()).await?;
+        let own = kept().get_or_insert(own).clone();
+        // The group may have been left meanwhile: then nobody else closes it.
+        if let Err(closed) = self.inner.store.underlying() {
+            kept().take();
+            return Err(closed);
+        }
+        Ok(own)
+    }
+
     /// The group's timeout, where zero means no limit.
     fn limit(&self) -> Duration {
         if self.timeout().is_zero() { Duration::MAX } else { self.timeout() }
@@ -116,6 +143,12 @@ struct Barrier<'a> {
 }
 
 impl Barrier<'_> {
+    async fn run(&self, wait_all_ranks: bool) -> Result<()> {
+        let rank = self.group.rank();
+        self.store.set_async(&self.arrival(rank), b"here").await?;
+        if rank == 0 { self.watch(wait_all_ranks).await } else { self.follow().await }
+    }
+
     /// Rank 0: waits for the others, decides, and cleans up behind the barrier before.
     async fn watch(&self, wait_all_ranks: bool) -> Result<()> {
         let ranks: Vec<u32> = (1..self.group.size()).collect();
@@ -138,6 +171,11 @@ impl Barrier<'_> {
             several @ [first, ..] => self.failure(&format!("Rank {first}"), several),
         };
         if let Verdict::Failed { missing, message } = self.decide(&verdict).await? {
+            let is_late = missing == [0] && self.failure.error().is_none();
+            let message = match is_late {
+                true => format!("rank 0 came when others had given up waiting for it: {message}"),
+                false => message,
+            };
             return Err(self.failed(missing, message));
         }
         // Everybody is here, so nobody reads what the barrier before left behind. A store that
@@ -155,7 +193,7 @@ impl Barrier<'_> {
 
     /// The others: wait for rank 0 to come, then for its verdict.
     async fn follow(&self) -> Result<()> {
-        let until = clock::after(self.limit);
+        let until = clock::after(self.limit.saturating_add(ARRIVAL_GRACE));
         while !self.is_there(&self.arrival(0)).await? && !self.is_there(&self.verdict()).await? {
             if self.group.is_broken() || !self.wait_for(&[0], until).await? {
                 self.decide(&self.failure("Rank 0", &[0])).await?;

@@ -101,7 +101,7 @@ impl ProcessGroup {
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
             ranks: ranks.to_vec(),
         };
-        let group = self.get_group_store();
+        let group = self.inner.store.underlying()?;
         let watch = self.watch_for_failure(&call.neighbours(rank));
         let own = watch.or_failure(own_connection(&group, ranks.len() as u32)).await;
         let own = own.map_err(|error| self.error_of(&call, error, false))?;
@@ -222,10 +222,19 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
         self.options_of_child(&options, String::new(), timeout).check()?;
+        if size == 0 {
+            let message = "a merged group of 0 ranks was asked for; expected the number of ranks \
+                           that come together, 1 or more";
+            return Err(Error::InvalidArgument { message: message.into() });
+        }
         let came = store.add_async("polyrank/merge/ranks", 1).await?;
         let rank = u32::try_from(came - 1).ok().filter(|&rank| rank < size);
         let Some(rank) = rank else {
-            let message = format!("{came} ranks came to a merged group of {size}");
+            let message = format!(
+                "{came} ranks came to a merged group of {size}: more than {size} called \
+                 merge_remote_group, or a merge was made in this store before. A store serves one \
+                 merge; give the next one a PrefixStore of it with another prefix"
+            );
             return Err(Error::InvalidArgument { message });
         };
         let name = options.name.clone().unwrap_or_else(|| format!("{}:merge", self.group_name()));

@@ -18,10 +18,14 @@ impl ClosedStore {
     }
 
     fn refuse<T>(&self) -> Result<T> {
-        let group = &self.group;
-        let message = format!("the store of group '{group}' is closed: the group was destroyed");
-        Err(Error::InvalidGroup { message })
+        Err(closed_error(&self.group))
     }
+}
+
+/// What a request to the store of a group is told that was left.
+pub(super) fn closed_error(group: &str) -> Error {
+    let message = format!("the store of group '{group}' is closed: the group was destroyed");
+    Error::InvalidGroup { message }
 }
 
 impl Store for ClosedStore {

@@ -7,6 +7,7 @@ mod deadline;
 mod elsewhere;
 #[cfg(not(target_family = "wasm"))]
 mod file;
+mod group;
 mod hash;
 mod interrupt;
 pub(crate) mod member;
@@ -45,6 +46,7 @@ use crate::transport::websocket::Relay;
 pub use file::FileStore;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use file::membership;
+pub(crate) use group::GroupStore;
 pub use hash::HashStore;
 pub(crate) use interrupt::{InterruptCondition, interrupt_when};
 pub use interrupt::{InterruptGuard, install_interrupt_check};

@@ -1,0 +1,325 @@
+//! The store of a group as users get it: a view that ends with the group, whoever still has it.
+//! Knows nothing of groups but their names.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::closed::closed_error;
+use super::{DEFAULT_TIMEOUT, Store, StoreFuture, StoreRequest, elsewhere, interrupt_when};
+use crate::blocking::WaitMode;
+use crate::clock::CAN_BLOCK;
+use crate::generated::error::{Error, Result};
+use crate::transport::websocket::Relay;
+
+/// A handle on a group's store. When one of them is closed, all clones of it are: they keep nothing
+/// open, refuse every request, and give up those that wait.
+pub(crate) struct GroupStore {
+    ending: Arc<Ending>,
+    link: Arc<Link>,
+}
+
+/// What all handles on the store of one group have in common.
+struct Ending {
+    group: String,
+    is_closed: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    links: Vec<Weak<Link>>,
+    /// Tasks that wait in the store.
+    tasks: Vec<Waker>,
+}
+
+/// A connection, until the group is left.
+struct Link {
+    store: Mutex<Option<Arc<dyn Store>>>,
+}
+
+impl GroupStore {
+    /// A view of `store`, the store of the group of this name.
+    pub(crate) fn new(group: &str, store: Arc<dyn Store>) -> GroupStore {
+        let ending = Ending {
+            group: group.to_owned(),
+            is_closed: AtomicBool::new(false),
+            state: Mutex::default(),
+        };
+        GroupStore::over(&Arc::new(ending), store)
+    }
+
+    fn over(ending: &Arc<Ending>, store: Arc<dyn Store>) -> GroupStore {
+        let link = Arc::new(Link { store: Mutex::new(Some(store)) });
+        let mut state = ending.state();
+        state.links.retain(|link| link.strong_count() > 0);
+        state.links.push(Arc::downgrade(&link));
+        // Whoever closes it sets that first, and then takes the lock.
+        if ending.is_closed() {
+            drop(link.take());
+        }
+        drop(state);
+        GroupStore { ending: ending.clone(), link }
+    }
+
+    /// Refuses all requests from now on, through every handle, and ends those that wait.
+    pub(crate) fn close(&self) {
+        self.ending.is_closed.store(true, Ordering::SeqCst);
+        let mut state = self.ending.state();
+        let (links, tasks) = (std::mem::take(&mut state.links), std::mem::take(&mut state.tasks));
+        drop(state);
+        // The last one ends a server, which may take a moment.
+        links.iter().filter_map(Weak::upgrade).for_each(|link| drop(link.take()));
+        tasks.into_iter().for_each(Waker::wake);
+    }
+
+    /// The store itself, which stays open: for the groups that are made out of this one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] once it was closed.
+    pub(crate) fn underlying(&self) -> Result<Arc<dyn Store>> {
+        let open = self.link.lock().clone();
+        open.filter(|_| !self.ending.is_closed()).ok_or_else(|| self.ending.error())
+    }
+
+    /// Runs a request for `keys`, until the group is left.
+    fn run<T>(&self, keys: &[&str], run: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
+        let store = self.underlying()?;
+        let ending = self.ending.clone();
+        let _interrupt = interrupt_when(move || ending.is_closed());
+        run(&*store).map_err(|error| self.ending.explain(error, keys))
+    }
+
+    /// As [`GroupStore::run`], for a store that answers later and holds no thread meanwhile.
+    async fn answer_later<T>(
+        &self,
+        keys: &[&str],
+        answer: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let mut answer = pin!(answer);
+        let answered = poll_fn(|context| match answer.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => {
+                let mut state = self.ending.state();
+                if self.ending.is_closed() {
+                    return Poll::Ready(Err(self.ending.error()));
+                }
+                if !state.tasks.iter().any(|task| task.will_wake(context.waker())) {
+                    state.tasks.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        });
+        answered.await.map_err(|error| self.ending.explain(error, keys))
+    }
+}
+
+impl Ending {
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn error(&self) -> Error {
+        closed_error(&self.group)
+    }
+
+    /// The error of a request for `keys`, as the user knows them: without the group's prefix.
+    fn explain(&self, error: Error, keys: &[&str]) -> Error {
+        if self.is_closed() {
+            return self.error();
+        }
+        match error {
+            Error::StoreTimeout { operation, waited_ms, .. } => {
+                Error::StoreTimeout { operation, keys: keys.join(", "), waited_ms }
+            }
+            Error::NotACounter { .. } => Error::NotACounter { key: keys.join(", ") },
+            other => other,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Store>>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Arc<dyn Store>> {
+        self.lock().take()
+    }
+}
+
+impl Store for GroupStore {
+    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.run(&[key], |store| store.set(key, value))
+    }
+
+    fn get(&self, key: &str) -> Result<Vec<u8>> {
+        self.run(&[key], |store| store.get(key))
+    }
+
+    fn add(&self, key: &str, amount: i64) -> Result<i64> {
+        self.run(&[key], |store| store.add(key, amount))
+    }
+
+    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.run(&[key], |store| store.append(key, value))
+    }
+
+    fn check(&self, keys: &[&str]) -> Result<bool> {
+        self.run(keys, |store| store.check(keys))
+    }
+
+    fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
+        self.run(&[key], |store| store.compare_set(key, expected, desired))
+    }
+
+    fn delete_key(&self, key: &str) -> Result<bool> {
+        self.run(&[key], |store| store.delete_key(key))
+    }
+
+    fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
+        self.run(keys, |store| store.wait(keys, timeout))
+    }
+
+    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
+        self.run(keys, |store| store.multi_get(keys))
+    }
+
+    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
+        self.run(keys, |store| store.multi_set(keys, values))
+    }
+
+    fn num_keys(&self) -> Result<i64> {
+        self.run(&[], |store| store.num_keys())
+    }
+
+    fn list_keys(&self) -> Result<Vec<String>> {
+        self.run(&[], |store| store.list_keys())
+    }
+
+    fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.run(&[key], |store| store.queue_push(key, value))
+    }
+
+    fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
+        self.run(&[key], |store| store.queue_pop(key, block))
+    }
+
+    fn queue_len(&self, key: &str) -> Result<i64> {
+        self.run(&[key], |store| store.queue_len(key))
+    }
+
+    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
+        self.run(&[key], |store| store.barrier(key, world_size, timeout))
+    }
+
+    fn has_extended_api(&self) -> bool {
+        self.underlying().map_or(true, |store| store.has_extended_api())
+    }
+
+    fn timeout(&self) -> Duration {
+        self.underlying().map_or(DEFAULT_TIMEOUT, |store| store.timeout())
+    }
+
+    fn set_timeout(&self, timeout: Duration) {
+        if let Ok(store) = self.underlying() {
+            store.set_timeout(timeout);
+        }
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        self.underlying().ok()?.local_address()
+    }
+
+    fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
+        if CAN_BLOCK && (WaitMode::current() == WaitMode::Block || self.share().is_some()) {
+            return Box::pin(elsewhere::run(self, request));
+        }
+        Box::pin(async move {
+            let store = self.underlying()?;
+            let key = request.key();
+            let keys = request.keys().unwrap_or(key.as_slice());
+            self.answer_later(keys, store.request(request)).await
+        })
+    }
+
+    fn share(&self) -> Option<Arc<dyn Store>> {
+        // Its requests say themselves that it is closed.
+        let can_share = self.underlying().map_or(true, |store| store.share().is_some());
+        let same = || GroupStore { ending: self.ending.clone(), link: self.link.clone() };
+        can_share.then(|| Arc::new(same()) as Arc<dyn Store>)
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        self.underlying().ok()?.relay()
+    }
+
+    fn reconnect_grace(&self) -> Option<Duration> {
+        self.underlying().ok()?.reconnect_grace()
+    }
+
+    fn has_no_clients(&self) -> bool {
+        self.underlying().is_ok_and(|store| store.has_no_clients())
+    }
+
+    fn clone_store(&self) -> Result<Arc<dyn Store>> {
+        let store = self.run(&[], |store| store.clone_store())?;
+        Ok(Arc::new(GroupStore::over(&self.ending, store)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::store::{HashStore, PrefixStore};
+
+    fn is_closed<T: std::fmt::Debug>(result: Result<T>) -> bool {
+        matches!(result, Err(Error::InvalidGroup { message }) if message.contains("'g'"))
+    }
+
+    #[test]
+    fn every_handle_ends_with_the_group_and_keeps_nothing() {
+        let users: Arc<dyn Store> = Arc::new(HashStore::new());
+        let under: Arc<dyn Store> = Arc::new(PrefixStore::new("p", users.clone()));
+        let kept = Arc::downgrade(&under);
+        let store = Arc::new(GroupStore::new("g", under));
+        let (cloned, shared) = (store.clone_store().unwrap(), store.share().unwrap());
+        let view = PrefixStore::new("v", store.clone() as Arc<dyn Store>);
+        cloned.set("a", b"1").unwrap();
+        assert_eq!(users.get("p/a").unwrap(), b"1");
+        store.close();
+        assert!(kept.upgrade().is_none());
+        assert!(is_closed(store.get("a")) && is_closed(cloned.get("a")));
+        assert!(is_closed(shared.get("a")) && is_closed(view.set("a", b"2")));
+        assert!(store.clone_store().is_err() && cloned.clone_store().is_err());
+        assert_eq!(users.get("p/a").unwrap(), b"1");
+    }
+
+    #[test]
+    fn errors_name_the_keys_of_the_user() {
+        let under = PrefixStore::new("p", Arc::new(HashStore::new()) as Arc<dyn Store>);
+        let store = GroupStore::new("g", Arc::new(under));
+        let waited = store.wait(&["never"], Some(Duration::from_millis(1)));
+        assert!(matches!(waited, Err(Error::StoreTimeout { keys, .. }) if keys == "never"));
+    }
+
+    #[test]
+    fn who_waits_is_freed_and_told() {
+        let store = Arc::new(GroupStore::new("g", Arc::new(HashStore::new())));
+        store.set_timeout(Duration::ZERO);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| store.get("never"));
+            store.close();
+            assert!(is_closed(waits.join().unwrap()));
+        });
+    }
+}
