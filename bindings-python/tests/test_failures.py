@@ -56,6 +56,18 @@ def test_disagreeing_ranks(pools, kind, size):
         assert "rank" in message
 
 
+def asks_nothing(here):
+    group = here.make_group("asks nothing", timeout=20)
+    group.allreduce(np.ones(4 + here.rank, np.float32))
+    with pytest.raises(polyrank.CollectiveMismatchError):
+        group.shutdown()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_failure_that_nobody_asked_for_is_told_at_the_end(pools, size):
+    pools(size).run(asks_nothing)
+
+
 def too_late(here):
     group = here.make_group("too late", timeout=20)
     if here.rank == 0:
