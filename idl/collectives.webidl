@@ -2,7 +2,6 @@
 //
 // The first overload of each holds its facts: its number on the wire, its buffers and their sizes.
 
-[Backends="tcp mpi"]
 partial interface ProcessGroup {
   /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
   ///

@@ -1,6 +1,5 @@
 // Messages from one rank to another.
 
-[Backends="tcp mpi"]
 partial interface ProcessGroup {
   /// Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
   ///

@@ -59,6 +59,7 @@ setters! {
         rank: u32 => Some(rank),
         store: Arc<dyn Store> => Some(store),
         group_name: impl Into<String> => Some(group_name.into()),
+        device: Device => Some(device),
         backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
     }
 }
@@ -83,6 +84,19 @@ pub struct NewGroupOptions {
     pub group_name: Option<String>,
     /// What is chosen about one of its backends, as `NcclOptions`; the default group's by default.
     pub backend_options: Option<BackendOptions>,
+}
+
+setters! {
+    NewGroupOptions {
+        ranks: impl Into<Vec<u32>> => Some(ranks.into()),
+        timeout: Duration => Some(timeout),
+        description: impl Into<String> => Some(description.into()),
+        keep_order: bool => keep_order,
+        backend: impl Into<String> => Some(backend.into()),
+        device: Device => Some(device),
+        group_name: impl Into<String> => Some(group_name.into()),
+        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
+    }
 }
 
 struct World {
@@ -325,6 +339,13 @@ pub fn group_or_default(group: Option<&ProcessGroup>) -> Result<ProcessGroup> {
 /// A group of some ranks of the default group; `None` on ranks that are not members. Only members
 /// wait for one another; ranks that are in several new groups make them in the same order.
 ///
+/// ```no_run
+/// use polyrank::distributed::{NewGroupOptions, new_group};
+///
+/// let evens = new_group(NewGroupOptions::default().ranks([0, 2]).group_name("evens"))?;
+/// # Ok::<(), polyrank::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`ProcessGroup::split_group`]; [`Error::DuplicateGroup`] for the name of another group.
 pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
@@ -517,7 +538,7 @@ async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> R
     if options.store.is_some() && options.init_method.is_some() {
         return invalid("Cannot specify both init_method and store.");
     }
-    let Said { rank, world_size, met } = said(options, spec, timeout)?;
+    let KnownRank { rank, world_size, met } = known_rank(options, spec, timeout)?;
     if let Some(met) = met {
         return Ok(met);
     }
@@ -532,18 +553,18 @@ async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> R
 }
 
 /// Who this process is, where that is known before the ranks meet; with a meeting, if they met.
-struct Said {
+struct KnownRank {
     rank: Option<u32>,
     world_size: Option<u32>,
     met: Option<Rendezvous>,
 }
 
 /// What the options say of this process; with a backend whose launcher knows it, what that says.
-fn said(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Said> {
+fn known_rank(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<KnownRank> {
     let (rank, world_size) = (options.rank, options.world_size);
     let backends = spec.devices.iter().map(|(_, backend)| backend.registration());
     let Some(find_place) = backends.filter_map(|backend| backend.find_place).next() else {
-        return Ok(Said { rank, world_size, met: None });
+        return Ok(KnownRank { rank, world_size, met: None });
     };
     let url = options.init_method.as_deref().filter(|url| *url != "env://");
     let has_store = options.store.is_some() || url.is_some();
@@ -552,7 +573,7 @@ fn said(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<
     let in_url = url.is_some_and(|url| url.contains("rank="));
     let known = |number| if in_url { None } else { Some(number) };
     let (rank, world_size) = (known(place.rank), known(place.world_size));
-    Ok(Said { rank, world_size, met: place.rendezvous })
+    Ok(KnownRank { rank, world_size, met: place.rendezvous })
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

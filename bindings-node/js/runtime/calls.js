@@ -26,7 +26,7 @@ import { MADE_HERE, NOTHING_TO_DO, Work } from "./work.js";
 /** A call that does not wait: its value. */
 export function invoke(spec, self, given) {
   const call = split(spec, given);
-  if (isOutside(spec, call)) return nothing(spec);
+  if (isNonMember(spec, call)) return nonMemberResult(spec);
   const { args, keywords } = plainArguments(spec, call);
   const handle = receiver(spec, self);
   return answer(spec, wrapped(() => native.invoke(handle, spec.key, args, keywords)));
@@ -37,7 +37,7 @@ export function invoke(spec, self, given) {
 export function invokeAsync(spec, self, given, watch) {
   const call = split(spec, given);
   const signal = signalOf(call.options);
-  if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
+  if (isNonMember(spec, call)) return Promise.resolve(nonMemberResult(spec));
   const { args, keywords } = plainArguments(spec, call);
   const isExact = args.some((value) => typeof value === "bigint");
   return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
@@ -101,7 +101,7 @@ export function operate(spec, self, values) {
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
   const signal = signalOf(call.options);
-  if (isOutside(spec, call)) return doNothing(spec, value);
+  if (isNonMember(spec, call)) return nonMemberWork(spec, value);
   if (signal?.aborted) return failed(signal.reason, value);
   const handle = receiver(spec, self);
   const given = tensorArguments(spec, call);
@@ -166,13 +166,13 @@ export function unbuilt(path) {
 }
 
 /** Whether a call is for a group that this process is not in. */
-export function isOutside(spec, call) {
+export function isNonMember(spec, call) {
   if (spec.group === undefined) return false;
   return argument(call, spec.group, spec.groupName) === NON_GROUP_MEMBER;
 }
 
 /** What a function answers to a process that is not in the group. */
-export function nothing(spec) {
+export function nonMemberResult(spec) {
   if (spec.nonMember !== undefined) return spec.nonMember ?? undefined;
   const message = "this process is not a member of it";
   throw new InvalidGroupError(`Invalid process group specified: ${message}`, {});
@@ -221,7 +221,7 @@ function converted(value) {
   return Array.isArray(value) ? value.map(converted) : value;
 }
 
-function doNothing(spec, value) {
+function nonMemberWork(spec, value) {
   platform.warn(
     `Running ${spec.name} in a process which does not belong to the given group does nothing.`,
   );

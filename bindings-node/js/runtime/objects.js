@@ -4,7 +4,7 @@
 // until both are over, and messages go one behind the other from rank to rank.
 
 import { Marked, argument, plainArguments, signalOf, split, typeName } from "./arguments.js";
-import { begun, isOutside, nothing, resolved } from "./calls.js";
+import { begun, isNonMember, nonMemberResult, resolved } from "./calls.js";
 import { decode, encode } from "./codec.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { inOrder } from "./queues.js";
@@ -58,7 +58,7 @@ const lanes = new Map();
 function exchange(spec, given, payloads, finish, way = collectives) {
   const call = split(spec, given);
   const signal = signalOf(call.options);
-  if (isOutside(spec, call)) return Promise.resolve(nothing(spec));
+  if (isNonMember(spec, call)) return Promise.resolve(nonMemberResult(spec));
   const values = payloads.map((_, place) => argument(call, place, spec.objects[place]));
   const positional = [...call.positional];
   const options = { ...call.options };

@@ -20,14 +20,14 @@ Examples:
       For every host that can reach this one, and for the pages of one site.
 
 Pages of this host (http://localhost…), pages from the address that they connect to, and those of
-POLYRANK_ALLOWED_ORIGINS may connect; --allow-origin replaces that list. There are no passwords:
-whoever can connect can read and write the store.";
+POLYRANK_ALLOWED_ORIGINS may connect; --allow-origin takes the place of that variable, the others
+may connect all the same. There are no passwords: anyone who can connect can read and write the store.";
 
 /// The options of `polyrank store`.
 #[derive(Args)]
 pub(crate) struct StoreArguments {
-    /// Name or address under which clients reach the server; it listens on the loopback addresses
-    /// only if this is one of them, else on all addresses
+    /// Name or address under which clients reach the server; it listens at that address alone where
+    /// it is one of this host's, else, as for a service's address or 0.0.0.0, at all of them
     #[arg(long, default_value = "localhost")]
     host: String,
     /// Port; 0 picks a free one

@@ -23,14 +23,14 @@ pub fn current_process_group() -> Result<ProcessGroup> {
 /// gets that all the same.
 pub fn with_process_group<R>(group: &ProcessGroup, f: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow_mut(|groups| groups.push(group.clone()));
-    let _restore = Restore;
+    let _restore = RestoreGuard;
     f()
 }
 
 /// Makes the group before current again, after a panic as well.
-struct Restore;
+struct RestoreGuard;
 
-impl Drop for Restore {
+impl Drop for RestoreGuard {
     fn drop(&mut self) {
         // Dropped outside of the borrow: the last handle of a group does more than a `pop`.
         drop(CURRENT.with_borrow_mut(Vec::pop));

@@ -198,7 +198,7 @@ variables! {
             reader: "backends `tcp` and `websocket`, the store's server"
         }
         /// The web pages that may connect, beside those of this host; `polyrank store
-        /// --allow-origin` adds to it.
+        /// --allow-origin` takes the place of this variable.
         POLYRANK_ALLOWED_ORIGINS {
             values: "a list of origins, as in `https://example.org`; `*`: every page",
             unset: "pages of this host only",

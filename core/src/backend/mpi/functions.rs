@@ -29,10 +29,10 @@ type Int = c_int;
 type Ints = *const c_int;
 
 macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($argument:ty),*);)*) => {
+    ($($(#[$condition:meta])? $name:ident = $symbol:literal ($($argument:ty),*);)*) => {
         /// What is called of the library. Each returns `MPI_SUCCESS` (0) or an error code.
         pub(super) struct Functions<H> {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
+            $($(#[$condition])? pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
         impl<H: Handle> Functions<H> {
@@ -44,7 +44,7 @@ macro_rules! functions {
                 Ok(Functions {
                     // SAFETY: the type is the one that the standard gives the function, with
                     // handles as wide as the library's ABI has them, which the caller found out.
-                    $($name: *unsafe { library.get($symbol.as_bytes()) }
+                    $($(#[$condition])? $name: *unsafe { library.get($symbol.as_bytes()) }
                         .map_err(|_| format!("it lacks {}", $symbol))?,)*
                 })
             }
@@ -79,6 +79,8 @@ functions! {
     type_free = "MPI_Type_free" (*mut H);
     ibarrier = "MPI_Ibarrier" (H, *mut H);
     ibcast = "MPI_Ibcast" (Out, Int, H, Int, H, *mut H);
+    // What is measured against; nothing else calls it.
+    #[cfg(feature = "internals")]
     allreduce = "MPI_Allreduce" (In, Out, Int, H, H, H);
     iallreduce = "MPI_Iallreduce" (In, Out, Int, H, H, H, *mut H);
     ireduce = "MPI_Ireduce" (In, Out, Int, H, H, Int, H, *mut H);
