@@ -11,7 +11,6 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::ProcessGroup;
-use super::create::own_connection;
 use super::failure_watch::FailureWatch;
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
@@ -86,7 +85,8 @@ impl ProcessGroup {
             return Ok(store);
         }
         let group = self.inner.store.underlying()?;
-        let own = own_connection(&group, self.size()).await?;
+        // For a rank alone as well: another of its threads may wait.
+        let own = group.clone_store_async().await?;
         let own = kept().get_or_insert(own).clone();
         // The group may have been left meanwhile: then nobody else closes it.
         if let Err(closed) = self.inner.store.underlying() {
