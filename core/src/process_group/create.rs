@@ -1,7 +1,7 @@
 //! How groups come to be: over a store, and out of other groups. Knows no transport.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -177,6 +177,7 @@ impl ProcessGroup {
             rank,
             members,
             store: Mutex::new(store),
+            is_left: AtomicBool::new(false),
             spec: options.backend.clone(),
             cpu,
             cuda,

@@ -2,7 +2,7 @@
 //! nor transports.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ struct Inner {
     members: Vec<u32>,
     /// Refuses everything once the group was left.
     store: Mutex<Arc<dyn Store>>,
+    /// Whether this process left the group.
+    is_left: AtomicBool,
     spec: BackendSpec,
     cpu: Arc<dyn Backend>,
     /// For tensors of CUDA devices.
@@ -232,6 +234,7 @@ impl ProcessGroup {
 
     /// Keeps the store no longer: whoever still refers to the group does not keep it open.
     fn close_store(&self) {
+        self.inner.is_left.store(true, Ordering::Relaxed);
         let mut store = self.inner.store.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = ClosedStore::of(&self.inner.name);
         let open = std::mem::replace(&mut *store, closed);
@@ -497,7 +500,8 @@ pub(crate) fn next_identity() -> u64 {
 
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, rank, members, spec, .. } = &*self.inner;
-        write!(f, "ProcessGroup('{name}', rank {rank} of {}, {spec})", members.len())
+        let Inner { name, rank, members, spec, is_left, .. } = &*self.inner;
+        let left = if is_left.load(Ordering::Relaxed) { ", left" } else { "" };
+        write!(f, "ProcessGroup('{name}', rank {rank} of {}, {spec}{left})", members.len())
     }
 }
