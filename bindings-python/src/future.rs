@@ -21,6 +21,10 @@ pub(crate) struct Future {
 
 #[pymethods]
 impl Future {
+    fn __repr__(&self) -> String {
+        format!("Future({})", self.source.work().get().inner)
+    }
+
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let future = slf.clone().unbind();
         let work = slf.get().source.work().get();

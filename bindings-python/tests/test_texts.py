@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import polyrank
+from polyrank._coalescing import CoalescingManager
 
 
 def texts(here):
@@ -11,7 +12,15 @@ def texts(here):
     work = group.allreduce(np.ones(2))
     work.wait()
     assert repr(work) == "Work(allreduce #1, complete)"
+    assert repr(work.get_future()) == "Future(Work(allreduce #1, complete))"
+    manager = CoalescingManager()
+    assert repr(manager) == "CoalescingManager([])"
+    manager.append(work)
+    assert repr(manager) == "CoalescingManager([Work(allreduce #1, complete)])"
     assert "'texts'" in repr(group) and f"rank {here.rank} of {here.size}" in repr(group)
+    assert "left" not in repr(group)
+    group.shutdown()
+    assert repr(group).endswith(", left)>")
 
 
 def test_of_groups_and_works(pair):

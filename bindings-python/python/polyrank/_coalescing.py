@@ -19,6 +19,9 @@ class CoalescingManager:
     def __init__(self) -> None:
         self.works: list[Work] = []
 
+    def __repr__(self) -> str:
+        return f"CoalescingManager({self.works!r})"
+
     def append(self, work: Work | None = None) -> None:
         """Adds an operation to the batch."""
         if work is not None:

@@ -21,7 +21,8 @@ Examples:
 
 Pages of this host (http://localhost…), pages from the address that they connect to, and those of
 POLYRANK_ALLOWED_ORIGINS may connect; --allow-origin takes the place of that variable, the others
-may connect all the same. There are no passwords: anyone who can connect can read and write the store.";
+may connect all the same. There are no passwords: anyone who can connect can read and write the
+store.";
 
 /// The options of `polyrank store`.
 #[derive(Args)]

@@ -221,6 +221,8 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
     use super::*;
 
     fn record(rank: u32, roots: &[u32]) -> Record {

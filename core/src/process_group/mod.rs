@@ -517,7 +517,8 @@ pub(crate) fn next_identity() -> u64 {
 
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, rank, members, spec, .. } = &*self.inner;
-        write!(f, "ProcessGroup('{name}', rank {rank} of {}, {spec})", members.len())
+        let Inner { name, rank, members, spec, store, .. } = &*self.inner;
+        let left = if store.is_closed() { ", left" } else { "" };
+        write!(f, "ProcessGroup('{name}', rank {rank} of {}, {spec}{left})", members.len())
     }
 }

@@ -77,6 +77,11 @@ impl GroupStore {
         tasks.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether the group was left.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.ending.is_closed()
+    }
+
     /// The store itself, which stays open: for the groups that are made out of this one.
     ///
     /// # Errors

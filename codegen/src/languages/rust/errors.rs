@@ -109,9 +109,9 @@ fn variant(error: &ErrorKind) -> String {
 
 fn field_type(ty: &Type) -> &'static str {
     match ty {
-        // Errors are cloned often, and are no larger than others are returned.
+        // Errors are cloned often, and returned by value: they stay small.
         Type::Sequence(item) if **item == Type::UnsignedLong => "std::sync::Arc<Vec<u32>>",
-        // What is no number is shown in words.
+        // Anything but a number is shown in words.
         other => number(other).unwrap_or("String"),
     }
 }
