@@ -134,7 +134,9 @@ def test_ctrl_c_wins_over_the_death_of_a_peer(call):
     command = [sys.executable, "-c", INTERRUPTED]
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), str(server.port), call], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, str(rank), str(server.port), call],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for rank in range(2)
     ]

@@ -68,8 +68,9 @@ fn py_is_initialized<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
 /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
 /// Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A
 /// group other than the default group is left without waiting for other ranks: where they have
-/// not said yet what they ran, destroying the default group tells of a disagreement. The rank whose process hosts
-/// the store stays for the others to leave, up to ten seconds, unless they are gone.
+/// not said yet what they ran, destroying the default group tells of a disagreement. The rank
+/// whose process hosts the store stays for the others to leave, up to ten seconds, unless they
+/// are gone.
 ///
 /// Raises `InvalidGroupError`.
 #[pyfunction]

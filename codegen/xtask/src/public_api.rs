@@ -1,6 +1,6 @@
 //! `cargo xtask public-api`: lists what a Rust user can name in the crate `polyrank`, so that a
-//! change of it is seen in a review. Hidden items (`#[doc(hidden)]`) are for polyrank's own packages
-//! and are not listed.
+//! change of it is seen in a review. Hidden items (`#[doc(hidden)]`) are for polyrank's own
+//! packages and are not listed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

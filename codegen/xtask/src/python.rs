@@ -1,5 +1,5 @@
-//! `cargo xtask python`: builds the Python package's native half, puts it where the package looks for
-//! it, and installs the package into the virtual environment. Knows nothing of what it does;
+//! `cargo xtask python`: builds the Python package's native half, puts it where the package looks
+//! for it, and installs the package into the virtual environment. Knows nothing of what it does;
 //! packages for others are maturin's to make.
 
 use std::path::PathBuf;
