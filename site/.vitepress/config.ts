@@ -71,6 +71,7 @@ export default defineConfig({
         },
       ],
     },
+    socialLinks: [{ icon: "github", link: "https://github.com/polyrank/polyrank" }],
     footer: { message: "MIT or Apache-2.0, as you like." },
   },
   vite: {
