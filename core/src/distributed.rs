@@ -128,8 +128,9 @@ impl World {
     }
 
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
-    /// the others are done with it; those that died would be waited for in vain.
-    async fn leave(self) -> Result<()> {
+    /// the others are done with it, of a group that broke for `broken_limit` at most; those that died
+    /// would be waited for in vain.
+    async fn leave(self, broken_limit: Duration) -> Result<()> {
         let World { store, hosting, claim, group, groups, mut open, .. } = self;
         let broken = group.is_broken();
         let mut ended = Ok(());
@@ -155,7 +156,7 @@ impl World {
         let left = match (&free, broken) {
             // The others may be behind, and ask the store for the reason.
             (Ok(store), true) if hosting => {
-                rendezvous::leave_async(&**store, name, ranks, hosting, BROKEN_LIMIT).await
+                rendezvous::leave_async(&**store, name, ranks, hosting, broken_limit).await
             }
             // The host may have left in order, and stay for this rank.
             (Ok(store), true) => rendezvous::leave_at_once(&**store, name, ranks.0).await,
@@ -210,6 +211,8 @@ async fn leave_in_order(
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 /// How long it stays for the ranks of a group that broke, some of which may be behind.
 const BROKEN_LIMIT: Duration = Duration::from_secs(3);
+/// How long it stays after it aborted the group itself, which all ranks were told.
+const ABORT_LIMIT: Duration = Duration::from_secs(1);
 /// How long another thread may use the store before a rank that leaves takes a connection of its
 /// own.
 const FREE_LIMIT: Duration = Duration::from_millis(20);
@@ -410,7 +413,7 @@ pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result
             }
             left
         }
-        RemovedGroups::World(world) => world.leave().await,
+        RemovedGroups::World(world) => world.leave(BROKEN_LIMIT).await,
     }
 }
 
@@ -469,7 +472,7 @@ pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<(
         }
         RemovedGroups::World(world) => {
             world.groups.iter().for_each(ProcessGroup::abort);
-            world.leave().await
+            world.leave(ABORT_LIMIT).await
         }
     };
     Ok(())
