@@ -9,7 +9,7 @@ use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::executor::Driver;
 use crate::generated::error::Result;
-use crate::store::{ClosedStore, Store};
+use crate::store::{GroupStore, Store};
 use crate::wire::abort::Abort;
 use crate::wire::channel::presence_key;
 
@@ -97,7 +97,7 @@ impl StallInspector {
     /// Looks no more: the group was left, and its connection to the store is to end.
     pub(super) fn close(&self, group: &str) {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed = ClosedStore::of(group);
+        let closed = Arc::new(GroupStore::closed(group));
         let open = std::mem::replace(&mut *store, closed);
         drop(store);
         drop(open);

@@ -25,9 +25,9 @@ impl Language {
 
     /// What a tensor is.
     pub(super) fn tensor(self) -> &'static str {
-        match self {
-            Language::Python => "a NumPy array, or anything with the buffer protocol or DLPack",
-            Language::JavaScript => "a typed array, a DataView, or what tensor() gives",
+        match self.is_script() {
+            true => "a typed array, a DataView, or what tensor() gives",
+            false => "a NumPy array, or anything with the buffer protocol or DLPack",
         }
     }
 
@@ -68,11 +68,11 @@ impl Language {
     fn parameter(self, parameter: &Parameter) -> String {
         let Parameter { name, ty, optional, default, .. } = parameter;
         let name = self.name(name);
-        match (self, ty) {
+        match ty {
             _ if !optional => format!("{name}: {}", self.ty(ty)),
-            (Language::JavaScript, Type::Nullable(inner)) => format!("{name}?: {}", self.ty(inner)),
-            (Language::JavaScript, ty) => format!("{name}?: {}", self.ty(ty)),
-            (Language::Python, ty) => {
+            Type::Nullable(inner) if self.is_script() => format!("{name}?: {}", self.ty(inner)),
+            ty if self.is_script() => format!("{name}?: {}", self.ty(ty)),
+            ty => {
                 let default = default_in_python(default.unwrap_or(Constant::Null), ty);
                 format!("{name}: {} = {default}", self.ty(ty))
             }
@@ -178,11 +178,10 @@ impl Language {
         let by_name =
             by_name.map(|(name, value)| format!("{}{sign}{}", self.name(name), self.sort(value)));
         let by_name: Vec<String> = by_name.collect();
-        match self {
-            Language::JavaScript if !by_name.is_empty() => {
-                all.push(format!("{{ {} }}", by_name.join(", ")));
-            }
-            _ => all.extend(by_name),
+        if self.is_script() && !by_name.is_empty() {
+            all.push(format!("{{ {} }}", by_name.join(", ")));
+        } else {
+            all.extend(by_name);
         }
         format!("({})", all.join(", "))
     }

@@ -402,9 +402,9 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
         _ => return Ok(value),
     };
     // Beside the unit: about the longest time that is a length of time.
-    let (seconds, unit, most, none) = match language {
-        Language::Python => (number, "seconds", 1e19, "None"),
-        Language::JavaScript => (number / 1000.0, "milliseconds", 1e22, "null"),
+    let (seconds, unit, most, none) = match language.is_script() {
+        true => (number / 1000.0, "milliseconds", 1e22, "null"),
+        false => (number, "seconds", 1e19, "None"),
     };
     Duration::try_from_secs_f64(seconds).map(Value::Duration).map_err(|_| match number >= 0.0 {
         // As few digits as tell it apart, for it may have hundreds.

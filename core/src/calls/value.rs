@@ -78,9 +78,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// Whether it is JavaScript.
+    /// Whether it is JavaScript. A page need not load what speaks another language.
+    #[inline(always)]
     pub(super) fn is_script(self) -> bool {
-        self == Language::JavaScript
+        cfg!(target_family = "wasm") || self == Language::JavaScript
     }
 }
 

@@ -295,7 +295,8 @@ pub enum Error {
 
 impl Debug for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if !f.alternate() {
+        // A page has the fields by themselves, and need not load this.
+        if cfg!(target_family = "wasm") || !f.alternate() {
             return Display::fmt(self, f);
         }
         let mut kind = f.debug_struct(self.kind());

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::closed::closed_error;
-use super::{DEFAULT_TIMEOUT, Store, StoreFuture, StoreRequest, elsewhere, interrupt_when};
+use super::request::perform;
+use super::{
+    DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, elsewhere, interrupt_when,
+};
 use crate::blocking::WaitMode;
 use crate::clock::CAN_BLOCK;
 use crate::generated::error::{Error, Result};
@@ -45,12 +47,13 @@ struct Link {
 impl GroupStore {
     /// A view of `store`, the store of the group of this name.
     pub(crate) fn new(group: &str, store: Arc<dyn Store>) -> GroupStore {
-        let ending = Ending {
-            group: group.to_owned(),
-            is_closed: AtomicBool::new(false),
-            state: Mutex::default(),
-        };
-        GroupStore::over(&Arc::new(ending), store)
+        GroupStore::over(&Arc::new(Ending::of(group, false)), store)
+    }
+
+    /// What a group of this name has instead of its store once it was left.
+    pub(crate) fn closed(group: &str) -> GroupStore {
+        let link = Arc::new(Link { store: Mutex::default() });
+        GroupStore { ending: Arc::new(Ending::of(group, true)), link }
     }
 
     fn over(ending: &Arc<Ending>, store: Arc<dyn Store>) -> GroupStore {
@@ -91,15 +94,25 @@ impl GroupStore {
         open.filter(|_| !self.ending.is_closed()).ok_or_else(|| self.ending.error())
     }
 
-    /// Runs a request for `keys`, until the group is left.
+    /// Runs a request until the group is left.
+    fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
+        if !CAN_BLOCK {
+            let operation = "calls of a store that block".into();
+            return Err(Error::Unsupported { who: "a browser".into(), operation });
+        }
+        let key = request.key();
+        let keys = request.keys().unwrap_or(key.as_slice());
+        self.run(keys, |store| perform(store, request))
+    }
+
     fn run<T>(&self, keys: &[&str], run: impl FnOnce(&dyn Store) -> Result<T>) -> Result<T> {
         let store = self.underlying()?;
         let ending = self.ending.clone();
-        let _interrupt = interrupt_when(move || ending.is_closed());
+        let _interrupt = CAN_BLOCK.then(|| interrupt_when(move || ending.is_closed()));
         run(&*store).map_err(|error| self.ending.explain(error, keys))
     }
 
-    /// As [`GroupStore::run`], for a store that answers later and holds no thread meanwhile.
+    /// As [`GroupStore::ask`], for a store that answers later and holds no thread meanwhile.
     async fn answer_later<T>(
         &self,
         keys: &[&str],
@@ -124,12 +137,19 @@ impl GroupStore {
 }
 
 impl Ending {
+    fn of(group: &str, is_closed: bool) -> Ending {
+        let is_closed = AtomicBool::new(is_closed);
+        Ending { group: group.to_owned(), is_closed, state: Mutex::default() }
+    }
+
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
 
     fn error(&self) -> Error {
-        closed_error(&self.group)
+        let group = &self.group;
+        let message = format!("the store of group '{group}' is closed: the group was destroyed");
+        Error::InvalidGroup { message }
     }
 
     /// The error of a request for `keys`, as the user knows them: without the group's prefix.
@@ -162,69 +182,7 @@ impl Link {
 }
 
 impl Store for GroupStore {
-    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.run(&[key], |store| store.set(key, value))
-    }
-
-    fn get(&self, key: &str) -> Result<Vec<u8>> {
-        self.run(&[key], |store| store.get(key))
-    }
-
-    fn add(&self, key: &str, amount: i64) -> Result<i64> {
-        self.run(&[key], |store| store.add(key, amount))
-    }
-
-    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.run(&[key], |store| store.append(key, value))
-    }
-
-    fn check(&self, keys: &[&str]) -> Result<bool> {
-        self.run(keys, |store| store.check(keys))
-    }
-
-    fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
-        self.run(&[key], |store| store.compare_set(key, expected, desired))
-    }
-
-    fn delete_key(&self, key: &str) -> Result<bool> {
-        self.run(&[key], |store| store.delete_key(key))
-    }
-
-    fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
-        self.run(keys, |store| store.wait(keys, timeout))
-    }
-
-    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-        self.run(keys, |store| store.multi_get(keys))
-    }
-
-    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
-        self.run(keys, |store| store.multi_set(keys, values))
-    }
-
-    fn num_keys(&self) -> Result<i64> {
-        self.run(&[], |store| store.num_keys())
-    }
-
-    fn list_keys(&self) -> Result<Vec<String>> {
-        self.run(&[], |store| store.list_keys())
-    }
-
-    fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.run(&[key], |store| store.queue_push(key, value))
-    }
-
-    fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
-        self.run(&[key], |store| store.queue_pop(key, block))
-    }
-
-    fn queue_len(&self, key: &str) -> Result<i64> {
-        self.run(&[key], |store| store.queue_len(key))
-    }
-
-    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
-        self.run(&[key], |store| store.barrier(key, world_size, timeout))
-    }
+    methods_by_request!();
 
     fn has_extended_api(&self) -> bool {
         self.underlying().map_or(true, |store| store.has_extended_api())

@@ -2,7 +2,9 @@
 //!
 //! The rules are those of PyTorch's c10d stores, one set for all: the same suite runs on each.
 
-mod closed;
+#[macro_use]
+mod by_request;
+
 mod deadline;
 mod elsewhere;
 #[cfg(not(target_family = "wasm"))]
@@ -34,7 +36,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use closed::ClosedStore;
 pub(crate) use deadline::{Deadline, WaitError};
 use table::Refusal;
 use timeout::TimeoutSetting;
