@@ -128,8 +128,8 @@ impl World {
     }
 
     /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
-    /// the others are done with it, of a group that broke for `broken_limit` at most; those that died
-    /// would be waited for in vain.
+    /// the others are done with it, of a group that broke for `broken_limit` at most; those that
+    /// died would be waited for in vain.
     async fn leave(self, broken_limit: Duration) -> Result<()> {
         let World { store, hosting, claim, group, groups, mut open, .. } = self;
         let broken = group.is_broken();

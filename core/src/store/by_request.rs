@@ -1,4 +1,5 @@
-//! The methods of a store that answers each of them as a request, through its `ask`. Knows no store.
+//! The methods of a store that answers each of them as a request, through its `ask`. Knows no
+//! particular store.
 
 /// Writes, in an `impl Store`, every method that is a request, by `self.ask(request)`.
 macro_rules! methods_by_request {

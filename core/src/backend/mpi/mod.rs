@@ -62,7 +62,8 @@ pub(super) const REGISTRATION: Registration = Registration {
 /// Whether there is an MPI library that this process can use.
 ///
 /// # Errors
-/// [`Error::BackendUnavailable`](crate::Error::BackendUnavailable) saying what was looked for, and what was wrong with it.
+/// [`Error::BackendUnavailable`](crate::Error::BackendUnavailable) saying what was looked for, and
+/// what was wrong with it.
 pub fn available() -> Result<()> {
     world::found().map(drop).map_err(world::unavailable)
 }
