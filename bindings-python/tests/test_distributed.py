@@ -221,10 +221,13 @@ def test_free_functions(trio):
     trio.run(free_functions)
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@pytest.fixture
+def port():
+    """A port that nobody is given by chance during the test, and that rank 0 can take."""
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(("127.0.0.1", 0))
+        yield reservation.getsockname()[1]
 
 
 SCRIPT = """
@@ -241,8 +244,7 @@ print("done", flush=True)
 
 
 @pytest.mark.parametrize("method", ["env", "tcp", "file"])
-def test_rendezvous(method, tmp_path):
-    port = free_port()
+def test_rendezvous(method, tmp_path, port):
     processes = []
     for rank in range(2):
         environment = dict(os.environ)

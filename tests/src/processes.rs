@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrank::ProcessGroup;
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use socket2::{Domain, Socket, Type};
 
 /// Which test a started process is to be a rank of.
 const ROLE: &str = "POLYRANK_TEST_ROLE";
@@ -56,9 +57,10 @@ pub fn bare_processes(test: &str, size: u32, rank_main: impl FnOnce()) -> Vec<Pr
         rank_main();
         std::process::exit(0);
     }
-    let port = free_port();
+    let port = ReservedPort::new();
     let start = Instant::now();
-    let children: Vec<Child> = (0..size).map(|rank| start_rank(test, rank, size, port)).collect();
+    let children: Vec<Child> =
+        (0..size).map(|rank| start_rank(test, rank, size, port.number())).collect();
     let mut readers: Vec<_> = children.into_iter().map(|child| collect(child, start)).collect();
     readers.drain(..).map(|reader| reader.join().expect("the reader did not panic")).collect()
 }
@@ -68,10 +70,32 @@ pub fn is_rank() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    listener.local_addr().expect("the listener is bound").port()
+/// A port of this host that nobody is given by chance while this exists, and that rank 0 can take:
+/// a socket is bound to it without listening, and both set `SO_REUSEADDR` (socket(7), ip(7)).
+#[derive(Debug)]
+pub struct ReservedPort(Socket);
+
+impl ReservedPort {
+    /// Reserves one.
+    pub fn new() -> ReservedPort {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("there are sockets");
+        socket.set_reuse_address(true).expect("a new socket has options");
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        socket.bind(&any.into()).expect("the host has free ports");
+        ReservedPort(socket)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        let address = self.0.local_addr().expect("the socket is bound");
+        address.as_socket().expect("it has an address of IP").port()
+    }
+}
+
+impl Default for ReservedPort {
+    fn default() -> ReservedPort {
+        ReservedPort::new()
+    }
 }
 
 thread_local! {

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
+use polyrank_tests::folder::Folder;
 use polyrank_tests::languages::{Language, Program, built, say_skipped};
 use polyrank_tests::mpi::{Job, Mpi, run};
 
@@ -16,12 +17,9 @@ fn check(name: &str, words: &[OsString], backend: &str, command: impl Fn() -> Op
     for kind in KINDS {
         let Some(mut command) = command() else { return };
         // In which the ranks talk to one another when little else of Python works any more.
-        let folder = format!("polyrank-daemon-{}-{name}-{kind}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        command.args(words).args([kind, backend]).arg(folder.join(""));
+        let folder = Folder::new();
+        command.args(words).args([kind, backend]).arg(folder.path().join(""));
         let job = run(command);
-        let _ = std::fs::remove_dir_all(&folder);
         assert_ended(&job, &format!("{name} {kind}"));
     }
 }

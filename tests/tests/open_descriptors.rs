@@ -10,7 +10,7 @@ use polyrank::distributed::{
     InitOptions, NewGroupOptions, destroy_process_group, init_process_group, new_group,
 };
 use polyrank::{Error, ProcessGroup};
-use polyrank_tests::processes::{bare_processes, free_port, processes, with_variable};
+use polyrank_tests::processes::{ReservedPort, bare_processes, processes, with_variable};
 
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -107,7 +107,8 @@ fn a_default_group_that_is_referred_to_leaves_its_port() {
 
 #[test]
 fn the_port_of_a_store_whose_last_handle_is_dropped_by_another_thread_can_be_had() {
-    let port = free_port();
+    let reserved = ReservedPort::new();
+    let port = reserved.number();
     let options = || {
         let url = format!("tcp://127.0.0.1:{port}?rank=0&world_size=1");
         InitOptions::default().init_method(url).timeout(LIMIT)

@@ -14,7 +14,7 @@ use polyrank::store::{FileStore, HashStore, Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, GroupOptions, ProcessGroup, SplitOptions};
 use polyrank_tests::LIMIT;
 use polyrank_tests::folder::Folder;
-use polyrank_tests::processes::{bare_processes, free_port, with_variable};
+use polyrank_tests::processes::{ReservedPort, bare_processes, with_variable};
 use tokio::task::{LocalSet, yield_now};
 
 /// Where the file is over which the processes of a test wait for one another.
@@ -91,7 +91,9 @@ fn the_default_group_is_made_split_met_in_and_left_while_the_thread_goes_on() {
 fn ranks_are_tasks_of_one_thread() {
     let folder = Folder::new();
     let file = folder.path().join("store");
-    for url in [format!("tcp://127.0.0.1:{}", free_port()), format!("file://{}", file.display())] {
+    let port = ReservedPort::new();
+    for url in [format!("tcp://127.0.0.1:{}", port.number()), format!("file://{}", file.display())]
+    {
         on_one_thread(async {
             // The last rank comes first, before there is a store.
             let ranks: Vec<_> = (0..3)

@@ -163,9 +163,27 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
 
 fn show_failure(name: &str, output: &str) {
     let lines: Vec<&str> = output.lines().collect();
+    let reports = failure_reports(&lines);
+    if !reports.is_empty() {
+        eprintln!("---- {name} failed; what its tests said:\n{}\n----", reports.join("\n"));
+        return;
+    }
     let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
     eprintln!("---- {name} failed; the last {} lines of its output:", shown.len());
     eprintln!("{}\n----", shown.join("\n"));
+}
+
+/// What cargo prints of the tests that failed: from "failures:" to the result, for each binary.
+/// Later binaries print more than [`SHOWN_LINES`], which would hide it.
+fn failure_reports<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let mut inside = false;
+    let reports = lines.iter().copied().filter(|line| {
+        inside |= *line == "failures:";
+        let shown = inside;
+        inside &= !line.starts_with("test result: ");
+        shown
+    });
+    reports.collect()
 }
 
 /// Adds up what the tools counted; a tool that counts nothing is one check.
@@ -263,6 +281,16 @@ mod tests {
         assert_eq!(counted("# tests 6"), None);
         assert_eq!(counted("test a_test_that ... ok"), None);
         assert_eq!(counted("0 errors, 0 warnings, 0 informations"), Some((0, 0)));
+    }
+
+    #[test]
+    fn the_tests_that_failed_are_shown_whatever_follows() {
+        let (failed, passed) =
+            ("test result: FAILED. 1 passed; 1 failed", "test result: ok. 1 passed");
+        let output = ["test a ... FAILED", "failures:", "---- a stdout ----", "left: 1", failed];
+        let lines = [&output[..], &["test b ... ok", passed]].concat();
+        assert_eq!(failure_reports(&lines), output[1..]);
+        assert!(failure_reports(&["test b ... ok", passed]).is_empty());
     }
 
     #[test]

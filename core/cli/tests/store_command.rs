@@ -6,7 +6,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -148,8 +147,8 @@ fn encrypted_connections_are_checked_against_the_trusted_roots() {
         return store.set("from the client", url.as_bytes()).unwrap();
     }
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let files = Files::new();
-    let (certificate, key) = (files.path("certificate.pem"), files.path("key.pem"));
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let words = ["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()];
@@ -248,27 +247,6 @@ fn resident_bytes(pid: Pid) -> usize {
     std::fs::File::open(path).unwrap().read_to_string(&mut text).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-}
-
-/// A directory that is removed at the end.
-struct Files(PathBuf);
-
-impl Files {
-    fn new() -> Files {
-        let path = std::env::temp_dir().join(format!("polyrank-store-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Files(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]

@@ -223,8 +223,13 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
     .unwrap()
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A port that nobody is given by chance as long as the socket exists, and that rank 0 can take:
+/// the socket does not listen, and both set `SO_REUSEADDR`.
+fn reserved_port() -> (u16, socket2::Socket) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&std::net::SocketAddr::from(([0, 0, 0, 0], 0)).into()).unwrap();
+    (socket.local_addr().unwrap().as_socket().unwrap().port(), socket)
 }
 
 fn ask(url: &str) -> RendezvousRequest<'_> {
@@ -240,7 +245,8 @@ fn the_environment_says_where_to_meet() {
             continue;
         }
         drop(listening);
-        let port = free_port().to_string();
+        let (port, _reservation) = reserved_port();
+        let port = port.to_string();
         std::thread::scope(|scope| {
             for rank in ["0", "1", "2"] {
                 let port = &port;
@@ -317,7 +323,8 @@ fn everyone_is_a_client_of_a_launchers_store() {
 #[test]
 fn a_url_says_where_to_meet() {
     let file = TemporaryFile::new();
-    let urls = [format!("tcp://localhost:{}", free_port()), format!("file://{}", file.0.display())];
+    let (port, _reservation) = reserved_port();
+    let urls = [format!("tcp://localhost:{port}"), format!("file://{}", file.0.display())];
     for url in urls {
         std::thread::scope(|scope| {
             for rank in 0..3 {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::*;
 
 /// A store to test, and what must live as long.
@@ -18,21 +20,16 @@ struct MountedStore {
     _keep: Box<dyn Any>,
 }
 
-/// A new path, removed at the end.
-pub(crate) struct TemporaryFile(pub(crate) PathBuf);
+/// The path of a file that nobody has made yet, in a new folder that is removed at the end.
+pub(crate) struct TemporaryFile(
+    pub(crate) PathBuf,
+    #[expect(dead_code, reason = "removes the folder when it is dropped")] TempDir,
+);
 
 impl TemporaryFile {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("polyrank-test-{}-{count}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let folder = TempDir::with_prefix("polyrank-test-").unwrap();
+        Self(folder.path().join("store"), folder)
     }
 }
 

@@ -53,17 +53,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_known_before() {
-        let folder = std::env::temp_dir().join(format!("polyrank-files-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
+        let made = tempfile::tempdir().unwrap();
+        let folder = made.path();
         let (new, old) = (folder.join("new"), folder.join("old"));
         fs::write(&old, "text").unwrap();
         check([new.as_path(), old.as_path()]).unwrap();
         assert!(!new.exists(), "nothing is left of the look");
         assert_eq!(fs::read_to_string(&old).unwrap(), "text");
-        for wrong in [folder.as_path(), &folder.join("no such folder/file"), Path::new("-")] {
+        for wrong in [folder, &folder.join("no such folder/file"), Path::new("-")] {
             let message = check([wrong]).unwrap_err();
             assert!(message.starts_with("cannot write "), "{message}");
         }
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn folders_of_processes_that_are_gone_are_removed() {
-        let place = std::env::temp_dir().join(format!("polyrank-sweep-{}", std::process::id()));
-        fs::create_dir(&place).unwrap();
+        let made = tempfile::tempdir().unwrap();
+        let place = made.path();
         // It has ended, and its number is not given to another so soon.
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         let gone_id = gone.id();
@@ -126,10 +126,9 @@ mod tests {
         // As the benchmark of another container has it.
         let held = File::open(place.join(&elsewhere).join("rank.py")).unwrap();
         held.lock().unwrap();
-        sweep(&place);
+        sweep(place);
         drop(held);
         assert!(!abandoned.exists());
         assert!(others.iter().all(|name| place.join(name).join("rank.py").exists()));
-        fs::remove_dir_all(&place).unwrap();
     }
 }
