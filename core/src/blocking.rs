@@ -36,7 +36,7 @@ pub(crate) enum WaitMode {
 }
 
 impl WaitMode {
-    /// The mode of whoever polls the future that asks.
+    /// The mode of the caller that polls the current future.
     pub(crate) fn current() -> WaitMode {
         if BLOCKS.get() { WaitMode::Block } else { WaitMode::Await }
     }

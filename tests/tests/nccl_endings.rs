@@ -212,7 +212,7 @@ fn a_failure_while_ranks_meet_is_that_of_the_rank_that_failed() {
                     _ => assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error}"),
                 }
                 assert!(error.to_string().contains("NCCL failed with code 2"), "{error}");
-                // Whoever is told needs the group of the one that tells.
+                // A rank that is told of the failure needs the group of the rank that tells it.
                 store.set(&format!("heard/{}", group.rank()), b"").unwrap();
                 store.wait(&["heard/0", "heard/1", "heard/2"], None).unwrap();
             });

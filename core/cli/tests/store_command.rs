@@ -196,7 +196,7 @@ fn clients_that_never_read_do_not_make_the_server_grow() {
         // Six gigabytes of replies are asked for, and never read.
         (0..1500).for_each(|id| client.ask_for_big(id));
     }
-    // Whoever comes after them is served as if they were not there.
+    // Later clients are served as if these were not there.
     for turn in 0..100 {
         assert_eq!(witness.add("n", 1).unwrap(), turn + 1);
     }

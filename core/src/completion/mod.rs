@@ -1,6 +1,6 @@
 //! How the end of an operation is told: the handle that is waited on, the error of a broken group,
-//! and who drives the operation meanwhile. Whoever runs operations may import this room; it imports
-//! nobody who does.
+//! and who drives the operation meanwhile. Rooms that run operations may import this one; it
+//! imports none of them.
 
 mod abort_error;
 mod handle;

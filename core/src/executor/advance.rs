@@ -36,7 +36,7 @@ pub struct Progress {
 
 /// Runs one rank's operations of one group.
 ///
-/// Operations that are over are collected; whoever holds the executor takes them with
+/// Operations that are over are collected; the thread that holds the executor takes them with
 /// [`Executor::take_finished`] and settles them when it no longer holds any lock.
 pub struct Executor {
     transport: Box<dyn Transport>,

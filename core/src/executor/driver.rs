@@ -176,7 +176,8 @@ impl Driver {
         self.idle(until)
     }
 
-    /// Leaves the group immediately, and closes what was open for it, whoever still refers to this.
+    /// Leaves the group immediately, and closes what was open for it, even while other threads
+    /// refer to this driver.
     pub fn end(&self) {
         if self.is_inherited() {
             return;
@@ -316,7 +317,7 @@ impl Driver {
         // A callback may wait for what is over as well.
         let notifications: Vec<_> =
             finished.drain(..).filter_map(FinishedOperation::mark_done).collect();
-        // Whoever sleeps has looked at its completion under this lock.
+        // A thread that sleeps has looked at its completion under this lock.
         if self.lock_turn().sleeping > 0 {
             self.turned.notify_all();
         }

@@ -79,8 +79,8 @@ impl State {
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();
         for peer in 0..self.size {
-            // Whoever finds the reason tells everybody; the others pass it on along the connections
-            // that there are, so that it arrives even if its finder dies.
+            // The rank that finds the reason tells all others; they pass it on over the connections
+            // that exist, so that it arrives even if that rank dies.
             let known = self.peers.get(peer);
             let lost = known.is_some_and(|state| state.lost.is_some());
             let touched = known.is_some_and(|state| state.touched);

@@ -1,4 +1,4 @@
-//! Who makes progress where there is no background thread, as in a browser: whoever issues, and the
+//! Who makes progress where there is no background thread, as in a browser: the issuer, and the
 //! event loop, which calls [`drive_all`]. Knows the executor and the clock; no concrete transport.
 //!
 //! [`clock::set_alarm`] tells the event loop when to call it although no socket has anything new.

@@ -85,7 +85,7 @@ struct PendingGroup {
 pub fn join(token: [u8; 16], rank: u32, size: u32) -> Result<InprocTransport> {
     static GROUPS: Mutex<Vec<PendingGroup>> = Mutex::new(Vec::new());
     let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whoever came to a group and left it leaves mailboxes that only this list holds.
+    // The mailboxes of a group that all its ranks have left are held by this list alone.
     groups.retain(|group| Arc::strong_count(&group.mailboxes) > 1);
     let found = groups.iter().position(|group| group.token == token).unwrap_or_else(|| {
         groups.push(PendingGroup { token, left: size as usize, mailboxes: mailboxes(size) });

@@ -187,7 +187,7 @@ pub trait Sink {
 /// A file descriptor that a thread may wait for, see [`wait`](wait::wait).
 #[derive(Clone, Debug)]
 pub struct Interest {
-    /// The descriptor. Whoever holds it may wait for it even while the transport is closed.
+    /// The descriptor. Its holder may wait for it even while the transport is being closed.
     #[cfg(feature = "tcp")]
     pub fd: std::sync::Arc<std::os::fd::OwnedFd>,
     /// Whether to wait until it can be written, besides until it can be read.

@@ -10,7 +10,7 @@ pub struct Timeouts {
     /// How long a peer's endpoints may refuse connections. Shorter, because ranks listen before
     /// they publish their cards: who refuses is dead.
     pub refused_timeout: Duration,
-    /// How long whoever connected may take to say who it is.
+    /// How long a peer that connected may take to send its hello.
     pub hello_timeout: Duration,
 }
 

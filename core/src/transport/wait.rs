@@ -23,7 +23,7 @@ pub fn wait(interests: &[Interest], timeout: Option<Duration>) -> bool {
         Err(Errno::INTR) => false,
         Err(error) => {
             tracing::warn!(%error, "cannot wait for the transports");
-            // Whoever cannot wait must look.
+            // A caller that cannot wait has to look.
             true
         }
     }

@@ -175,7 +175,7 @@ impl RankView<'_> {
                 let mut stream = self.mesh.peer(*peer)?;
                 write_text(&mut stream, what)?;
                 write_number(&mut stream, *bytes as u64)?;
-                // SAFETY: whoever issued the operation keeps the memory until it is over.
+                // SAFETY: the issuer of the operation keeps the memory until it is over.
                 let data = unsafe { std::slice::from_raw_parts(*from as *const u8, *bytes) };
                 stream.write_all(if *bytes == 0 { &[] } else { data })
             })

@@ -130,7 +130,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "crate::transport::shm",
             "crate::transport::websocket",
         ],
-        why: "whoever makes one transport of two says which they are",
+        why: "the room that composes transports names them",
     },
     Room {
         place: "core/src/executor",
@@ -219,7 +219,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         place: "core/src/completion",
         forbidden: &["crate::transport", "crate::executor", "crate::store"],
-        why: "whoever runs operations tells their end; this room imports none of them",
+        why: "the rooms that run operations report their end; this room imports none of them",
     },
     Room {
         place: "core/src/request",

@@ -58,7 +58,7 @@ impl Outcomes {
         self.changed.notify_all();
     }
 
-    /// Waits until the step `name` has ended. It is among the steps, before whoever needs it.
+    /// Waits until the step `name` has ended. It is among the steps, before those that need it.
     fn wait_for(&self, name: &str) -> Verdict {
         let mut ended = self.lock();
         loop {

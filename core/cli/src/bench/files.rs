@@ -26,7 +26,7 @@ pub(super) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(),
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|error| cannot_write(path, &error))?;
         if is_new {
-            // Whoever ends the benchmark early finds no empty file.
+            // A benchmark that ends early leaves no empty file.
             let _ = fs::remove_file(path);
         }
     }

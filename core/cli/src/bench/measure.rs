@@ -50,7 +50,7 @@ pub(super) fn measure(
     }
     for turn in 0..effort.turns {
         let mut order: Vec<usize> = (0..teams.len()).collect();
-        // Whoever comes last in one turn comes first in the next.
+        // The last of one turn is the first of the next.
         if turn % 2 == 1 {
             order.reverse();
         }

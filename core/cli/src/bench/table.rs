@@ -1,4 +1,4 @@
-//! The table on the terminal: nccl-tests' columns, so that whoever knows those can read these, and
+//! The table on the terminal: nccl-tests' columns, so that users of nccl-tests can read it, and
 //! behind them the median and the 99th percentile of single calls. Knows nothing of how it was
 //! measured.
 

@@ -35,7 +35,7 @@ impl Guard {
     pub(super) fn start() -> io::Result<Guard> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT]).current_dir("/").process_group(0);
-        // Whoever reads the launcher's output waits for its end, not for the shell's.
+        // A program that reads the launcher's output must see its end before the shell ends.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         let pipe = shell.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;

@@ -255,7 +255,7 @@ impl<'job> Supervisor<'job> {
             self.stopping = false;
             self.stop(signal);
         } else {
-            // Whoever asks twice does not want to wait.
+            // A user who interrupts twice does not want to wait.
             self.kill();
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i
     let algorithms: Vec<_> = question.usable().collect();
     let names = algorithms.iter().map(|(_, algorithm)| algorithm.name.len());
     let width = names.max().unwrap_or_default().max("algorithm".len());
-    // Whoever closed the pipe has read enough: here and below.
+    // If the pipe is closed, its reader has read enough: here and below.
     let mut show = |text: &str| {
         if !is_json {
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -70,7 +70,7 @@ impl Driver {
                     // Who only sends hears in this way that the group broke.
                     return executor.advance(now);
                 }
-                // Whether there is more to do is known to whoever has moved things.
+                // The thread that moved the frames knows whether there is more to do.
                 Progress { moved: sent, unfinished: self.unfinished.load(Ordering::SeqCst) }
             });
             if looks && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {

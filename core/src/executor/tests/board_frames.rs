@@ -1,5 +1,5 @@
 //! Frames, and marks on the board, that no rank of this version sends while an alltoall goes over
-//! the board: a typed error on whoever they reach, or nothing, and never a hang.
+//! the board: a typed error on the rank that they reach, or nothing, and never a hang.
 
 use std::sync::Arc;
 use std::time::Duration;

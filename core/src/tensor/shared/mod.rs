@@ -105,7 +105,7 @@ pub(crate) fn allocate(len: usize) -> Option<Region> {
 }
 
 /// All memory of the machine, swap included. The system promises a file of memory of any size, and
-/// ends whoever touches more of it than there is.
+/// kills the process that touches more of it than there is.
 pub(super) fn machine_bytes() -> u64 {
     let known = rustix::system::sysinfo();
     (known.totalram as u64 + known.totalswap as u64) * u64::from(known.mem_unit)

@@ -256,7 +256,7 @@ impl<M: Medium> PeerTable<M> {
         }
     }
 
-    /// Sees to it that whoever waits wakes when something is due.
+    /// Sets the timer, so that a thread that waits wakes when something is due.
     pub(in crate::transport) fn set_timer(&mut self) {
         self.timer_is_stale = false;
         let dials = self.peers.iter().filter_map(|peer| match &peer.link {
@@ -269,8 +269,8 @@ impl<M: Medium> PeerTable<M> {
         self.readiness.wake_at(first);
     }
 
-    /// Stops accepting, and drops what was not told; false if that was done before. The links stay,
-    /// for whoever closes them.
+    /// Stops accepting, and drops the notices that were not delivered; false if that was done
+    /// before. The links stay, for the caller to close.
     pub(in crate::transport) fn close(&mut self) -> bool {
         self.pending.clear();
         self.notices.clear();

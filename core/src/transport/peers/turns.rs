@@ -54,7 +54,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         moved
     }
 
-    /// Takes in connections of whoever comes.
+    /// Accepts the connections that came.
     fn accept(&mut self) -> bool {
         let mut moved = false;
         for _ in 0..ACCEPTS {

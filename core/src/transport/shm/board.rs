@@ -191,7 +191,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         }
         own.write(place + BYTES_AT, payload);
         own.store(place, sequence);
-        // Whoever looks whether the others sleep looks after the number is there for them.
+        // The check whether the others sleep comes after the number is visible to them.
         own.fence();
         true
     }
@@ -245,7 +245,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
 
     fn leave(&mut self) {
         self.own().store(ATTENTION_AT, LEFT);
-        // Whoever sees the end of a connection then sees this.
+        // A rank that sees the end of the connection then sees this, too.
         self.own().fence();
     }
 

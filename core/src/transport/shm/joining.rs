@@ -1,7 +1,7 @@
 //! How connections between the ranks of a host come to stand, and with them their shared memory.
 //! Knows nothing of frames.
 //!
-//! Whoever first has something to say connects, which on one host succeeds immediately or never,
+//! The first rank with something to send connects, which on one host succeeds immediately or never,
 //! and sends its hello together with its segment; the answer brings the other's. If both connect at
 //! once, both connections stay: they carry nothing but wake-ups and the news of an end.
 
@@ -150,8 +150,8 @@ impl PeerTransport for ShmTransport {
     }
 
     /// A peer whose system has taken the connection lives; it answers when it comes to its first
-    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
-    /// ends.
+    /// operation, and operations that wait for that have limits of their own. If it dies, the
+    /// connection ends.
     fn expire_dial(&mut self, peer: Rank, now: Instant) {
         let Some((since, deadline)) = self.retry(peer) else { return };
         if now < deadline {

@@ -1,9 +1,9 @@
 //! Who sleeps, so that only those are woken who do: a word of each rank that all others read.
 //! Generic over the memory, so that a model checker can run it; knows nothing of how one sleeps.
 //!
-//! A rank that is about to sleep says so and then looks once more; whoever has written something
-//! for it looks whether it sleeps afterwards. The fences between make sure that one of the two sees
-//! the other.
+//! A rank that is about to sleep says so and then looks once more; a rank that has written for it
+//! checks afterwards whether it sleeps. The fences in between make sure that at least one of the
+//! two sees what the other wrote.
 
 use super::ring::SharedMemory;
 

@@ -3,7 +3,7 @@
 //!
 //! Frames between two ranks keep their order; frames of different pairs overtake one another.
 //! Payloads are read when they depart, not when they are queued, and memory that a payload is
-//! announced for is spoiled until it is complete: whoever writes too early or reads too early ends
+//! announced for is spoiled until it is complete: a schedule that writes or reads too early ends
 //! with wrong data.
 
 mod link;

@@ -125,8 +125,8 @@ impl Dial {
     /// Does what is due at `now`.
     ///
     /// A peer whose system has taken the connection lives; it answers when it comes to its first
-    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
-    /// ends.
+    /// operation, and operations that wait for that have limits of their own. If it dies, the
+    /// connection ends.
     pub(super) fn expire(&mut self, target: &Target<'_>, now: Instant) -> Outcome {
         let last = self.since + target.timeouts.connect_timeout;
         if now >= last && !self.hello_has_left() {

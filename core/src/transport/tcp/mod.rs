@@ -1,5 +1,5 @@
-//! Frames over TCP: one connection for each pair of ranks, opened by whoever first has something to
-//! say. Knows nothing of schedules, groups or stores.
+//! Frames over TCP: one connection for each pair of ranks, opened by the first of the two that has
+//! something to send. Knows nothing of schedules, groups or stores.
 //!
 //! Both sides may connect at once. A rank whose own hello has left refuses the hello of a higher
 //! rank (`Crossing`) and accepts that of a lower one, giving up its own; so the lower rank's
@@ -261,7 +261,7 @@ impl TcpTransport {
         let Connection { socket, inbox, .. } = &mut **connection;
         let received = inbox.receive(socket, &mut self.reader, peer, sink);
         if received.moved {
-            // Among several, whoever's bytes came last is not who will send next; the system knows.
+            // Among several peers, the last that sent is seldom the next that will; poll() knows.
             let is_only_peer = self.table.peers.len() == 2;
             self.busy = (is_only_peer || !received.drained).then_some(peer);
         }

@@ -41,8 +41,8 @@ pub(super) struct DirectPipe {
     broken: Option<(Instant, String)>,
     closing: Option<CloseProgress>,
     heartbeat: Heartbeat,
-    /// Whoever is at the other end was dialled, or has said something that was listened to; until
-    /// then one message must do.
+    /// The other end was dialled, or has sent something that was accepted; until then it may send
+    /// one message only.
     known: bool,
 }
 
@@ -74,8 +74,8 @@ pub(super) struct Arrival {
 }
 
 impl DirectPipe {
-    /// A pipe to whoever listens at `urls`, which are tried in turn. After a broken socket the
-    /// other side is asked to wait for `grace_ms`; 0: as long as it likes.
+    /// A pipe to the listener at `urls`, which are tried in turn. After a broken socket the other
+    /// side is asked to wait for `grace_ms`; 0 leaves that to the other side.
     pub(super) fn client(
         dialer: Arc<dyn Dialer>,
         urls: Vec<String>,
@@ -171,7 +171,7 @@ impl DirectPipe {
             let Some(event) = event else { break };
             moved = true;
             if self.is_over() {
-                // Whoever was told that it is over is heard out, and no more.
+                // A peer that was told of the end is read until its socket closes, and no more.
                 if let SocketEvent::Closed(_) = event {
                     self.end_socket();
                 }
@@ -382,7 +382,7 @@ impl Pipe for DirectPipe {
         }
         let code = if orderly { close_code::NORMAL } else { close_code::GOING_AWAY };
         self.closing = Some(CloseProgress::Wanted(code));
-        // Whoever was never welcomed has nothing to take leave of.
+        // Without a welcome there is no session to end in order.
         if self.state == PipeState::Connecting || self.is_over() {
             self.end(LossReason::Goodbye);
         }

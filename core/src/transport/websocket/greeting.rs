@@ -1,7 +1,7 @@
 //! How two ranks make sure of each other over a pipe. Pure; knows nothing of peers or frames.
 //!
-//! Whoever has something to say sends a hello, and the other answers with a welcome. If both say
-//! hello at once, each takes the other's for its welcome: the pipe is the same.
+//! A rank with something to send begins with a hello, and the other answers with a welcome. If both
+//! send a hello at the same time, each takes the other's for its welcome: the pipe is the same.
 
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 

@@ -10,8 +10,8 @@ use super::pipe::{Pipe, PipeState};
 use crate::transport::Interest;
 use crate::wire::handshake::{Hello, Refusal};
 
-/// Most pipes that have not said whose they are; others wait until there is room, so that whoever
-/// comes puts nobody out.
+/// Most pipes that have not said whose they are; others wait until there is room, so that a new
+/// one never replaces another.
 const MAX_PENDING: usize = 128;
 /// Most pipes that are being closed; one more takes the place of the oldest, whose last words
 /// may be lost.

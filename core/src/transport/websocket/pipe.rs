@@ -74,7 +74,7 @@ pub trait Relay: Send + Sync {
 pub trait Acceptor: Send {
     /// Moves what can be moved at `now`; whether anything moved.
     fn advance(&mut self, now: Instant) -> bool;
-    /// Takes the next pipe. Whoever is at its other end may be anybody.
+    /// Takes the next pipe. Its other end may be anybody.
     fn accept(&mut self) -> Option<Box<dyn Pipe>>;
     /// What a thread may wait for until [`Acceptor::advance`] is worth calling.
     fn interests(&self, interests: &mut Vec<Interest>);

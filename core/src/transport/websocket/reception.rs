@@ -16,7 +16,7 @@ use crate::transport::Interest;
 use crate::wire::session::{DEFAULT_GRACE_MS, Hello, ResumeToken, Session, Violation};
 
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
-/// oldest: whoever was put out tries again.
+/// oldest, whose client tries again.
 const SOCKETS: usize = 128;
 /// Events of one such socket that are heard before others have their turn.
 const TURN_EVENTS: usize = 8;
@@ -25,8 +25,8 @@ const TURN_EVENTS: usize = 8;
 const MAX_EVENTS: usize = 64;
 /// How long a socket that was refused may take to hear why.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Most sessions that wait to be taken in. Whoever wants one more is told to try again, before
-/// there is a session that could be lost.
+/// Most sessions that wait to be accepted. A client that opens one more is told to try again,
+/// before there is a session that could be lost.
 const READY: usize = 64;
 
 /// Limits of time.

@@ -1,5 +1,5 @@
-//! One WebSocket of binary messages, whoever provides it: tungstenite or a browser. Knows nothing
-//! of what the messages say.
+//! One WebSocket of binary messages, provided by tungstenite or by a browser. Knows nothing of what
+//! the messages say.
 
 use std::sync::{Arc, OnceLock};
 
@@ -85,7 +85,7 @@ pub trait Socket: Send {
     /// Queues a binary message behind those before. Only after [`SocketEvent::Opened`]; dropped
     /// after the end.
     fn send(&mut self, packet: Bytes);
-    /// Bytes of queued messages that have not left for the system. Whoever sends keeps it low.
+    /// Bytes of queued messages that have not been handed to the system. The sender keeps it low.
     fn buffered(&self) -> usize;
     /// Moves what can be moved now, and takes the next event.
     fn receive(&mut self) -> Option<SocketEvent>;

@@ -51,7 +51,7 @@ pub enum Route {
     /// Through this pipe, over which only this rank may speak first, and does so immediately: the
     /// other side does not know yet who it is.
     Dialed(Box<dyn Pipe>),
-    /// Through this pipe, over which whoever has something to say speaks first.
+    /// Through this pipe, over which the first rank with something to send begins.
     Relayed(Box<dyn Pipe>),
     /// Through a pipe that the other rank opens, see [`Acceptor`].
     Awaited,
@@ -71,7 +71,7 @@ pub struct WebSocketTransport {
     acceptor: Option<Box<dyn Acceptor>>,
     pending: PendingConnections,
     notices: Vec<Notice>,
-    /// Wakes whoever waits when something is due.
+    /// Wakes a thread that waits when something is due.
     #[cfg(feature = "tcp")]
     timer: Option<crate::transport::readiness::Readiness>,
     spare: Spare,
@@ -102,7 +102,7 @@ impl WebSocketTransport {
             acceptor,
             pending: PendingConnections::default(),
             notices: Vec::new(),
-            // Without a timer, whoever waits looks again after a while.
+            // Without a timer, a thread that waits looks again after a while.
             #[cfg(feature = "tcp")]
             timer: crate::transport::readiness::Readiness::new().ok(),
             spare: Spare::default(),
@@ -344,7 +344,7 @@ impl WebSocketTransport {
         }
     }
 
-    /// Sees to it that whoever waits wakes when something is due.
+    /// Sets the timer, so that a thread that waits wakes when something is due.
     fn set_timer(&mut self) {
         #[cfg(feature = "tcp")]
         {

@@ -224,7 +224,7 @@ fn compare(
     let mut members_ms = vec![Vec::new(); rows.len()];
     for turn in 0..turns {
         let mut order: Vec<usize> = (0..rows.len()).collect();
-        // Whoever comes last in one turn comes first in the next.
+        // The last of one turn is the first of the next.
         if turn % 2 == 1 {
             order.reverse();
         }

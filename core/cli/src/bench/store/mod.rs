@@ -198,7 +198,7 @@ fn compare(
     let mut runs: Vec<Option<Vec<Turn>>> = vec![Some(Vec::new()); servers.len()];
     for turn in 0..arguments.turns {
         let mut order: Vec<usize> = (0..servers.len()).collect();
-        // Whoever comes last in one turn comes first in the next.
+        // The last of one turn is the first of the next.
         if turn % 2 == 1 {
             order.reverse();
         }

@@ -20,7 +20,7 @@ pub(super) struct Server {
     process: Rc<Process>,
 }
 
-/// Ends with whoever holds it last.
+/// A process that ends when its last owner drops it.
 struct Process(Child);
 
 /// PyTorch's server, as its users have it; it ends when nobody holds its standard input any more.

@@ -86,7 +86,7 @@ impl LingeringSocket {
     }
 }
 
-/// Judges the request of whoever wants to upgrade; an error is the text of the answer.
+/// Judges a client's request to upgrade; an error is the text of the answer.
 pub(super) struct Guard(pub(super) Judge);
 
 type Judge = Box<dyn FnOnce(&Request) -> Result<(), String> + Send>;

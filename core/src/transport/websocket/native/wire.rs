@@ -19,7 +19,7 @@ pub(super) struct BufferedSocket {
     fd: Arc<OwnedFd>,
     /// Bytes that come before those of the socket.
     before: Vec<u8>,
-    /// Bytes that were read; whoever sees a message in them sets it back.
+    /// Bytes that were read; the caller that sees a message in them sets it back.
     pub(super) read_bytes: usize,
     /// Bytes that the system took.
     pub(super) written_bytes: u64,
@@ -109,7 +109,7 @@ impl Drop for BufferedSocket {
                 _ => break,
             }
         }
-        // A child process, or whoever waits for it, may hold the socket too; the end must come all
+        // A child process, or a thread that waits for the socket, may hold it too; it must end all
         // the same.
         let _ = shutdown(&self.fd, Shutdown::Both);
     }

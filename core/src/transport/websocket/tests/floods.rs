@@ -17,7 +17,7 @@ use crate::transport::LossReason;
 use crate::transport::suite::world::World;
 use crate::wire::session::{self, MIN_WINDOW_BYTES, ResumeToken, SESSION_VERSION, Session};
 
-/// More than whoever is flooded may take in before it ends it.
+/// More than a receiver may accept before it ends the connection.
 const FLOOD_BYTES: usize = 64 << 20;
 /// More events than one turn may hear.
 const TURN_LIMIT: usize = 1000;
@@ -138,7 +138,7 @@ fn who_says_more_than_hello_is_not_listened_to_before_it_is_known() {
     }
     let heard = told.load(Ordering::Relaxed);
     assert!(heard < 8, "{heard} events were heard");
-    // Whoever listens to it takes it for somebody, and then it goes on.
+    // A receiver that reads from it accepts it as a peer, and then it goes on.
     assert!(pipe.receive().is_some());
     pipe.advance(now);
     assert!(told.load(Ordering::Relaxed) > heard && pipe.receive().is_some());

@@ -195,7 +195,7 @@ fn a_client_that_is_only_suspended_is_waited_for() {
 fn an_orderly_end_comes_behind_what_was_sent() {
     for orderly in [true, false] {
         let mut world = World::new(0);
-        // Whoever has been listened to is heard without a pause.
+        // A peer that has been accepted is heard without a pause.
         world.client.send(&[b"hello"]);
         world.run();
         assert!(world.server().receive().is_some());
