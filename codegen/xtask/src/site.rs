@@ -21,7 +21,7 @@ const FOLDER: &str = "site";
 /// The store that pages dial unless told otherwise: see `site/src/rooms/address.ts`.
 const STORE_PORT: u16 = 29510;
 /// How often the two servers are looked after, and interrupts heard.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The options of `cargo xtask site`.
 #[derive(clap::Args)]
@@ -106,7 +106,7 @@ fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> R
             eprintln!("[site] Ctrl-C ends both");
             shown = true;
         }
-        sleep(LOOK);
+        sleep(CHECK_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -23,7 +23,7 @@ use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
-const ROUNDS: usize = 16;
+const MAX_ROUNDS: usize = 16;
 
 /// What [`Executor::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,14 +195,14 @@ impl Executor {
         if self.is_closed() {
             return progress;
         }
-        for round in 1..=ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             let arrived = self.transport.advance(&mut self.state);
             let ran = self.run();
             if !arrived && !ran {
                 break;
             }
             let over = !self.state.finished.is_empty();
-            progress = Progress { moved: true, unfinished: over || round == ROUNDS };
+            progress = Progress { moved: true, unfinished: over || round == MAX_ROUNDS };
             if over {
                 break;
             }

@@ -7,7 +7,7 @@ use crate::schedule::{Action, Rank, Schedule, Step};
 use crate::sorted::sort;
 
 /// How many analysed schedules are kept.
-const KEPT: usize = 64;
+const MAX_CACHED_ANALYSES: usize = 64;
 
 /// One edge between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub(super) struct Analysis {
     predecessors: Lists<Edge>,
     successors: Lists<Edge>,
     /// The steps that send.
-    sends: ByPeer,
+    sends: PeerSteps,
     /// The steps that receive.
-    receives: ByPeer,
+    receives: PeerSteps,
 }
 
 impl Analysis {
@@ -59,7 +59,7 @@ impl Analysis {
             }
             predecessors.push(edges);
         }
-        let (sends, receives) = (ByPeer::new(sends), ByPeer::new(receives));
+        let (sends, receives) = (PeerSteps::new(sends), PeerSteps::new(receives));
         let mut message = vec![0; steps];
         sends.number(&mut message);
         receives.number(&mut message);
@@ -114,15 +114,15 @@ impl Analysis {
 
 /// Steps by peer; of one peer, in the order of the schedule.
 #[derive(Debug)]
-struct ByPeer {
+struct PeerSteps {
     steps: Vec<(Rank, u32)>,
 }
 
-impl ByPeer {
-    fn new(mut steps: Vec<(Rank, u32)>) -> ByPeer {
+impl PeerSteps {
+    fn new(mut steps: Vec<(Rank, u32)>) -> PeerSteps {
         sort(&mut steps);
         steps.shrink_to_fit();
-        ByPeer { steps }
+        PeerSteps { steps }
     }
 
     /// Writes for each step which message of its peer it is.
@@ -221,7 +221,7 @@ impl Analyses {
             Some(place) => self.kept[..=place].rotate_right(1),
             None => {
                 let analysis = Analysis::new(schedule.clone(), rank, size)?;
-                self.kept.truncate(KEPT - 1);
+                self.kept.truncate(MAX_CACHED_ANALYSES - 1);
                 self.kept.insert(0, Arc::new(analysis));
             }
         }

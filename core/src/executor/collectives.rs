@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::broken_group::Cause;
 use super::finished_operation::FinishedOperation;
-use super::limits::{FRAME_COST, IN_TRANSPORT, SEGMENT, WINDOW};
+use super::limits::{FRAME_COST_BYTES, SEGMENT_BYTES, TRANSPORT_QUEUE_BYTES, WINDOW_BYTES};
 use super::operation::SmallOperation;
 use super::operation::{Operation, SlotProgress};
 use super::peers::PayloadTarget;
@@ -140,7 +140,7 @@ impl State {
         // Operations without a frame of their own may lie in between; older frames belong to
         // numbers that were never issued here.
         while let Some(frame) = self.unexpected.take(sequence) {
-            let cost = frame.payload.len() + FRAME_COST;
+            let cost = frame.payload.len() + FRAME_COST_BYTES;
             let peer = self.peers.of(frame.peer);
             peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
             match frame.header.kind {
@@ -209,11 +209,11 @@ impl State {
             let Some(bytes) = next_segment(state.handed, state.bytes, allowed) else { return };
             let end = state.handed + bytes;
             let large = state.bytes > self.peers.eager_bytes(peer);
-            if large && (end > state.permitted || end - state.finished > IN_TRANSPORT) {
+            if large && (end > state.permitted || end - state.finished > TRANSPORT_QUEUE_BYTES) {
                 return;
             }
-            if !self.peers.of(peer).admit(sequence, bytes + FRAME_COST) {
-                self.hold(sequence, step, peer, bytes + FRAME_COST);
+            if !self.peers.of(peer).admit(sequence, bytes + FRAME_COST_BYTES) {
+                self.hold(sequence, step, peer, bytes + FRAME_COST_BYTES);
                 return;
             }
             let header = Header {
@@ -265,8 +265,8 @@ impl State {
         if next_segment(state.handed, state.bytes, allowed).is_none() {
             return;
         }
-        if !self.peers.of(peer).admit(sequence, FRAME_COST) {
-            self.hold(sequence, step, peer, FRAME_COST);
+        if !self.peers.of(peer).admit(sequence, FRAME_COST_BYTES) {
+            self.hold(sequence, step, peer, FRAME_COST_BYTES);
             return;
         }
         running.step(step).handed = allowed.bytes;
@@ -417,12 +417,12 @@ impl State {
         let payload = kept;
         let is_to_come = self.is_to_come(header.sequence);
         let state = self.peers.of(peer);
-        state.received_ahead_bytes += payload.len() + FRAME_COST;
-        if state.received_ahead_bytes > 2 * WINDOW {
+        state.received_ahead_bytes += payload.len() + FRAME_COST_BYTES;
+        if state.received_ahead_bytes > 2 * WINDOW_BYTES {
             self.protocol_error(peer, "it sent too much ahead of the operations issued here");
             return;
         }
-        let kept_bytes = payload.len() + FRAME_COST;
+        let kept_bytes = payload.len() + FRAME_COST_BYTES;
         let frame = UnexpectedFrame { peer, header: *header, payload };
         if !is_to_come {
             // It was issued while the payload came.
@@ -473,12 +473,12 @@ impl State {
 }
 
 /// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it.
-/// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the
+/// Segments end at multiples of [`SEGMENT_BYTES`], and so between elements, and at the end of the
 /// message.
 fn next_segment(start: usize, bytes: usize, allowed: Allowance) -> Option<usize> {
     if bytes == 0 {
         return allowed.all.then_some(0);
     }
-    let end = bytes.min(start + SEGMENT);
+    let end = bytes.min(start + SEGMENT_BYTES);
     (start < end && end <= allowed.bytes).then(|| end - start)
 }

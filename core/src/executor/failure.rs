@@ -16,14 +16,14 @@ use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
 
 /// How long an abort of another rank may take to explain why a connection ended.
-const GRACE: Duration = Duration::from_millis(50);
+const ABORT_GRACE: Duration = Duration::from_millis(50);
 
 /// How long a disagreement waits at most until the operations before it have ended. Less than
-/// [`FAREWELL`], for which the rank that found it keeps its connections.
-const EARLIER_LIMIT: Duration = Duration::from_millis(800);
+/// [`BROKEN_GROUP_LINGER`], for which the rank that found it keeps its connections.
+const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
 
 /// How long a broken group tells the others before it closes its connections.
-const FAREWELL: Duration = Duration::from_secs(1);
+const BROKEN_GROUP_LINGER: Duration = Duration::from_secs(1);
 
 impl State {
     /// Notes why the group must break; the first reason counts.
@@ -37,7 +37,7 @@ impl State {
             if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
                 // Who finds that a rank left closes nothing before; operations have deadlines.
                 let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
-                let until = (!has_time).then(|| self.now + EARLIER_LIMIT);
+                let until = (!has_time).then(|| self.now + EARLIER_OPERATIONS_LIMIT);
                 self.deferred = Some(DeferredFailure { cause, sequence, until });
             }
             return;
@@ -95,7 +95,7 @@ impl State {
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
             self.peers.of(peer).abort_given = true;
         }
-        let until = self.now + FAREWELL;
+        let until = self.now + BROKEN_GROUP_LINGER;
         let broken = BrokenGroup::telling(abort, until);
         let before = self.finished.len();
         for running in self.in_flight.take_all() {
@@ -268,7 +268,7 @@ impl State {
             LossReason::Protocol(why) => format!("it broke the protocol: {why}"),
         };
         if self.suspicion.is_none() {
-            self.suspicion = Some(Suspicion { peer, why, until: self.now + GRACE });
+            self.suspicion = Some(Suspicion { peer, why, until: self.now + ABORT_GRACE });
         }
     }
 

@@ -6,7 +6,7 @@ use super::running_operation::RunningOperation;
 use crate::wire::frame::Fingerprint;
 
 /// How many fingerprints of finished operations are remembered.
-const REMEMBERED: usize = 64;
+const MAX_REMEMBERED_FINGERPRINTS: usize = 64;
 
 /// The operations from the oldest unfinished one on. Numbers are consecutive, so the place follows
 /// from the number.
@@ -64,7 +64,7 @@ impl InFlight {
 
     /// Remembers an operation that ended.
     pub(super) fn note_finished(&mut self, sequence: u64, fingerprint: Fingerprint) {
-        if self.finished.len() == REMEMBERED {
+        if self.finished.len() == MAX_REMEMBERED_FINGERPRINTS {
             self.finished.pop_front();
         }
         self.finished.push_back((sequence, fingerprint));

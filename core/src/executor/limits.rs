@@ -14,18 +14,18 @@ pub const SPIN_LIMITS: SpinLimits =
 
 /// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
 /// element's size.
-pub const SEGMENT: usize = 256 << 10;
+pub const SEGMENT_BYTES: usize = 256 << 10;
 
 /// Bytes, with headers, that may be under way to a peer for operations that it may not have issued.
-pub const WINDOW: usize = 1 << 20;
+pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// Bytes, with headers, of messages that may be under way to a peer which may not receive them: so
 /// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind.
-pub(super) const MESSAGE_WINDOW: usize = WINDOW + WINDOW / 4;
+pub(super) const MESSAGE_WINDOW_BYTES: usize = WINDOW_BYTES + WINDOW_BYTES / 4;
 
 /// What a frame counts in these windows besides its payload, bytes: header and bookkeeping.
-pub(super) const FRAME_COST: usize = 96;
+pub(super) const FRAME_COST_BYTES: usize = 96;
 
 /// Bytes of one message that the transport has queued at most, so that other messages to the same
 /// peer get their turn.
-pub(super) const IN_TRANSPORT: usize = 4 * SEGMENT;
+pub(super) const TRANSPORT_QUEUE_BYTES: usize = 4 * SEGMENT_BYTES;

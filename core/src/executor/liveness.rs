@@ -16,7 +16,7 @@ use crate::wire::frame::{Header, Kind};
 const ASK_AFTER: Duration = Duration::from_millis(200);
 
 /// How long after a question the next one follows.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most ranks that are asked at a time, and that a report lists.
 const MAX_RANKS: usize = 64;
@@ -39,7 +39,7 @@ impl State {
     /// When the next question is due. The board shows by itself who has come.
     pub(super) fn inquiry_due(&self) -> Option<Instant> {
         let running = self.in_flight.iter().next().filter(|it| it.slot_progress.is_none())?;
-        let again = self.liveness.last_asked.map(|asked| asked + ASK_AGAIN);
+        let again = self.liveness.last_asked.map(|asked| asked + ASK_INTERVAL);
         let again = again.filter(|_| self.liveness.sequence == running.sequence);
         Some((running.progressed + ASK_AFTER).max(again.unwrap_or(running.progressed)))
     }

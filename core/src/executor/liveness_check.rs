@@ -8,10 +8,10 @@ use crate::clock::Instant;
 use crate::transport::Rank;
 
 /// How long a rank that was never heard of may take to answer.
-const FIRST_ANSWER: Duration = Duration::from_millis(150);
+const FIRST_ANSWER_LIMIT: Duration = Duration::from_millis(150);
 
 /// How long a rank that has answered may be silent.
-const SILENCE: Duration = Duration::from_secs(1);
+const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What is known of the oldest operation in flight, if it stands still.
 #[derive(Default)]
@@ -54,11 +54,11 @@ impl LivenessCheck {
         missing: &mut Vec<Rank>,
     ) {
         match self.answers.get(&peer) {
-            None if self.first_asked.is_some_and(|asked| now - asked >= FIRST_ANSWER) => {
+            None if self.first_asked.is_some_and(|asked| now - asked >= FIRST_ANSWER_LIMIT) => {
                 missing.push(peer);
             }
             None => {}
-            Some(answer) if answer.issued < sequence || now - answer.at >= SILENCE => {
+            Some(answer) if answer.issued < sequence || now - answer.at >= SILENCE_LIMIT => {
                 missing.push(peer);
             }
             Some(answer) => missing.extend(&answer.missing),

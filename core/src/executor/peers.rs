@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::limits::WINDOW;
+use super::limits::WINDOW_BYTES;
 use crate::transport::{LossReason, Rank};
 
 /// Where the payload of the frame goes that a peer is sending.
@@ -162,7 +162,7 @@ impl Peer {
         if sequence <= self.issued {
             return true;
         }
-        if self.ahead_bytes + bytes > WINDOW {
+        if self.ahead_bytes + bytes > WINDOW_BYTES {
             return false;
         }
         self.ahead_bytes += bytes;
@@ -198,7 +198,7 @@ impl Peer {
             }
             sequence > issued
         });
-        let mut room = WINDOW - self.ahead_bytes;
+        let mut room = WINDOW_BYTES - self.ahead_bytes;
         while let Some(&Reverse((sequence, step, bytes))) = self.held.peek() {
             if sequence > issued {
                 if bytes > room {
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn issued_operations_are_never_held() {
         let mut peer = Peer::default();
-        assert!(peer.admit(5, WINDOW));
+        assert!(peer.admit(5, WINDOW_BYTES));
         assert!(!peer.admit(6, 1));
         assert_eq!(peer.hold(6, 0, 1), Some(6));
         assert_eq!(peer.hold(7, 0, 1), None, "it is told once");
@@ -253,15 +253,15 @@ mod tests {
         assert!(released.is_empty());
         assert_eq!(peer.note_issued(5, &mut released), None);
         assert_eq!(released, [(6, 0), (7, 0)]);
-        assert!(peer.admit(6, WINDOW), "what is issued leaves the window");
+        assert!(peer.admit(6, WINDOW_BYTES), "what is issued leaves the window");
     }
 
     #[test]
     fn a_frame_of_an_issued_operation_overtakes_older_held_ones() {
         let mut peer = Peer::default();
-        assert!(peer.admit(10, WINDOW));
-        peer.hold(11, 0, WINDOW);
-        peer.hold(9, 3, WINDOW);
+        assert!(peer.admit(10, WINDOW_BYTES));
+        peer.hold(11, 0, WINDOW_BYTES);
+        peer.hold(9, 3, WINDOW_BYTES);
         let mut released = Vec::new();
         assert_eq!(peer.note_issued(9, &mut released), Some(11));
         assert_eq!(released, [(9, 3)]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::finished_operation::FinishedOperation;
-use super::limits::FRAME_COST;
+use super::limits::FRAME_COST_BYTES;
 use super::operation::takes;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
@@ -128,7 +128,7 @@ impl UnexpectedMessage {
 
 /// What a frame that nobody asked for takes of the window: an offer alone takes nothing.
 pub(super) fn frame_cost(offered: bool, payload_bytes: usize) -> u64 {
-    if offered && payload_bytes == 0 { 0 } else { (payload_bytes + FRAME_COST) as u64 }
+    if offered && payload_bytes == 0 { 0 } else { (payload_bytes + FRAME_COST_BYTES) as u64 }
 }
 
 /// How much was sent to, and came from, a peer without being asked for. Bytes with headers.

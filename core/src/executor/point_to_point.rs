@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::finished_operation::FinishedOperation;
-use super::limits::MESSAGE_WINDOW;
+use super::limits::MESSAGE_WINDOW_BYTES;
 use super::operation::takes;
 use super::operation::{Envelope, Message};
 use super::peers::PayloadTarget;
@@ -252,7 +252,7 @@ impl State {
         }
         let flow = self.messages.flow(peer);
         flow.waiting += found.cost();
-        if flow.waiting > 2 * MESSAGE_WINDOW as u64 {
+        if flow.waiting > 2 * MESSAGE_WINDOW_BYTES as u64 {
             self.protocol_error(peer, "it sent too many messages that nobody receives");
             return;
         }
@@ -307,7 +307,7 @@ impl State {
     fn note_matched(&mut self, peer: Rank, cost: u64) {
         let flow = self.messages.flow(peer);
         flow.matched += cost;
-        if flow.matched - flow.reported >= MESSAGE_WINDOW as u64 / 4 {
+        if flow.matched - flow.reported >= MESSAGE_WINDOW_BYTES as u64 / 4 {
             flow.reported = flow.matched;
             let header = Header { message_bytes: flow.matched, ..self.header(Kind::Accept, 0) };
             self.replies.push_back((peer, header));

@@ -4,10 +4,10 @@
 use crate::tensor::Region;
 
 /// Bytes that are kept at most.
-const KEPT_BYTES: usize = 32 << 20;
+const MAX_KEPT_BYTES: usize = 32 << 20;
 
 /// Pieces that are kept at most.
-const KEPT_PIECES: usize = 32;
+const MAX_KEPT_PIECES: usize = 32;
 
 /// Scratch memory that no operation uses, the oldest first.
 #[derive(Default)]
@@ -37,12 +37,12 @@ impl ScratchPool {
     /// Keeps `pieces` for later, in place of older ones if there is too much.
     pub(super) fn give_back(&mut self, pieces: &mut Vec<Region>) {
         for piece in pieces.drain(..) {
-            if piece.is_empty() || piece.len() > KEPT_BYTES {
+            if piece.is_empty() || piece.len() > MAX_KEPT_BYTES {
                 continue;
             }
             self.bytes += piece.len();
             self.pieces.push(piece);
-            while self.bytes > KEPT_BYTES || self.pieces.len() > KEPT_PIECES {
+            while self.bytes > MAX_KEPT_BYTES || self.pieces.len() > MAX_KEPT_PIECES {
                 self.bytes -= self.pieces.remove(0).len();
             }
         }

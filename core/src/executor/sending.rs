@@ -2,7 +2,7 @@
 //! follows when it is accepted. Knows nothing of receives.
 
 use super::finished_operation::FinishedOperation;
-use super::limits::{FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
+use super::limits::{FRAME_COST_BYTES, MESSAGE_WINDOW_BYTES, SEGMENT_BYTES, TRANSPORT_QUEUE_BYTES};
 use super::operation::{Envelope, Message};
 use super::pending_messages::{Buffer, PendingSend, Route, frame_cost, misfit};
 use super::state::State;
@@ -31,10 +31,10 @@ impl State {
         let bytes = message.memory.len();
         let flow = messages.flow(peer);
         let under_way = flow.sent - flow.acknowledged;
-        let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
-        let eager = bytes <= self.peers.eager_bytes(peer) && bytes + FRAME_COST <= room;
+        let room = (MESSAGE_WINDOW_BYTES as u64).saturating_sub(under_way) as usize;
+        let eager = bytes <= self.peers.eager_bytes(peer) && bytes + FRAME_COST_BYTES <= room;
         // More than a message may have in the transport would never be handed over.
-        let most = room.saturating_sub(FRAME_COST).min(IN_TRANSPORT);
+        let most = room.saturating_sub(FRAME_COST_BYTES).min(TRANSPORT_QUEUE_BYTES);
         let lead = if eager { 0 } else { worth(peer, bytes).min(bytes).min(most) };
         flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
         let ending = self.ending(message.deadline, message.finish, message.completion);
@@ -73,7 +73,7 @@ impl State {
             && !self.messages.sending.iter().any(|earlier| earlier.peer == peer);
         let flow = self.messages.flow_of(peer).unwrap_or_default();
         let cost = frame_cost(false, payload.len());
-        if !is_plain || flow.sent - flow.acknowledged + cost > MESSAGE_WINDOW as u64 {
+        if !is_plain || flow.sent - flow.acknowledged + cost > MESSAGE_WINDOW_BYTES as u64 {
             return false;
         }
         let number = self.messages.last_number + 1;
@@ -103,10 +103,10 @@ impl State {
             let bytes = message.memory.len();
             while !message.begun || message.accepted && message.handed < bytes {
                 let (kind, end) = match message.accepted {
-                    true => (Kind::Message, bytes.min(message.handed + SEGMENT)),
+                    true => (Kind::Message, bytes.min(message.handed + SEGMENT_BYTES)),
                     false => (Kind::Offer, message.lead),
                 };
-                if end - message.left > IN_TRANSPORT {
+                if end - message.left > TRANSPORT_QUEUE_BYTES {
                     break;
                 }
                 let mut header = Header {

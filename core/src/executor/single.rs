@@ -19,17 +19,17 @@ use crate::transport::Rank;
 use crate::wire::abort::Abort;
 
 /// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
-const TURNS: usize = 16;
+const MAX_TURNS: usize = 16;
 
 /// How often operations in flight are looked at although nothing arrives: one may stand still.
-const TICK: Duration = Duration::from_millis(150);
+const CHECK_INTERVAL: Duration = Duration::from_millis(150);
 
 /// How long an operation may stand still until the stall hook is called.
-const STALL: Duration = Duration::from_millis(300);
+const STALL_LIMIT: Duration = Duration::from_millis(300);
 
 /// Longest sleep of a thread that waits, as nothing wakes it.
 #[cfg(not(target_family = "wasm"))]
-const NAP: Duration = Duration::from_micros(200);
+const MAX_NAP: Duration = Duration::from_micros(200);
 
 /// The drivers of this process, or of this page or worker.
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
@@ -43,7 +43,7 @@ pub fn drive_all(now: Instant) -> Option<Instant> {
         known.iter().filter_map(Weak::upgrade).collect()
     };
     let mut unfinished = false;
-    for _ in 0..TURNS {
+    for _ in 0..MAX_TURNS {
         unfinished = false;
         for driver in &drivers {
             unfinished |= driver.turn_once(now, |_, _| {});
@@ -132,8 +132,8 @@ impl Driver {
             #[cfg(not(target_family = "wasm"))]
             {
                 let first = until.into_iter().chain(next).min();
-                let left = first.map_or(NAP, |first| first.saturating_duration_since(now));
-                std::thread::sleep(left.min(NAP));
+                let left = first.map_or(MAX_NAP, |first| first.saturating_duration_since(now));
+                std::thread::sleep(left.min(MAX_NAP));
             }
             #[cfg(target_family = "wasm")]
             let _ = next;
@@ -240,12 +240,12 @@ impl Driver {
             let executor = self.lock();
             (executor.is_busy(), executor.next_deadline(), executor.stalled(now))
         };
-        if stalled.is_some_and(|report| report.stalled_for >= STALL)
+        if stalled.is_some_and(|report| report.stalled_for >= STALL_LIMIT)
             && let Some(hook) = self.stall_hook.get()
         {
             hook();
         }
-        deadline.into_iter().chain(busy.then_some(now + TICK)).min()
+        deadline.into_iter().chain(busy.then_some(now + CHECK_INTERVAL)).min()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Executor> {

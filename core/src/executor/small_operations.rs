@@ -23,7 +23,7 @@ use crate::wire::frame::Kind;
 
 /// How long a rank that waits until another has passed an old operation sleeps at most. The other
 /// wakes it, but does not pay for being sure of that with every operation.
-const ROOM_SOON: Duration = Duration::from_millis(5);
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl State {
     /// Runs a small collective with the next number from beginning to end, if the others show their
@@ -282,7 +282,7 @@ impl State {
     /// When to look for room on the board, if an operation waits for that.
     pub(super) fn room_deadline(&self) -> Option<Instant> {
         let waits = |it: &&SlotExchange| it.shown < it.sequences.len();
-        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_SOON)
+        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_CHECK_INTERVAL)
     }
 
     /// The ranks for which an operation waits.

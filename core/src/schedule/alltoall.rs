@@ -4,15 +4,17 @@
 
 use super::builder::Builder;
 use super::cost::{Load, Traffic};
-use super::{Algorithm, Block, Build, Chunk, Contract, Holds, Place, Schedule, figures, peers};
+use super::{
+    Algorithm, Block, BlockContent, Build, Chunk, Contract, Place, Schedule, figures, peers,
+};
 
 /// One input block for each receiver, and one output block for each sender.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
-        let input = (0..place.size).map(|block| Holds::One((place.rank, block))).collect();
-        (input, vec![Holds::Anything; place.size as usize])
+        let input = (0..place.size).map(|block| BlockContent::One((place.rank, block))).collect();
+        (input, vec![BlockContent::Anything; place.size as usize])
     },
-    after: |place| (0..place.size).map(|sender| Holds::One((sender, place.rank))).collect(),
+    after: |place| (0..place.size).map(|sender| BlockContent::One((sender, place.rank))).collect(),
     in_place: |_| None,
     barrier: false,
 };

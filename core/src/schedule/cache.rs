@@ -7,7 +7,7 @@ use super::{Place, Schedule, Topology};
 use crate::generated::collective::Collective;
 
 /// The most steps that a cache keeps, about 64 MiB.
-const STEPS_MAX: usize = 1 << 19;
+const MAX_STEPS: usize = 1 << 19;
 
 /// What a schedule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     fn make_room(&mut self, steps: usize) {
-        while self.steps + steps > STEPS_MAX {
+        while self.steps + steps > MAX_STEPS {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
             let Some(kept) = oldest.and_then(|key| self.kept.remove(&key)) else { return };
             self.steps -= weight(&kept.schedule);
@@ -99,13 +99,13 @@ mod tests {
         let mut cache = Cache::new(Arc::new(Topology::one_host(4096)));
         let first = cache.get(key(0, 4096)).unwrap();
         let mut rank = 1;
-        while cache.steps + weight(&first) <= STEPS_MAX {
+        while cache.steps + weight(&first) <= MAX_STEPS {
             cache.get(key(rank, 4096)).unwrap();
             rank += 1;
         }
         assert!(Arc::ptr_eq(&first, &cache.get(key(0, 4096)).unwrap()));
         cache.get(key(rank, 4096)).unwrap();
-        assert!(cache.steps <= STEPS_MAX);
+        assert!(cache.steps <= MAX_STEPS);
         assert!(cache.kept.contains_key(&key(0, 4096)) && !cache.kept.contains_key(&key(1, 4096)));
     }
 }

@@ -7,7 +7,7 @@ pub type Origin = (Rank, u32);
 
 /// What a block holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum BlockContent {
     /// Nothing that anybody may rely on.
     Anything,
     /// Exactly this origin's data.
@@ -24,9 +24,9 @@ pub enum Holds {
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
     /// What each block of (Input, Output) holds at the start; the lengths are the block counts.
-    pub before: fn(Place) -> (Vec<Holds>, Vec<Holds>),
+    pub before: fn(Place) -> (Vec<BlockContent>, Vec<BlockContent>),
     /// What each block of Output must hold at the end.
-    pub after: fn(Place) -> Vec<Holds>,
+    pub after: fn(Place) -> Vec<BlockContent>,
     /// The input block and the output block of this rank that the caller may give the same memory.
     pub in_place: fn(Place) -> Option<(u32, u32)>,
     /// Whether no rank may finish before all have started.
@@ -34,6 +34,6 @@ pub struct Contract {
 }
 
 /// The origins of block `block` of all `size` ranks.
-pub(super) fn everyone(block: u32, size: u32) -> Holds {
-    Holds::Reduction((0..size).map(|rank| (rank, block)).collect())
+pub(super) fn everyone(block: u32, size: u32) -> BlockContent {
+    BlockContent::Reduction((0..size).map(|rank| (rank, block)).collect())
 }

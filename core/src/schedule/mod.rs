@@ -31,7 +31,7 @@ mod collectives;
 pub use collectives::*;
 
 pub use chunk::{Block, Buffer, Chunk};
-pub use contract::{Contract, Holds, Origin};
+pub use contract::{BlockContent, Contract, Origin};
 pub use step::{Action, Operands, Schedule, Scratch, Step};
 pub use team::{Share, Team};
 pub use topology::Topology;

@@ -9,15 +9,15 @@ use super::builder::Builder;
 use super::contract::everyone;
 use super::cost::{Load, Phase, Traffic};
 use super::{
-    Algorithm, Block, Buffer, Build, Contract, Holds, Operands, Place, Rank, Schedule, Team,
+    Algorithm, Block, BlockContent, Buffer, Build, Contract, Operands, Place, Rank, Schedule, Team,
     Topology, figures, peers,
 };
 
 /// One input block for each rank, and one output block.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
-        let input = (0..place.size).map(|block| Holds::One((place.rank, block))).collect();
-        (input, vec![Holds::Anything])
+        let input = (0..place.size).map(|block| BlockContent::One((place.rank, block))).collect();
+        (input, vec![BlockContent::Anything])
     },
     after: |place| vec![everyone(place.rank, place.size)],
     in_place: |place| Some((place.rank, 0)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::SpinPolicy;
 
 /// So many soon ended sleeps pass until spinning that was in the way is tried again.
-const HELD_BACK: u32 = 64;
+const HELD_BACK_SLEEPS: u32 = 64;
 
 /// How long to spin before a sleep, learned by threads that wait for the same.
 ///
@@ -51,7 +51,7 @@ impl AdaptiveSpin {
             self.held_back.store(held_back - 1, Ordering::Relaxed);
             shortest
         } else if spin >= self.limit && self.takes_core {
-            self.held_back.store(HELD_BACK, Ordering::Relaxed);
+            self.held_back.store(HELD_BACK_SLEEPS, Ordering::Relaxed);
             shortest
         } else {
             spin.saturating_mul(2).max(self.limit / 16).min(self.limit)
@@ -138,7 +138,7 @@ mod tests {
         let spinning = AdaptiveSpin::new(SpinPolicy::Spin(LIMIT));
         for _ in 0..3 {
             assert_eq!(spinning.duration(), LIMIT);
-            for _ in 0..=HELD_BACK {
+            for _ in 0..=HELD_BACK_SLEEPS {
                 assert_eq!(after(&spinning, SOON), LIMIT / 64);
             }
             for _ in 0..5 {

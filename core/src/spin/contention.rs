@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// A core that comes back later than this was with somebody who computes. Sixteen clients that ask
 /// in turn on two cores had it back within half of this.
-const LATE: Duration = Duration::from_millis(1);
+const LATE_AFTER: Duration = Duration::from_millis(1);
 /// Nobody busy-polls for so long after that: one attempt in this time costs little.
-const PAUSE: Duration = Duration::from_millis(250);
+const POLL_PAUSE: Duration = Duration::from_millis(250);
 
 /// What this process has noticed.
 static NOTICED: CpuContention = CpuContention { until_ns: AtomicU64::new(0) };
@@ -42,9 +42,9 @@ impl CpuContention {
 
     /// The core was given up from `before` to `after`; whether it came back soon.
     fn notice(&self, before: Duration, after: Duration) -> bool {
-        let came_soon = after - before <= LATE;
+        let came_soon = after - before <= LATE_AFTER;
         if !came_soon {
-            self.until_ns.store((after + PAUSE).as_nanos() as u64, Ordering::Relaxed);
+            self.until_ns.store((after + POLL_PAUSE).as_nanos() as u64, Ordering::Relaxed);
         }
         came_soon
     }

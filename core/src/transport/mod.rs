@@ -51,7 +51,7 @@ use crate::wire::frame::Header;
 pub type Rank = u32;
 
 /// Messages of up to this many bytes leave without asking the receiver, whatever the transport.
-pub const EAGER: usize = 32 << 10;
+pub const EAGER_BYTES: usize = 32 << 10;
 
 /// How long a rank tries to accept connections while the system has nothing left for one.
 #[cfg(feature = "tcp")]
@@ -219,10 +219,10 @@ pub trait Transport: Send {
         false
     }
     /// Up to which length messages to and from `peer` leave without asking the receiver, who keeps
-    /// those that it cannot use yet. Both ends say the same, and at least [`EAGER`].
+    /// those that it cannot use yet. Both ends say the same, and at least [`EAGER_BYTES`].
     fn eager_bytes(&self, peer: Rank) -> usize {
         let _ = peer;
-        EAGER
+        EAGER_BYTES
     }
     /// How many of the first of `message_bytes`, where those are more, to `peer` had better leave
     /// before that one has said where they go, because its answer takes longer than a copy of so

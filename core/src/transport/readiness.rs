@@ -28,7 +28,7 @@ pub(in crate::transport) struct Readiness {
 
 /// What a socket can do now.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::transport) struct Ready {
+pub(in crate::transport) struct ReadySocket {
     /// The key it was added with.
     pub(in crate::transport) key: u64,
     /// It can be read, or it has ended.
@@ -107,7 +107,7 @@ impl Readiness {
     }
 
     /// Asks the system, without waiting, which sockets can be moved now.
-    pub(in crate::transport) fn poll(&self, ready: &mut Vec<Ready>) {
+    pub(in crate::transport) fn poll(&self, ready: &mut Vec<ReadySocket>) {
         ready.clear();
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -122,7 +122,7 @@ impl Readiness {
         for event in events {
             let (flags, key) = (event.flags, event.data.u64());
             let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            ready.push(Ready {
+            ready.push(ReadySocket {
                 key,
                 readable: ended || flags.intersects(EventFlags::IN | EventFlags::RDHUP),
                 writable: ended || flags.contains(EventFlags::OUT),

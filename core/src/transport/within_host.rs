@@ -106,7 +106,7 @@ impl WithinHost {
         if far.is_none() {
             return Ok(Box::new(shared));
         }
-        Ok(Box::new(Router::new(shared, others()?, is_near, NearFirst::default())))
+        Ok(Box::new(Router::new(shared, others()?, is_near, NearFirstOrder::default())))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -122,12 +122,12 @@ impl WithinHost {
 /// Turns that are for the ranks of this host as long as those have something to say, but for a few.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
-struct NearFirst {
+struct NearFirstOrder {
     turn: u32,
 }
 
 #[cfg(target_os = "linux")]
-impl TurnOrder<ShmTransport, dyn Transport> for NearFirst {
+impl TurnOrder<ShmTransport, dyn Transport> for NearFirstOrder {
     fn advance(
         &mut self,
         near: &mut ShmTransport,

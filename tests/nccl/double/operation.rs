@@ -9,7 +9,7 @@ use super::mesh::{Mesh, read_number, read_text, write_number, write_text};
 use super::reduce;
 
 /// Bytes up to which a rank writes before it reads; sockets hold as much.
-const AT_ONCE: usize = 16 << 10;
+const WRITE_FIRST_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -181,7 +181,7 @@ impl RankView<'_> {
             })
         };
         let bytes: usize = sends.iter().map(|send| send.3).sum();
-        if bytes <= AT_ONCE {
+        if bytes <= WRITE_FIRST_BYTES {
             send()?;
             return self.take(takes);
         }

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::Benchmark;
 use super::build::Build;
-use super::find::FoundPrograms;
+use super::find::ContenderPrograms;
 use super::library::{Contender, Library, Peer};
 use super::machine::{self, Machine};
 use super::measure::{Interruption, Outcome, measure};
@@ -29,7 +29,7 @@ use crate::sizes;
 pub(super) struct BenchmarkRun {
     benchmark: Benchmark,
     /// Those that were found, with what they need.
-    contenders: Vec<(Contender, FoundPrograms)>,
+    contenders: Vec<(Contender, ContenderPrograms)>,
     terms: Limits,
     report: Report,
     failures: Vec<String>,
@@ -58,7 +58,7 @@ pub(super) struct Measurement {
 }
 
 /// So many sizes that are not those that were asked for are named.
-const MAX_ROUNDED: usize = 4;
+const MAX_NAMED_SIZES: usize = 4;
 
 /// What a table is about.
 #[derive(Clone, Copy)]
@@ -248,8 +248,8 @@ impl BenchmarkRun {
         if rounded.is_empty() {
             return (extents, rounded);
         }
-        let etc = if rounded.len() > MAX_ROUNDED { ", …" } else { "" };
-        rounded.truncate(MAX_ROUNDED);
+        let etc = if rounded.len() > MAX_NAMED_SIZES { ", …" } else { "" };
+        rounded.truncate(MAX_NAMED_SIZES);
         let line = format!("# sizes (B) in whole elements: {}{etc}", rounded.join(", "));
         (extents, vec![line])
     }

@@ -18,7 +18,7 @@ pub(super) struct Programs {
 
 /// The programs of one contender.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FoundPrograms {
+pub(super) struct ContenderPrograms {
     pub(super) python: OsString,
     pub(super) node: OsString,
     /// What starts the ranks, with its options up to the number of ranks.
@@ -50,15 +50,15 @@ impl Programs {
     }
 
     /// Looks for everything that `contender` needs, and tries it.
-    pub(super) fn find(&self, contender: &Contender) -> Result<FoundPrograms, MissingProgram> {
+    pub(super) fn find(&self, contender: &Contender) -> Result<ContenderPrograms, MissingProgram> {
         match &contender.library {
             Library::Polyrank(languages) => self.find_polyrank(languages),
             Library::Peer(peer) => self.find_peer(*peer),
         }
     }
 
-    fn find_polyrank(&self, languages: &[Language]) -> Result<FoundPrograms, MissingProgram> {
-        let mut found = FoundPrograms::default();
+    fn find_polyrank(&self, languages: &[Language]) -> Result<ContenderPrograms, MissingProgram> {
+        let mut found = ContenderPrograms::default();
         if languages.contains(&Language::Python) {
             found.python = self.python("polyrank", variable::POLYRANK_PYTHON);
             try_program(&found.python, &["-c", "import numpy, polyrank"]).map_err(|said| {
@@ -84,13 +84,13 @@ impl Programs {
         Ok(found)
     }
 
-    fn find_peer(&self, peer: Peer) -> Result<FoundPrograms, MissingProgram> {
+    fn find_peer(&self, peer: Peer) -> Result<ContenderPrograms, MissingProgram> {
         let name = if peer == Peer::OpenMpiTcp { Peer::OpenMpi.name() } else { peer.name() };
         let variable = match peer {
             Peer::Gloo => variable::POLYRANK_BENCH_GLOO,
             Peer::OpenMpi | Peer::OpenMpiTcp => variable::POLYRANK_BENCH_OPENMPI,
             Peer::Mpich => variable::POLYRANK_BENCH_MPICH,
-            Peer::Memcpy => return Ok(FoundPrograms::default()),
+            Peer::Memcpy => return Ok(ContenderPrograms::default()),
         };
         let python = self.python(name, variable);
         let missing = |said: String| MissingProgram {
@@ -103,7 +103,7 @@ impl Programs {
         if !peer.is_mpi() {
             let probe = "import numpy, torch.distributed as d; assert d.is_gloo_available()";
             try_program(&python, &["-c", probe]).map_err(missing)?;
-            return Ok(FoundPrograms { python, ..FoundPrograms::default() });
+            return Ok(ContenderPrograms { python, ..ContenderPrograms::default() });
         }
         let wanted = if peer == Peer::Mpich { "MPICH" } else { "Open MPI" };
         let probe = format!(
@@ -114,7 +114,7 @@ impl Programs {
         let launcher = launcher(peer, &mpiexec(&python));
         try_program(&launcher[0], &["--version"])
             .map_err(|said| missing(format!("{}: {said}", launcher[0].to_string_lossy())))?;
-        Ok(FoundPrograms { python, launcher, ..FoundPrograms::default() })
+        Ok(ContenderPrograms { python, launcher, ..ContenderPrograms::default() })
     }
 
     /// The Python that the command line names, or the environment, or the usual one.

@@ -19,7 +19,7 @@ pub(super) struct Effort {
 /// More calls than this in one turn measure nothing better.
 const MAX_ITERATIONS: u64 = 20_000;
 /// Calls from which a turn's length is reckoned.
-const TRIAL: u64 = 5;
+const TRIAL_CALLS: u64 = 5;
 
 /// Why an operation is not measured whose algorithms are others.
 const LACKS_ALGORITHM: &str = "it has no such algorithm";
@@ -100,7 +100,7 @@ fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Tea
     turns.iterations = match effort.iterations {
         Some(iterations) => iterations,
         None => {
-            let (first, _) = run(team, TRIAL)?;
+            let (first, _) = run(team, TRIAL_CALLS)?;
             // A closer look where a few calls say little.
             let (seconds, _) = run(team, fitting(effort.seconds / 10.0, first))?;
             fitting(effort.seconds, seconds)

@@ -24,7 +24,7 @@ mod proofs;
 
 use std::fmt;
 
-use super::walk::{At, Walk};
+use super::walk::{StepId, Walk};
 use super::{Action, Algorithm, Contract, Place, Rank, Schedule, Topology};
 use layout::Layout;
 
@@ -93,7 +93,7 @@ pub fn check_schedules(
     Ok(())
 }
 
-fn deadlock(schedules: &[Schedule], circle: &[At]) -> Flaw {
+fn deadlock(schedules: &[Schedule], circle: &[StepId]) -> Flaw {
     let names: Vec<String> = circle
         .iter()
         .map(|at| {
@@ -109,7 +109,7 @@ fn deadlock(schedules: &[Schedule], circle: &[At]) -> Flaw {
 }
 
 impl Flaw {
-    fn at(schedules: &[Schedule], at: At, what: impl Into<String>) -> Flaw {
+    fn at(schedules: &[Schedule], at: StepId, what: impl Into<String>) -> Flaw {
         let step = schedules.get(at.rank as usize).and_then(|s| s.steps.get(at.step as usize));
         Flaw {
             rank: Some(at.rank),

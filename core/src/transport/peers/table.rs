@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 use super::pending_connections::PendingConnections;
 use crate::transport::notice::{self, Notice};
-use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// The key of the listener's events; a connection has its peer's rank.
-pub(super) const LISTENER: u64 = u64::MAX - 1;
+pub(super) const LISTENER_KEY: u64 = u64::MAX - 1;
 /// Added to a slot: the key of a connection that has not said yet whose it is.
-pub(super) const PENDING: u64 = 2 << 32;
+pub(super) const PENDING_KEY: u64 = 2 << 32;
 /// How long no connection is accepted after the system ran out of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -81,7 +81,7 @@ impl<M: Medium> Peer<M> {
 }
 
 /// The transport was closed, and has no turns any more.
-pub(in crate::transport) struct Closed;
+pub(in crate::transport) struct TransportClosed;
 
 /// The peers of one rank, and the system's side of the links to them.
 pub(in crate::transport) struct PeerTable<M: Medium> {
@@ -111,7 +111,7 @@ pub(in crate::transport) struct PeerTable<M: Medium> {
     /// Whether deadlines have changed since the timer was set.
     pub(in crate::transport) timer_is_stale: bool,
     /// Memory for the events of one turn.
-    pub(super) ready: Vec<Ready>,
+    pub(super) ready: Vec<ReadySocket>,
 }
 
 impl<M: Medium> PeerTable<M> {
@@ -126,7 +126,7 @@ impl<M: Medium> PeerTable<M> {
         peers: Vec<Peer<M>>,
     ) -> Result<PeerTable<M>, Errno> {
         let readiness = Readiness::new()?;
-        readiness.add(&listener, LISTENER, false)?;
+        readiness.add(&listener, LISTENER_KEY, false)?;
         Ok(PeerTable {
             hello,
             timeouts,
@@ -160,8 +160,11 @@ impl<M: Medium> PeerTable<M> {
     }
 
     /// Tells `sink` what happened since the last turn; whether there was anything.
-    pub(in crate::transport) fn begin_turn(&mut self, sink: &mut dyn Sink) -> Result<bool, Closed> {
-        if self.is_closed() { Err(Closed) } else { Ok(self.tell(sink)) }
+    pub(in crate::transport) fn begin_turn(
+        &mut self,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, TransportClosed> {
+        if self.is_closed() { Err(TransportClosed) } else { Ok(self.tell(sink)) }
     }
 
     /// Tells `sink` what happened outside of its reach; whether there was anything.
@@ -220,7 +223,7 @@ impl<M: Medium> PeerTable<M> {
     /// Takes in a connection that was accepted: its slot among those that wait for their hello.
     pub(super) fn admit(&mut self, socket: OwnedFd) -> Option<usize> {
         self.short_since = None;
-        match self.pending.admit(socket, &self.readiness, PENDING) {
+        match self.pending.admit(socket, &self.readiness, PENDING_KEY) {
             Ok(slot) => {
                 self.timer_is_stale = true;
                 Some(slot)
@@ -251,7 +254,7 @@ impl<M: Medium> PeerTable<M> {
         if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
             && now >= pause
         {
-            let watched = self.readiness.add(listener, LISTENER, false);
+            let watched = self.readiness.add(listener, LISTENER_KEY, false);
             self.accept_pause = watched.err().map(|_| now + ACCEPT_PAUSE);
         }
     }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::table::{LISTENER, Medium, PENDING, PeerTable};
-use crate::transport::readiness::{Ready, TIMER};
+use super::table::{LISTENER_KEY, Medium, PENDING_KEY, PeerTable};
+use crate::transport::readiness::{ReadySocket, TIMER};
 use crate::transport::{LossReason, Rank, Sink};
 
 /// Most connections that one turn accepts.
-const ACCEPTS: usize = 16;
+const MAX_ACCEPTS: usize = 16;
 
 /// A transport whose peers stand in a [`PeerTable`].
 pub(in crate::transport) trait PeerTransport: Medium + Sized {
@@ -21,7 +21,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
     fn accept_next(listener: &Self::Listener) -> Result<OwnedFd, Errno>;
 
     /// Something happened to a connection to a peer.
-    fn handle(&mut self, event: Ready, sink: &mut dyn Sink) -> bool;
+    fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool;
 
     /// A connection came in, and waits for its hello in `slot`.
     fn admitted(&mut self, slot: usize);
@@ -44,7 +44,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         for event in &ready {
             moved |= match event.key {
                 TIMER => false,
-                LISTENER => self.accept(),
+                LISTENER_KEY => self.accept(),
                 // The lower half of the key is the slot.
                 key if is_pending(key) => self.greet(key as u32 as usize),
                 _ => self.handle(*event, sink),
@@ -57,7 +57,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
     /// Accepts the connections that came.
     fn accept(&mut self) -> bool {
         let mut moved = false;
-        for _ in 0..ACCEPTS {
+        for _ in 0..MAX_ACCEPTS {
             let table = self.table();
             let Some(listener) = &table.listener else { break };
             match Self::accept_next(listener) {
@@ -117,7 +117,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
 
 /// Whether `key` is that of a connection that has not said yet whose it is.
 fn is_pending(key: u64) -> bool {
-    key & !u64::from(u32::MAX) == PENDING
+    key & !u64::from(u32::MAX) == PENDING_KEY
 }
 
 /// Whether the failure of one accept says nothing of the next.

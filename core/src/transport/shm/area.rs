@@ -4,14 +4,14 @@
 //! Pieces are given out in order and freed in order. Whenever none is under way the next one starts
 //! at the front again, so that the memory that is used stays in the processors' caches.
 
-use super::ring::{CELL, CorruptRing, SharedMemory};
+use super::ring::{CELL_BYTES, CorruptRing, SharedMemory};
 
 /// Where an area lies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     /// Offset of the first byte.
     pub(super) start: usize,
-    /// How many bytes there are, a multiple of [`CELL`].
+    /// How many bytes there are, a multiple of [`CELL_BYTES`].
     pub(super) bytes: u64,
     /// Offset of the word in which the reader says up to where it is done.
     pub(super) freed: usize,
@@ -75,5 +75,5 @@ impl Allocator {
 }
 
 fn rounded(bytes: usize) -> u64 {
-    bytes.next_multiple_of(CELL) as u64
+    bytes.next_multiple_of(CELL_BYTES) as u64
 }

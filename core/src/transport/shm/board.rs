@@ -23,13 +23,13 @@ use crate::wire::card::{BoardKey, Card};
 use crate::wire::frame::Fingerprint;
 
 /// A line of the cache, bytes; two ranks that write one line wait for each other.
-const LINE: usize = 64;
+const LINE_BYTES: usize = 64;
 /// What the file is and of which layout: the first word.
 const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
 const NONCE_AT: usize = 8;
-pub(super) const ATTENTION_AT: usize = 2 * LINE;
-pub(super) const PASSED_AT: usize = 4 * LINE;
-const PLACES_AT: usize = 6 * LINE;
+pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
+pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
+const PLACES_AT: usize = 6 * LINE_BYTES;
 
 /// What a rank says of itself; zero if it is awake.
 const ASLEEP: u64 = 1;
@@ -41,7 +41,7 @@ const LENGTH_AT: usize = 8;
 const PASSED_THEN_AT: usize = 16;
 const FINGERPRINT_AT: usize = 24;
 pub(super) const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
-const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE);
+const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE_BYTES);
 
 /// Bytes of a rank's file.
 const FILE_BYTES: usize = PLACES_AT + BOARD_PLACES as usize * PLACE;

@@ -13,7 +13,7 @@ pub(super) const MORE: u32 = 3;
 pub(super) const LENT: u32 = 4;
 
 /// Payloads of up to this many bytes stand behind their header.
-pub(super) const INLINE: usize = 4096;
+pub(super) const INLINE_BYTES: usize = 4096;
 
 /// Payloads from this many bytes on are lent, if their memory can be read by the peer. Below it,
 /// a copy through the area costs less than the word that the peer is done reading (measured with

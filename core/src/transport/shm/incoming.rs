@@ -26,7 +26,7 @@ const TURN_FRAMES: usize = 64;
 pub(super) struct IncomingLane {
     ring: Reader,
     /// The frame of which more pieces are to come.
-    partial: Option<Partial>,
+    partial: Option<PartialFrame>,
     /// Whether something was read for which the peer may wait.
     freed: bool,
     /// Whether the next frame was not wanted when it was looked at last.
@@ -37,7 +37,7 @@ pub(super) struct IncomingLane {
 }
 
 /// A frame of which a part has come.
-struct Partial {
+struct PartialFrame {
     header: Header,
     into: PieceTarget,
     have_bytes: usize,
@@ -312,7 +312,8 @@ impl IncomingLane {
             Frame::Whole { piece: Some(piece), .. } | Frame::More { piece, .. } => piece,
             Frame::First { header, piece, .. } => {
                 let have_bytes = piece.bytes as usize;
-                self.partial = Some(Partial { header, into: PieceTarget::Skipped, have_bytes });
+                self.partial =
+                    Some(PartialFrame { header, into: PieceTarget::Skipped, have_bytes });
                 piece
             }
         };
@@ -343,7 +344,7 @@ impl IncomingLane {
             }
             Destination::Discard => PieceTarget::Nowhere,
         };
-        self.partial = Some(Partial { header, into, have_bytes: 0 });
+        self.partial = Some(PartialFrame { header, into, have_bytes: 0 });
         self.go_on(memory, place, bytes, peer, sink);
     }
 

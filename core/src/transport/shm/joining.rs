@@ -14,17 +14,17 @@ use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
 use super::side_channel::{AnnouncedPools, Pools, SideChannel, not_brought, not_mapped};
 use super::socket::{self, SocketRead};
-use super::{BELL, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
+use super::{BELL_KEY, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
 use crate::transport::notice::Notice;
 use crate::transport::peers::{DialAttempt, WatchedSockets};
-use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::{LossReason, Rank, Sink, Timeouts};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// How long nothing is tried after the system had no room.
-const PAUSE: Duration = Duration::from_millis(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// Most connections between two ranks: one that each opened.
-const SOCKETS: usize = 2;
+const MAX_SOCKETS: usize = 2;
 
 /// A rank's attempt to reach another.
 pub(in crate::transport) struct Dial {
@@ -89,8 +89,8 @@ impl PeerTransport for ShmTransport {
     }
 
     /// Something came over a connection: an answer, a wake-up, or its end.
-    fn handle(&mut self, event: Ready, sink: &mut dyn Sink) -> bool {
-        if event.key == BELL {
+    fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool {
+        if event.key == BELL_KEY {
             self.bell.heard();
             return false;
         }
@@ -210,7 +210,7 @@ impl ShmTransport {
                 let bytes = [0; Welcome::BYTES];
                 Stage::Greeting { socket, bytes, have_bytes: 0, file: None }
             }
-            Err(Errno::AGAIN) => Stage::Pausing { until: now + PAUSE },
+            Err(Errno::AGAIN) => Stage::Pausing { until: now + RETRY_PAUSE },
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => {
                 let why = format!("it cannot connect to rank {peer} on this host: {error}");
                 self.lose(peer, LossReason::Local(why));
@@ -306,7 +306,7 @@ impl ShmTransport {
         match &peer.link {
             _ if peer.route.key.is_none() => Err(Refusal::Rank),
             Link::Idle | Link::Dialing(_) => Ok(()),
-            Link::Open(open) if open.wires.len() < SOCKETS => Ok(()),
+            Link::Open(open) if open.wires.len() < MAX_SOCKETS => Ok(()),
             Link::Open(_) => Err(Refusal::Connected),
             Link::Lost => Err(Refusal::Lost),
         }

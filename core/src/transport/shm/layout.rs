@@ -8,9 +8,9 @@
 //! ranks to which nothing is sent are never touched, so that they cost no memory.
 
 use super::area::Area;
-use super::ring::{CELL, Ring};
+use super::ring::{CELL_BYTES, Ring};
 
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// Offset of the word that says whether the owner sleeps.
 pub(super) const ASLEEP: usize = 0;
@@ -48,22 +48,24 @@ impl Layout {
 
     /// Bytes of a segment.
     pub(super) fn bytes(&self) -> usize {
-        PAGE + self.ranks * self.lane_bytes()
+        PAGE_BYTES + self.ranks * self.lane_bytes()
     }
 
     /// The lane to the rank with the number `index` among those of the host.
     pub(super) fn lane(&self, index: usize) -> Lane {
-        let start = PAGE + index * self.lane_bytes();
+        let start = PAGE_BYTES + index * self.lane_bytes();
         // What the reader writes lies apart from what the writer writes.
         let (consumed, freed) = (start, start + 8);
-        let (waits, revoked) = (start + 2 * CELL, start + 2 * CELL + 8);
-        let ring = Ring { start: start + PAGE, cells: (RING_BYTES / CELL) as u64, consumed };
-        let area = Area { start: start + PAGE + RING_BYTES, bytes: self.area_bytes as u64, freed };
+        let (waits, revoked) = (start + 2 * CELL_BYTES, start + 2 * CELL_BYTES + 8);
+        let ring =
+            Ring { start: start + PAGE_BYTES, cells: (RING_BYTES / CELL_BYTES) as u64, consumed };
+        let area =
+            Area { start: start + PAGE_BYTES + RING_BYTES, bytes: self.area_bytes as u64, freed };
         Lane { ring, area, waits, revoked }
     }
 
     fn lane_bytes(&self) -> usize {
-        PAGE + RING_BYTES + self.area_bytes
+        PAGE_BYTES + RING_BYTES + self.area_bytes
     }
 }
 
@@ -75,12 +77,14 @@ mod tests {
     fn parts_do_not_overlap() {
         for ranks in [1, 2, 8, 9, 64] {
             let layout = Layout::new(ranks);
-            let mut end = PAGE;
+            let mut end = PAGE_BYTES;
             for index in 0..ranks {
                 let Lane { ring, area, waits, revoked } = layout.lane(index);
                 assert!(ring.consumed >= end && area.freed < waits && revoked < ring.start);
                 assert_eq!(ring.start + RING_BYTES, area.start);
-                assert!(ring.start.is_multiple_of(CELL) && area.start.is_multiple_of(PAGE));
+                assert!(
+                    ring.start.is_multiple_of(CELL_BYTES) && area.start.is_multiple_of(PAGE_BYTES)
+                );
                 end = area.start + area.bytes as usize;
             }
             assert_eq!(end, layout.bytes());

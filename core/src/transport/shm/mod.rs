@@ -50,7 +50,7 @@ use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
 
 /// The key of the bell that keeps a rank awake which has found something to do.
-const BELL: u64 = u64::MAX - 2;
+const BELL_KEY: u64 = u64::MAX - 2;
 /// The system is asked for events in one turn of so many, unless somebody is about to wait or a
 /// connection is being opened.
 const EVENT_TURNS: u32 = 64;
@@ -143,7 +143,7 @@ impl ShmTransport {
         let share = || {
             let table = PeerTable::new(listener, hello, timeouts, peers)?;
             if let Some(interest) = bell.interest() {
-                table.readiness.add(&interest.fd, BELL, false)?;
+                table.readiness.add(&interest.fd, BELL_KEY, false)?;
             }
             let file = File::new(layout.bytes())?;
             let ours = file.map()?;

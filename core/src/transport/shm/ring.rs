@@ -13,9 +13,9 @@
 //! that the message comes with, and nothing else has to travel.
 
 /// Bytes of a cell: a line of the processors' caches.
-pub(super) const CELL: usize = 64;
+pub(super) const CELL_BYTES: usize = 64;
 /// Bytes in front of an entry's body.
-pub(super) const HEAD: usize = 16;
+pub(super) const ENTRY_HEAD_BYTES: usize = 16;
 /// The tag of padding; entries have others.
 const PADDING: u32 = 0;
 
@@ -82,15 +82,15 @@ pub(super) struct Entry {
 impl Ring {
     /// The longest body that fits whatever is in front of it.
     pub(super) fn longest(&self) -> usize {
-        (self.cells as usize / 2 - 1) * CELL - HEAD
+        (self.cells as usize / 2 - 1) * CELL_BYTES - ENTRY_HEAD_BYTES
     }
 
     fn at(&self, position: u64) -> usize {
-        self.start + (position % self.cells) as usize * CELL
+        self.start + (position % self.cells) as usize * CELL_BYTES
     }
 
     fn cells_of(body: usize) -> u64 {
-        (HEAD + body).div_ceil(CELL) as u64
+        (ENTRY_HEAD_BYTES + body).div_ceil(CELL_BYTES) as u64
     }
 }
 
@@ -137,7 +137,7 @@ impl Writer {
         if skipped > 0 {
             self.publish_cells(ring, memory, PADDING, skipped);
         }
-        Ok(Some(ring.at(self.position) + HEAD))
+        Ok(Some(ring.at(self.position) + ENTRY_HEAD_BYTES))
     }
 
     /// Shows the reader the entry that was reserved with `bytes` and whose body is written. The
@@ -191,8 +191,8 @@ impl Reader {
                 return Err(CorruptRing);
             }
             if tag != PADDING {
-                let room = cells as usize * CELL - HEAD;
-                return Ok(Some(Entry { tag, body: at + HEAD, room, cells }));
+                let room = cells as usize * CELL_BYTES - ENTRY_HEAD_BYTES;
+                return Ok(Some(Entry { tag, body: at + ENTRY_HEAD_BYTES, room, cells }));
             }
             self.position += u64::from(cells);
         }

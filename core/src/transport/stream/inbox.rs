@@ -13,7 +13,7 @@ const SPARE_BUFFERS: usize = 4;
 
 /// Buffers that the connections of one transport share, since they are read one at a time.
 #[derive(Default)]
-pub(in crate::transport) struct Spare {
+pub(in crate::transport) struct SpareBuffers {
     buffers: Vec<Vec<u8>>,
 }
 
@@ -29,11 +29,11 @@ pub(in crate::transport) enum State {
     /// A header.
     Header { bytes: [u8; Header::BYTES], have_bytes: usize },
     /// The payload of a frame that was announced.
-    Payload { header: Header, into: Into, have_bytes: usize },
+    Payload { header: Header, into: PayloadPlace, have_bytes: usize },
 }
 
 /// Where a payload goes.
-pub(in crate::transport) enum Into {
+pub(in crate::transport) enum PayloadPlace {
     /// To its place.
     Region(Region),
     /// Into a buffer that is shown when it is full.
@@ -42,7 +42,7 @@ pub(in crate::transport) enum Into {
     Nowhere,
 }
 
-impl Spare {
+impl SpareBuffers {
     /// A buffer of `bytes`; its content is left over.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.buffers.pop().unwrap_or_default();
@@ -65,7 +65,7 @@ impl Inbox {
     /// Releases memory of operations.
     pub(in crate::transport) fn abandon(&mut self) {
         if let State::Payload { into, .. } = &mut self.state {
-            *into = Into::Nowhere;
+            *into = PayloadPlace::Nowhere;
         }
     }
 
@@ -80,7 +80,7 @@ impl Inbox {
     pub(in crate::transport) fn parse(
         &mut self,
         mut bytes: &[u8],
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) -> Result<(), LossReason> {
@@ -112,7 +112,7 @@ impl Inbox {
 
     pub(in crate::transport) fn begin(
         &mut self,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) -> Result<(), LossReason> {
@@ -124,7 +124,7 @@ impl Inbox {
     fn begin_with(
         &mut self,
         bytes: &[u8],
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) -> Result<usize, LossReason> {
@@ -145,13 +145,13 @@ impl Inbox {
                 let why = format!("{payload_bytes} bytes came for {bytes} bytes of memory");
                 return Err(LossReason::Protocol(why));
             }
-            Destination::Into(region, _) => Into::Region(region),
+            Destination::Into(region, _) => PayloadPlace::Region(region),
             Destination::Borrowed if bytes.len() >= payload_bytes => {
                 sink.arrived(peer, &header, ArrivedPayload::Borrowed(&bytes[..payload_bytes]));
                 return Ok(payload_bytes);
             }
-            Destination::Borrowed => Into::Buffer(spare.take(payload_bytes)),
-            Destination::Discard => Into::Nowhere,
+            Destination::Borrowed => PayloadPlace::Buffer(spare.take(payload_bytes)),
+            Destination::Discard => PayloadPlace::Nowhere,
         };
         self.state = State::Payload { header, into, have_bytes: 0 };
         if payload_bytes == 0 {
@@ -163,21 +163,21 @@ impl Inbox {
     /// Tells `sink` that the payload is complete.
     pub(in crate::transport) fn complete(
         &mut self,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) {
         match std::mem::replace(&mut self.state, State::expecting()) {
             State::Payload { header, into, .. } => match into {
-                Into::Region(region) => {
+                PayloadPlace::Region(region) => {
                     drop(region);
                     sink.arrived(peer, &header, ArrivedPayload::InPlace);
                 }
-                Into::Buffer(buffer) => {
+                PayloadPlace::Buffer(buffer) => {
                     sink.arrived(peer, &header, ArrivedPayload::Borrowed(&buffer));
                     spare.give_back(buffer);
                 }
-                Into::Nowhere => sink.arrived(peer, &header, ArrivedPayload::Discarded),
+                PayloadPlace::Nowhere => sink.arrived(peer, &header, ArrivedPayload::Discarded),
             },
             header @ State::Header { .. } => self.state = header,
         }
@@ -190,13 +190,15 @@ impl State {
     }
 }
 
-impl Into {
+impl PayloadPlace {
     fn put(&mut self, start: usize, bytes: &[u8]) {
         let range = start..start + bytes.len();
         match self {
-            Into::Region(region) => region.write(|memory| memory[range].copy_from_slice(bytes)),
-            Into::Buffer(memory) => memory[range].copy_from_slice(bytes),
-            Into::Nowhere => {}
+            PayloadPlace::Region(region) => {
+                region.write(|memory| memory[range].copy_from_slice(bytes))
+            }
+            PayloadPlace::Buffer(memory) => memory[range].copy_from_slice(bytes),
+            PayloadPlace::Nowhere => {}
         }
     }
 }

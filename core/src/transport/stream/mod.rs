@@ -4,7 +4,7 @@
 mod inbox;
 mod outbox;
 
-pub(super) use self::inbox::{Inbox, Spare};
+pub(super) use self::inbox::{Inbox, SpareBuffers};
 #[cfg(feature = "tcp")]
-pub(super) use self::inbox::{Into, State};
-pub(super) use self::outbox::{Flushed, Outbox};
+pub(super) use self::inbox::{PayloadPlace, State};
+pub(super) use self::outbox::{FlushResult, Outbox};

@@ -26,7 +26,7 @@ struct Frame {
 
 /// How far a call of [`Outbox::flush`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::transport) struct Flushed {
+pub(in crate::transport) struct FlushResult {
     /// Whether any byte left.
     pub(in crate::transport) moved: bool,
     /// Whether there is no room for what is left.
@@ -67,17 +67,17 @@ impl Outbox {
         gathered: &mut Vec<u8>,
         mut write: impl FnMut(&[&[u8]]) -> Result<usize, E>,
         mut sent: impl FnMut(Header),
-    ) -> Result<Flushed, E> {
+    ) -> Result<FlushResult, E> {
         let mut moved = false;
         while !self.frames.is_empty() {
             let (bytes, offered_bytes) = self.offer(gathered, &mut write)?;
             moved |= bytes > 0;
             self.consume(bytes, &mut sent);
             if bytes < offered_bytes {
-                return Ok(Flushed { moved, blocked: true });
+                return Ok(FlushResult { moved, blocked: true });
             }
         }
-        Ok(Flushed { moved, blocked: false })
+        Ok(FlushResult { moved, blocked: false })
     }
 
     /// Offers small frames from the front, and the first long payload. The bytes that left and the

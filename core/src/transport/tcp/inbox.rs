@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use crate::transport::stream::{Inbox, Into, Spare, State};
+use crate::transport::stream::{Inbox, PayloadPlace, SpareBuffers, State};
 use crate::transport::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
@@ -21,7 +21,7 @@ const TURN_BYTES: usize = 4 << 20;
 /// Memory that the connections of one transport share, since they are read one at a time.
 pub(super) struct Reader {
     buffer: Box<[u8]>,
-    spare: Spare,
+    spare: SpareBuffers,
 }
 
 /// How far a call of [`Inbox::receive`] came.
@@ -36,7 +36,7 @@ pub(super) struct ReceiveProgress {
 
 impl Reader {
     pub(super) fn new() -> Reader {
-        Reader { buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), spare: Spare::default() }
+        Reader { buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), spare: SpareBuffers::default() }
     }
 
     /// Room for connections that are closed and whose last bytes nobody wants.
@@ -91,17 +91,19 @@ impl Inbox {
         match &mut self.state {
             State::Payload { header, into, have_bytes }
                 if header.payload_bytes as usize - *have_bytes >= DIRECT_BYTES
-                    && !matches!(into, Into::Nowhere) =>
+                    && !matches!(into, PayloadPlace::Nowhere) =>
             {
                 let missing_bytes = header.payload_bytes as usize - *have_bytes;
                 let mut next = [0; Header::BYTES];
                 let start = *have_bytes;
                 let bytes = match into {
-                    Into::Region(region) => {
+                    PayloadPlace::Region(region) => {
                         region.write(|memory| read_two(socket, &mut memory[start..], &mut next))?
                     }
-                    Into::Buffer(memory) => read_two(socket, &mut memory[start..], &mut next)?,
-                    Into::Nowhere => 0,
+                    PayloadPlace::Buffer(memory) => {
+                        read_two(socket, &mut memory[start..], &mut next)?
+                    }
+                    PayloadPlace::Nowhere => 0,
                 };
                 *have_bytes += bytes.min(missing_bytes);
                 let mut ended = None;

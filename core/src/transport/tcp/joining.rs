@@ -10,13 +10,13 @@ use super::dial::{Dial, Outcome, Target};
 use super::greeting::{self, Greeting};
 use super::{Connection, Link, Listener, Peer, PeerTable, PeerTransport, Route, TcpTransport};
 use crate::transport::peers::WatchedSockets;
-use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::stream::Inbox;
 use crate::transport::{LossReason, Rank, Sink, Timeouts, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 
 /// Added to a peer's rank: the key of the connection that is being opened to it.
-const DIAL: u64 = 1 << 32;
+const DIAL_KEY: u64 = 1 << 32;
 
 impl PeerTransport for TcpTransport {
     fn table(&mut self) -> &mut PeerTable<TcpTransport> {
@@ -27,10 +27,10 @@ impl PeerTransport for TcpTransport {
         listener.accept()
     }
 
-    fn handle(&mut self, event: Ready, sink: &mut dyn Sink) -> bool {
+    fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool {
         // The lower half of the key is a rank.
         let peer = event.key as Rank;
-        if event.key >= DIAL {
+        if event.key >= DIAL_KEY {
             return self.with_dial(peer, |dial, target| dial.advance(target));
         }
         let received = event.readable && self.receive(peer, sink);
@@ -160,5 +160,5 @@ fn target<'a>(
     timeouts: &'a Timeouts,
     readiness: &'a Readiness,
 ) -> Target<'a> {
-    Target { route, hello, key: DIAL + u64::from(hello.target), timeouts, readiness }
+    Target { route, hello, key: DIAL_KEY + u64::from(hello.target), timeouts, readiness }
 }

@@ -25,7 +25,7 @@ use crate::wire::session::{
 /// holds no more than so much of what came, and keeps no more of what it sent.
 pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
-const CHUNKS: u8 = 0;
+const CHUNK_CHANNEL: u8 = 0;
 /// A socket gets no more packets while so many bytes have not left it.
 const BUFFERED_BYTES: usize = 256 << 10;
 /// Events of a socket that are heard before others have their turn.
@@ -34,7 +34,7 @@ const TURN_EVENTS: usize = 32;
 /// A session over WebSockets.
 pub(super) struct DirectPipe {
     session: Session,
-    end: End,
+    end: SocketSource,
     socket: Option<Box<dyn Socket>>,
     state: PipeState,
     /// Since when there is no socket that works, and why.
@@ -47,7 +47,7 @@ pub(super) struct DirectPipe {
 }
 
 /// Where the next socket comes from.
-enum End {
+enum SocketSource {
     /// This side dials.
     Client(Redial),
     /// The other side does, and comes through this door.
@@ -84,7 +84,7 @@ impl DirectPipe {
         now: Instant,
     ) -> DirectPipe {
         let session = Session::client(WINDOW_BYTES, grace_ms);
-        let end = End::Client(Redial::new(dialer, urls, refused_timeout, now));
+        let end = SocketSource::Client(Redial::new(dialer, urls, refused_timeout, now));
         DirectPipe::new(session, end, None, PipeState::Connecting, now)
     }
 
@@ -95,17 +95,17 @@ impl DirectPipe {
         door: ArrivalSlot,
         now: Instant,
     ) -> DirectPipe {
-        DirectPipe::new(session, End::Server(door), Some(socket), PipeState::Open, now)
+        DirectPipe::new(session, SocketSource::Server(door), Some(socket), PipeState::Open, now)
     }
 
     fn new(
         session: Session,
-        end: End,
+        end: SocketSource,
         socket: Option<Box<dyn Socket>>,
         state: PipeState,
         now: Instant,
     ) -> DirectPipe {
-        let known = matches!(end, End::Client(_));
+        let known = matches!(end, SocketSource::Client(_));
         DirectPipe {
             session,
             end,
@@ -124,7 +124,7 @@ impl DirectPipe {
             return false;
         }
         match &mut self.end {
-            End::Server(door) => {
+            SocketSource::Server(door) => {
                 let arrival = door.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let Some(Arrival { hello, mut socket }) = arrival else { return false };
                 match self.session.resume(&hello) {
@@ -139,7 +139,7 @@ impl DirectPipe {
                 }
                 true
             }
-            End::Client(redial) if self.socket.is_none() => match redial.dial(now) {
+            SocketSource::Client(redial) if self.socket.is_none() => match redial.dial(now) {
                 None => false,
                 Some(Ok(socket)) => {
                     self.socket = Some(socket);
@@ -150,7 +150,7 @@ impl DirectPipe {
                     true
                 }
             },
-            End::Client(redial) => {
+            SocketSource::Client(redial) => {
                 let late = !self.session.is_open() && redial.is_late(now);
                 if late {
                     self.break_off("it did not answer in time".to_owned(), now);
@@ -223,7 +223,7 @@ impl DirectPipe {
         self.broken = None;
         self.state = PipeState::Open;
         self.heartbeat = Heartbeat::new(now);
-        if let End::Client(redial) = &mut self.end {
+        if let SocketSource::Client(redial) = &mut self.end {
             redial.succeeded();
         }
     }
@@ -262,7 +262,7 @@ impl DirectPipe {
         };
         // A page that gives a socket up says so with the code of a broken one, and comes back; what
         // a proxy says of itself (see `SocketClose::is_final`) is not the other side's word.
-        let passing = matches!(self.end, End::Client(_)) && (1011..=1014).contains(&code);
+        let passing = matches!(self.end, SocketSource::Client(_)) && (1011..=1014).contains(&code);
         let broke = !clean || code == close_code::ABNORMAL || passing;
         match code {
             // Before the first welcome, somebody may have to try again.
@@ -282,7 +282,7 @@ impl DirectPipe {
         if self.state == PipeState::Open {
             self.broken.get_or_insert((now, why.clone()));
         }
-        if let End::Client(redial) = &mut self.end
+        if let SocketSource::Client(redial) = &mut self.end
             && let Some(why) = redial.failed(self.state == PipeState::Open, why, now)
         {
             self.end(LossReason::Unreachable(why));
@@ -362,7 +362,7 @@ impl Pipe for DirectPipe {
 
     fn send(&mut self, parts: &[&[u8]]) {
         let bytes = parts.iter().map(|part| part.len()).sum();
-        let mut message = Message::with_capacity(CHUNKS, bytes);
+        let mut message = Message::with_capacity(CHUNK_CHANNEL, bytes);
         parts.iter().for_each(|part| message.extend(part));
         self.session.send(message);
         self.pump();
@@ -410,8 +410,8 @@ impl Pipe for DirectPipe {
         let grace = Duration::from_millis(self.session.grace_ms().into());
         let broken = self.broken.as_ref().map(|(since, _)| *since + grace);
         let redial = match &self.end {
-            End::Client(redial) => redial.deadline(self.session.is_open()),
-            End::Server(_) => None,
+            SocketSource::Client(redial) => redial.deadline(self.session.is_open()),
+            SocketSource::Server(_) => None,
         };
         broken.into_iter().chain(redial).chain([self.heartbeat.next()]).min()
     }

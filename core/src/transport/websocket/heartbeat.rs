@@ -7,9 +7,9 @@ use crate::clock::Instant;
 use crate::wire::session::MAX_SIGNS;
 
 /// How often a sign of life is given and asked for.
-const BEAT: Duration = Duration::from_secs(10);
+const BEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// Without any sign of life from the other side for so long, the socket counts as broken.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The signs of life of one connection.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub(crate) enum Beat {
     NotDue,
     /// A sign of life of this side.
     Due,
-    /// The other side has been silent for [`SILENCE`].
+    /// The other side has been silent for [`SILENCE_LIMIT`].
     Silent,
 }
 
 impl Heartbeat {
     /// Of a connection that is there, or is being made, since `now`.
     pub(crate) fn new(now: Instant) -> Heartbeat {
-        Heartbeat { next: now + BEAT, last_heard: now, signs: 0 }
+        Heartbeat { next: now + BEAT_INTERVAL, last_heard: now, signs: 0 }
     }
 
     /// The other side gave a sign of life.
@@ -51,7 +51,7 @@ impl Heartbeat {
     /// Whether nobody asked for so long that a whole beat was left out.
     #[cfg(any(target_family = "wasm", feature = "websocket"))]
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        now >= self.next + BEAT
+        now >= self.next + BEAT_INTERVAL
     }
 
     /// What is due at `now`; the next beat is counted from then.
@@ -59,9 +59,9 @@ impl Heartbeat {
         if now < self.next {
             return Beat::NotDue;
         }
-        self.next = now + BEAT;
+        self.next = now + BEAT_INTERVAL;
         self.signs = 0;
-        if now >= self.last_heard + SILENCE { Beat::Silent } else { Beat::Due }
+        if now >= self.last_heard + SILENCE_LIMIT { Beat::Silent } else { Beat::Due }
     }
 
     /// When the next beat is due.
@@ -71,6 +71,6 @@ impl Heartbeat {
 
     /// What is said of a side that is silent.
     pub(crate) fn silence() -> String {
-        format!("it was silent for {} s", SILENCE.as_secs())
+        format!("it was silent for {} s", SILENCE_LIMIT.as_secs())
     }
 }

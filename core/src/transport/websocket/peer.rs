@@ -7,7 +7,7 @@ use crate::clock::Instant;
 
 use super::greeting::{GreetingResult, judge};
 use super::pipe::{CHUNK_BYTES, MAX_CHUNK_BYTES, Pipe, PipeState};
-use crate::transport::stream::{Flushed, Inbox, Outbox, Spare};
+use crate::transport::stream::{FlushResult, Inbox, Outbox, SpareBuffers};
 use crate::transport::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 use crate::wire::handshake::Hello;
@@ -73,7 +73,7 @@ impl Peer {
         now: Instant,
         hello: &Hello,
         gathered: &mut Vec<u8>,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         sink: &mut dyn Sink,
     ) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
@@ -103,7 +103,7 @@ impl Peer {
         let (tail, leaving) = (&mut self.tail, &mut self.leaving);
         let write = |pieces: &[&[u8]]| Ok::<usize, Infallible>(write(&mut **pipe, tail, pieces));
         let flushed = self.outbox.flush(gathered, write, |header| leaving.push(header));
-        let Flushed { moved, blocked } = match flushed {
+        let FlushResult { moved, blocked } = match flushed {
             Ok(flushed) => flushed,
             Err(never) => match never {},
         };
@@ -178,7 +178,12 @@ impl Peer {
     }
 
     /// Takes in what came.
-    fn receive(&mut self, peer: Rank, spare: &mut Spare, sink: &mut dyn Sink) -> PeerProgress {
+    fn receive(
+        &mut self,
+        peer: Rank,
+        spare: &mut SpareBuffers,
+        sink: &mut dyn Sink,
+    ) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
             return PeerProgress::default();
         };

@@ -9,7 +9,7 @@ use super::peer::{Peer, Stage};
 use super::pending_connections::PendingConnections;
 use super::pipe::{Acceptor, Pipe};
 use crate::transport::notice::{self, Notice};
-use crate::transport::stream::Spare;
+use crate::transport::stream::SpareBuffers;
 use crate::transport::{Interest, LossReason, Payload, Rank, Sink, Timeouts, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
@@ -74,7 +74,7 @@ pub struct WebSocketTransport {
     /// Wakes a thread that waits when something is due.
     #[cfg(feature = "tcp")]
     timer: Option<crate::transport::readiness::Readiness>,
-    spare: Spare,
+    spare: SpareBuffers,
     gathered: Vec<u8>,
     closed: bool,
 }
@@ -105,7 +105,7 @@ impl WebSocketTransport {
             // Without a timer, a thread that waits looks again after a while.
             #[cfg(feature = "tcp")]
             timer: crate::transport::readiness::Readiness::new().ok(),
-            spare: Spare::default(),
+            spare: SpareBuffers::default(),
             gathered: Vec::new(),
             closed: false,
         }

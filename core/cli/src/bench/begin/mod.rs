@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::files;
-use super::find::{FoundPrograms, Programs};
+use super::find::{ContenderPrograms, Programs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::machine;
 use super::messages::{Answer, Command};
@@ -197,7 +197,7 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
 
 /// All contenders in turn, from the same beginning.
 fn compare(
-    contenders: &[(&Contender, FoundPrograms)],
+    contenders: &[(&Contender, ContenderPrograms)],
     ranks: u32,
     before: StartCondition,
     turns: u32,
@@ -254,7 +254,7 @@ struct StartMeasurement {
 
 fn start(
     contender: &Contender,
-    found: &FoundPrograms,
+    found: &ContenderPrograms,
     ranks: u32,
     before: StartCondition,
     terms: &Limits,

@@ -19,7 +19,7 @@ use super::run_facts::RunFacts;
 use super::{EXIT_INCOMPLETE, not_measured, say};
 use load::{Clients, Run};
 use requests::Operation;
-use server::{Lack, Server};
+use server::{MissingServer, Server};
 
 /// More clients than this have no room in one process.
 const MAX_CLIENTS: u64 = 100_000;
@@ -152,12 +152,12 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     if !arguments.against.is_empty() {
         match Server::torch(arguments.python.as_deref()) {
             Ok(server) => servers.push(server),
-            Err(Lack::Absence(why)) => {
+            Err(MissingServer::Absence(why)) => {
                 say(&format!("missing: {why}"));
                 missing.push(why);
                 is_absent = true;
             }
-            Err(Lack::Failure(why)) => {
+            Err(MissingServer::Failure(why)) => {
                 say(&why);
                 missing.push(why);
             }

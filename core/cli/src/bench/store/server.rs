@@ -39,7 +39,7 @@ sys.stdin.read()
 const LAST_LINES: usize = 5;
 
 /// Why there is no server.
-pub(super) enum Lack {
+pub(super) enum MissingServer {
     /// Its program, or what that needs, is not installed.
     Absence(String),
     /// It did not come to listen.
@@ -50,19 +50,20 @@ impl Server {
     /// A polyrank store.
     pub(super) fn polyrank() -> Result<Server, String> {
         let words = itself::command(&["store", "--host", "127.0.0.1", "--port", "0"]);
-        Server::start("polyrank", words).map_err(|(Lack::Absence(why) | Lack::Failure(why))| why)
+        Server::start("polyrank", words)
+            .map_err(|(MissingServer::Absence(why) | MissingServer::Failure(why))| why)
     }
 
     /// PyTorch's.
-    pub(super) fn torch(python: Option<&Path>) -> Result<Server, Lack> {
+    pub(super) fn torch(python: Option<&Path>) -> Result<Server, MissingServer> {
         let named = python.map(|path| path.as_os_str().to_owned());
         let python = named
             .or_else(|| variable::POLYRANK_BENCH_GLOO.value())
             .unwrap_or_else(|| "python3".into());
         let words = vec![python, "-c".into(), TORCH.into()];
         Server::start("torch", words).map_err(|lack| match lack {
-            Lack::Failure(why) if !why.contains("No module named 'torch'") => Lack::Failure(why),
-            Lack::Absence(why) | Lack::Failure(why) => Lack::Absence(format!(
+            MissingServer::Failure(why) if !why.contains("No module named 'torch'") => MissingServer::Failure(why),
+            MissingServer::Absence(why) | MissingServer::Failure(why) => MissingServer::Absence(format!(
                 "{why}; python3 -m venv torch && torch/bin/pip install torch numpy, then --python \
                  torch/bin/python"
             )),
@@ -77,7 +78,7 @@ impl Server {
     }
 
     /// Starts a program that says `tcp://…:PORT` when it listens.
-    fn start(name: &str, words: Vec<OsString>) -> Result<Server, Lack> {
+    fn start(name: &str, words: Vec<OsString>) -> Result<Server, MissingServer> {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
@@ -86,7 +87,8 @@ impl Server {
         die_with_launcher(&mut command);
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
         let spawned = command.spawn();
-        let mut child = spawned.map_err(|error| Lack::Absence(failed(error.to_string())))?;
+        let mut child =
+            spawned.map_err(|error| MissingServer::Absence(failed(error.to_string())))?;
         let said = child.stdout.take().map(BufReader::new);
         // PyTorch's server writes two lines for every client that goes away.
         let complaints = LastLines::default();
@@ -110,7 +112,7 @@ impl Server {
         let complaints = complaints.lines();
         let last = complaints.len().saturating_sub(LAST_LINES);
         let last: String = complaints[last..].iter().map(|line| format!("\n    {line}")).collect();
-        Err(Lack::Failure(failed(format!("it ended before it listened:{last}"))))
+        Err(MissingServer::Failure(failed(format!("it ended before it listened:{last}"))))
     }
 
     /// The memory that the process has; none where the system does not say.
