@@ -258,7 +258,7 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
         let store = group.get_group_store();
         store.set(&format!("through/{}", group.rank()), b"").unwrap();
         if group.rank() == 2 {
-            // Who is done with an operation may go while others are still in it.
+            // A rank that is done with an operation may leave while others are still in it.
             store.wait(&["through/0", "through/1"], None).unwrap();
             std::process::Command::new("kill")
                 .args(["-9", &std::process::id().to_string()])

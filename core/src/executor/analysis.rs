@@ -1,12 +1,12 @@
-//! What the executor wants to know of a schedule before it runs it: who follows whom, and which
-//! message each step is. Depends on the schedule alone, so it is made once and kept.
+//! The facts about a schedule that the executor needs before it runs it: the order of its steps,
+//! and which message each step is. Depends on the schedule alone, so it is made once and cached.
 
 use std::sync::Arc;
 
 use crate::schedule::{Action, Rank, Schedule, Step};
 use crate::sorted::sort;
 
-/// How many analysed schedules are kept.
+/// Most analysed schedules that are cached.
 const MAX_CACHED_ANALYSES: usize = 64;
 
 /// One edge between two steps.
@@ -14,7 +14,8 @@ const MAX_CACHED_ANALYSES: usize = 64;
 pub(super) struct Edge {
     /// The step at the other end.
     pub(super) step: u32,
-    /// Whether the later step may follow segment by segment, because both use the same chunk.
+    /// Whether the later step may follow the earlier one segment by segment, because both use the
+    /// same chunk.
     pub(super) overlaps: bool,
 }
 
@@ -196,7 +197,7 @@ impl<T> Lists<T> {
     }
 }
 
-/// The schedules that were analysed last.
+/// A cache of the analyses that were used last.
 #[derive(Default)]
 pub(super) struct Analyses {
     /// Most recently used first.
@@ -209,7 +210,7 @@ impl Analyses {
         self.kept.iter().map(|analysis| analysis.memory_bytes()).sum()
     }
 
-    /// The analysis of `schedule`, from memory if it is there.
+    /// The analysis of `schedule`, from the cache if it is there.
     pub(super) fn get(
         &mut self,
         schedule: &Arc<Schedule>,

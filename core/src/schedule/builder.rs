@@ -96,7 +96,7 @@ impl Builder {
         if let Some(chunk) = action.writes() {
             self.wait_for(&chunk, |_| true, &mut after);
             if let Some(uses) = self.uses.get_mut(&chunk.block) {
-                // Who waits for this step waits for those that it waits for.
+                // A step that waits for this one waits for those before it, too.
                 uses.retain(|earlier| !chunk.covers(&earlier.chunk));
             }
         }

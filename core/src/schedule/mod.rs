@@ -41,7 +41,7 @@ use cost::Load;
 /// A rank within the group that runs the schedule.
 pub type Rank = u32;
 
-/// Who runs the schedule.
+/// The rank that runs the schedule, and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// This rank.

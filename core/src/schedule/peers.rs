@@ -1,4 +1,4 @@
-//! Arithmetic of ranks: who stands next to whom. Knows no steps and no collective.
+//! Arithmetic of ranks: which are neighbours, parents, children. Knows no steps and no collective.
 
 use super::{Place, Rank};
 

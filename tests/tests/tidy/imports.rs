@@ -1,4 +1,4 @@
-//! Who imports whom, read from the `use` lines and the paths in the code. Code for tests only is
+//! Which room imports which, read from the `use` lines and the paths in the code. Code for tests is
 //! free: a suite may mount a concrete transport.
 
 use std::collections::BTreeMap;

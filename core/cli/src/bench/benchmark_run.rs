@@ -171,7 +171,7 @@ impl BenchmarkRun {
         topics
     }
 
-    /// Starts every contender's ranks. Who does not start is left out.
+    /// Starts every contender's ranks. A contender that does not start is left out.
     fn start(&mut self, ranks: u32) -> Result<Vec<Team>, Interruption> {
         let mut teams = Vec::new();
         for (contender, found) in &self.contenders {

@@ -177,7 +177,7 @@ fn two_that_send_first_are_told_what_to_do() {
             assert!(detail.starts_with(&begin), "{detail}");
             assert!(detail.contains("isend") && detail.contains("batch_isend_irecv"), "{detail}");
         }
-        // Who receives needs other advice, if any.
+        // A receiver needs other advice, if any.
         let mut world = World::new(2, seed);
         let receives = [world.recv(0, Some(1), 3, &large), world.recv(0, None, 4, &large)];
         world.pass(Duration::from_secs(61));

@@ -22,7 +22,7 @@ pub(super) struct Layout<'a> {
     pub(super) cells: u32,
     /// What each rank's memories hold at the start, and how many blocks' sizes each has.
     pub(super) before: Vec<Vec<(BlockContent, u32)>>,
-    /// Who runs.
+    /// The rank that runs.
     pub(super) places: Vec<Place>,
 }
 

@@ -1,4 +1,4 @@
-//! Who sleeps, so that only those are woken who do: a word of each rank that all others read.
+//! Which ranks sleep, so that only those are woken: a word of each rank that all others read.
 //! Generic over the memory, so that a model checker can run it; knows nothing of how one sleeps.
 //!
 //! A rank that is about to sleep says so and then looks once more; a rank that has written for it

@@ -59,7 +59,7 @@ pub trait Pipe: Send {
     }
 }
 
-/// Who carries pipes between ranks that cannot reach each other: the store's server.
+/// Carries pipes between ranks that cannot reach each other: the store's server.
 pub trait Relay: Send + Sync {
     /// This process's number at the server; other ranks read it in the card.
     fn number(&self) -> u64;
@@ -70,7 +70,7 @@ pub trait Relay: Send + Sync {
     fn open(&self, peer: u64, id: u64) -> Box<dyn Pipe>;
 }
 
-/// Who brings pipes to ranks that dial this one.
+/// Accepts pipes from ranks that dial this one.
 pub trait Acceptor: Send {
     /// Moves what can be moved at `now`; whether anything moved.
     fn advance(&mut self, now: Instant) -> bool;

@@ -1,4 +1,4 @@
-//! Who comes over WebSockets: new sessions, and sessions that go on over a new socket. Their number
+//! Accepts WebSockets: new sessions, and sessions that go on over a new socket. Their number
 //! and the time they may take are bounded. Knows nothing of ranks, and nothing of who provides the
 //! sockets.
 

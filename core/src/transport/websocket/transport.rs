@@ -1,4 +1,4 @@
-//! The transport over pipes: who is reached how, and what becomes of each peer. Knows nothing of
+//! The transport over pipes: how each peer is reached, and its state. Knows nothing of
 //! what carries the pipes.
 
 use std::time::Duration;

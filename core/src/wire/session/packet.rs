@@ -83,7 +83,7 @@ pub struct Welcome {
 /// sending again and is passed on without being copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who on the other side it is for.
+    /// Which channel of the other side it is for.
     pub channel: u8,
     pub(super) packet: Vec<u8>,
 }
