@@ -6,6 +6,7 @@ use super::analysis::peer_of;
 use super::broken_group::{BrokenGroup, Cause, DeferredFailure, StallReport, Suspicion};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
+use super::pending_messages::AbandonedMessage;
 use super::running_operation::RunningOperation;
 use super::state::State;
 use crate::clock::Instant;
@@ -105,7 +106,7 @@ impl State {
             drop(released.finish);
             self.finished.push(FinishedOperation::new(released.completion, Err(error)));
         }
-        for (name, number, ending) in self.messages.take_all() {
+        for AbandonedMessage { name, number, ending } in self.messages.take_all() {
             let error = broken.error_named(&self.group, name, number);
             ending.fail(error, &mut self.finished);
         }

@@ -1,4 +1,4 @@
-//! An operation that is over, carried out of the progress lock. Knows only its completion.
+//! An operation that is over, taken out from under the progress lock. Knows only its completion.
 
 use std::sync::Arc;
 

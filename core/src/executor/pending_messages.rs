@@ -64,6 +64,15 @@ pub(super) struct PendingReceive {
     pub(super) ending: MessageEnd,
 }
 
+/// A message of a group that broke.
+pub(super) struct AbandonedMessage {
+    /// The name of the operation, for its error.
+    pub(super) name: &'static str,
+    /// Its number among this rank's sends or receives.
+    pub(super) number: u64,
+    pub(super) ending: MessageEnd,
+}
+
 /// How a message ends.
 pub(super) struct MessageEnd {
     pub(super) started: Instant,
@@ -197,14 +206,22 @@ impl PointToPoint {
         self.sending.is_empty() && self.posted.is_empty() && self.matched.is_empty()
     }
 
-    /// Takes out everything that has to end, without its memory: (name, number, ending).
-    pub(super) fn take_all(&mut self) -> Vec<(&'static str, u64, MessageEnd)> {
+    /// Takes all messages that have to end, without their memory.
+    pub(super) fn take_all(&mut self) -> Vec<AbandonedMessage> {
         self.unmatched.clear();
         self.sendable = false;
-        let sends = self.sending.drain(..).map(|message| ("send", message.number, message.ending));
+        let sends = self.sending.drain(..).map(|message| AbandonedMessage {
+            name: "send",
+            number: message.number,
+            ending: message.ending,
+        });
         let mut all: Vec<_> = sends.collect();
         let receives = self.matched.drain(..).chain(self.posted.drain(..));
-        all.extend(receives.map(|message| ("recv", message.own_number, message.ending)));
+        all.extend(receives.map(|message| AbandonedMessage {
+            name: "recv",
+            number: message.own_number,
+            ending: message.ending,
+        }));
         all
     }
 

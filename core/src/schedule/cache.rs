@@ -21,7 +21,7 @@ pub struct Key {
     pub place: Place,
 }
 
-/// Schedules of one group by what they are for; those not used for longest are forgotten first.
+/// Schedules of one group by their purpose; the least recently used are dropped first.
 #[derive(Debug)]
 pub struct Cache {
     /// The hosts of the group's ranks, which never change.

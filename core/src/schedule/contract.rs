@@ -8,7 +8,7 @@ pub type Origin = (Rank, u32);
 /// What a block holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockContent {
-    /// Nothing that anybody may rely on.
+    /// Arbitrary data.
     Anything,
     /// Exactly this origin's data.
     One(Origin),
@@ -17,10 +17,11 @@ pub enum BlockContent {
     Reduction(Vec<Origin>),
 }
 
-/// A collective as a contract: what is in the buffers before, and what must be there after.
+/// A collective as a contract: the content of the buffers before it, and the content that they must
+/// have afterwards.
 ///
-/// Two blocks have the same size wherever the contract lets the same origin, or two origins of one
-/// reduction, stand in both; all other sizes may differ.
+/// Two blocks have the same size if the contract puts the same origin, or two origins of one
+/// reduction, into both; all other sizes may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
     /// What each block of (Input, Output) holds at the start; the lengths are the block counts.

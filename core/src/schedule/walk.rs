@@ -1,4 +1,4 @@
-//! All ranks' schedules seen together: which send meets which receive, and what comes before what.
+//! All ranks' schedules together: which send matches which receive, and the order of their steps.
 //! Knows no contract and no link costs.
 
 use super::{Rank, Schedule};
@@ -107,8 +107,8 @@ impl<'a> Walk<'a> {
     /// All events in an order in which they can happen if no message is buffered: a send ends only
     /// when its receive has started. Fails with steps that wait for one another, each for the next.
     ///
-    /// What can happen without buffers can happen with them, and every other legal order has the
-    /// same events before each event that matter to it; so one order stands for all.
+    /// An order that is possible without buffers is possible with them. Every other legal order has
+    /// the same relevant events before each event, so it suffices to check this one.
     pub(super) fn order(&self) -> Result<Vec<(StepId, Event)>, Vec<StepId>> {
         let nodes = 2 * self.steps();
         let mut missing = vec![0u32; nodes];

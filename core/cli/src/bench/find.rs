@@ -1,4 +1,4 @@
-//! Looks for the programs that a contender needs, and says how to install what is missing. Knows
+//! Finds the programs that a contender needs, and says how to install those that are missing. Knows
 //! nothing of what is measured.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use super::library::{Contender, Language, Library, Peer};
 use polyrank::env::variable::{self, Variable};
 
-/// Programs that the command line names, by what they are for.
+/// Programs that the command line names, by their purpose.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Programs {
     /// `NAME=PATH`: the Python of a peer, or of polyrank.
@@ -21,11 +21,11 @@ pub(super) struct Programs {
 pub(super) struct ContenderPrograms {
     pub(super) python: OsString,
     pub(super) node: OsString,
-    /// What starts the ranks, with its options up to the number of ranks.
+    /// The launcher of the ranks, with its options up to the number of ranks.
     pub(super) launcher: Vec<OsString>,
 }
 
-/// What a contender lacks.
+/// A program that a contender needs and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MissingProgram {
     pub(super) what: String,
@@ -34,10 +34,11 @@ pub(super) struct MissingProgram {
 }
 
 impl Programs {
-    /// Those that `--python` names, as `NAME=PATH`.
+    /// The programs that `--python` names, as `NAME=PATH`.
     ///
     /// # Errors
-    /// What is not of that form, or names something else than a peer with a Python.
+    /// Names an argument that is not of that form, or whose name is not that of a peer with a
+    /// Python.
     pub(super) fn of_option(python: &[String]) -> Result<Programs, String> {
         let mut programs = Programs::default();
         for (name, path) in pairs(python, "--python gloo=/usr/bin/python3")? {
@@ -49,7 +50,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Looks for everything that `contender` needs, and tries it.
+    /// Finds all programs that `contender` needs, and tries them.
     pub(super) fn find(&self, contender: &Contender) -> Result<ContenderPrograms, MissingProgram> {
         match &contender.library {
             Library::Polyrank(languages) => self.find_polyrank(languages),
@@ -124,10 +125,10 @@ impl Programs {
     }
 }
 
-/// The `mpiexec` beside a Python of its own, else the usual one.
+/// The `mpiexec` beside the given Python, or else the usual one.
 fn mpiexec(python: &OsString) -> OsString {
     let beside = Path::new(python).with_file_name("mpiexec");
-    // A bare `python3` is looked for, and then so is `mpiexec`.
+    // A bare `python3` is searched for in the path, and so is `mpiexec` then.
     if beside.components().count() > 1 && beside.exists() {
         return beside.into_os_string();
     }
@@ -156,7 +157,7 @@ fn launcher(peer: Peer, mpiexec: &OsString) -> Vec<OsString> {
     words.chain(options.iter().map(OsString::from)).collect()
 }
 
-/// Runs a program to its end; what it said last if it failed.
+/// Runs a program to its end. The error is its last line of output, if it failed.
 fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null());
@@ -170,10 +171,10 @@ fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
     let mut errors = lines.filter(|line| !line.starts_with("Node.js") && !line.starts_with("at "));
     let named = errors.clone().find(|line| line.starts_with("Error"));
     let said = named.or(errors.next_back()).map(str::to_owned);
-    Err(said.unwrap_or_else(|| format!("it failed without a word, {}", output.status)))
+    Err(said.unwrap_or_else(|| format!("it failed without output, {}", output.status)))
 }
 
-/// Names and values of an option of which `example` is one.
+/// Reads the names and values of an option that is written like `example`.
 pub(super) fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
     let pair = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());

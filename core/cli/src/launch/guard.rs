@@ -1,9 +1,10 @@
 //! Ends the ranks, with everything that they started, of a launcher that was itself killed.
 //!
-//! A launcher that gets SIGKILL can do nothing any more. So a shell stands beside it, in a process
-//! group of its own, and reads from a pipe which process groups there are. The pipe's other end is
-//! the launcher's alone: when it closes without a last word, the shell kills them. On Linux the
-//! kernel kills the ranks themselves too (`process::die_with_launcher`), but not what they started.
+//! A launcher that gets SIGKILL can do nothing any more. So a shell runs beside it, in a process
+//! group of its own, and reads the numbers of the ranks' process groups from a pipe. Only the
+//! launcher holds the pipe's other end: if that closes without a last line "end", the shell kills
+//! the groups. On Linux, the kernel kills the ranks themselves, too (`process::die_with_launcher`),
+//! but not the processes that they started.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -11,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::process::Pid;
 
-/// Reads a number a line up to "end"; kills these process groups if that does not come.
+/// Reads one number per line up to "end"; if that does not come, kills these process groups.
 const SCRIPT: &str = "
 groups=
 while read -r word; do
@@ -21,7 +22,7 @@ done
 for group in $groups; do kill -s KILL -- \"$group\" 2> /dev/null; done
 ";
 
-/// The shell beside a launcher.
+/// The shell that runs beside a launcher.
 pub(super) struct Guard {
     shell: Child,
     pipe: ChildStdin,
@@ -31,7 +32,7 @@ impl Guard {
     /// Starts the shell.
     ///
     /// # Errors
-    /// There is none, or no room for a process.
+    /// There is no shell, or the system starts no more processes.
     pub(super) fn start() -> io::Result<Guard> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT]).current_dir("/").process_group(0);
@@ -42,7 +43,7 @@ impl Guard {
         Ok(Guard { shell, pipe })
     }
 
-    /// Has the process group `leader` killed when the launcher is.
+    /// Makes the shell kill the process group `leader` if the launcher is killed.
     ///
     /// # Errors
     /// The shell is gone.
@@ -50,9 +51,9 @@ impl Guard {
         self.pipe.write_all(format!("{}\n", leader.as_raw_nonzero()).as_bytes())
     }
 
-    /// Ends the shell, before the numbers of the groups can pass to others.
+    /// Ends the shell, before the system can reuse the numbers of the groups.
     pub(super) fn dismiss(mut self) {
-        // A shell that is gone already kills nobody.
+        // An error means that the shell is gone; then it kills nothing.
         let _ = self.pipe.write_all(b"end\n");
         drop(self.pipe);
         let _ = self.shell.wait();

@@ -244,7 +244,7 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
-/// Which origins have the same size: those that stand in one block, or in one reduction.
+/// Which origins have the same size: those in one block, or in one reduction.
 struct Symbols {
     sizes: Sizes,
     numbers: HashMap<Origin, u32>,
@@ -289,7 +289,7 @@ impl Symbols {
                     None => first = Some(symbol),
                     Some(first) => self.same[symbol as usize] = self.find(first),
                 }
-                // Joining may have changed who stands for the first.
+                // Joining may have changed the representative of the first.
                 first = first.map(|first| self.find(first));
             }
         }

@@ -3,9 +3,9 @@
 //! The schedules of all ranks are looked at together. In this order it is proved that
 //! 1. every block and every rank that a step names exists, and operands have equal sizes
 //!    (`layout`);
-//! 2. every send meets a receive of the same size (`layout`, over `walk`);
+//! 2. every send matches a receive of the same size (`layout`, over `walk`);
 //! 3. steps of a rank that touch the same elements, one of them writing, are in order (`races`);
-//! 4. nobody waits for itself, even if no message is buffered (`walk`);
+//! 4. no rank waits for itself, even if no message is buffered (`walk`);
 //! 5. run on symbols, every output holds what the contract says, and reductions that several ranks
 //!    hold are the same expression, hence the same bits (`values`).
 //!

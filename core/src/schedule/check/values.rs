@@ -12,7 +12,7 @@ use crate::sorted::sort;
 /// The number of an expression.
 type Value = u32;
 
-/// What nobody wrote.
+/// Memory that was never written.
 const UNKNOWN: Value = u32::MAX;
 
 /// Runs the events and checks the ends.
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
         Run { layout, walk, expressions, cells, starts, sent: vec![Vec::new(); walk.steps()] }
     }
 
-    /// Notes what is sent when the sending starts; nobody may change it before it ends.
+    /// Notes what is sent when the send starts; nothing may change it before the send ends.
     fn start(&mut self, at: StepId) -> Result<(), Flaw> {
         if let Action::Send { from, .. } = self.layout.action(at) {
             self.sent[self.walk.index(at)] = self.read(at, &from)?.to_vec();
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         start + cells.start as usize..start + cells.end as usize
     }
 
-    /// Compares what is in the outputs to what the contract wants there.
+    /// Compares the outputs with what the contract requires.
     fn compare(&self, contract: &Contract) -> Result<(), Flaw> {
         // For each wanted content, the first rank's expressions, by cell: others hold the same.
         let mut agreed: HashMap<Vec<Origin>, Vec<(Rank, Value)>> = HashMap::new();

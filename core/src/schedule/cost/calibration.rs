@@ -1,4 +1,4 @@
-//! Link costs that somebody has measured, as a text that a person can read and all ranks can share.
+//! Measured link costs, as a text that a person can read and all ranks can share.
 //! Knows no file, no store and no clock.
 //!
 //! One `name value …` a line, as an address card has it. Unknown names are skipped: a newer release

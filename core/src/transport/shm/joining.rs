@@ -1,5 +1,5 @@
-//! How connections between the ranks of a host come to stand, and with them their shared memory.
-//! Knows nothing of frames.
+//! Opening connections between the ranks of a host, and exchanging their shared memory. Knows
+//! nothing of frames.
 //!
 //! The first rank with something to send connects, which on one host succeeds immediately or never,
 //! and sends its hello together with its segment; the answer brings the other's. If both connect at
@@ -21,7 +21,7 @@ use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::{LossReason, Rank, Sink, Timeouts};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
-/// How long nothing is tried after the system had no room.
+/// How long to wait before the next attempt after the system lacked resources.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// Most connections between two ranks: one that each opened.
 const MAX_SOCKETS: usize = 2;
@@ -88,7 +88,7 @@ impl PeerTransport for ShmTransport {
         listener.accept()
     }
 
-    /// Something came over a connection: an answer, a wake-up, or its end.
+    /// Handles what came over a connection: an answer, a wake-up, or its end.
     fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool {
         if event.key == BELL_KEY {
             self.bell.heard();
@@ -216,7 +216,7 @@ impl ShmTransport {
                 self.lose(peer, LossReason::Local(why));
                 return;
             }
-            // It listened before it said where, so that it is gone.
+            // It listened before it published its address, so it is gone now.
             Err(error) => {
                 self.lose(
                     peer,
@@ -330,7 +330,7 @@ impl ShmTransport {
             Err(why) => {
                 tracing::warn!(rank = peer, ?why, "closed a connection of this host");
                 self.table.readiness.remove(&socket);
-                // Nobody else knows that it is not the peer's fault.
+                // Only this rank knows that it is not the peer's fault.
                 if let LossReason::Local(_) = why {
                     self.lose(peer, why);
                 }

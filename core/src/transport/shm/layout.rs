@@ -1,11 +1,11 @@
-//! Where things lie in a rank's segment, which its peers on the host map too. Pure arithmetic.
+//! The layout of a rank's segment, which its peers on the host map, too. Pure arithmetic.
 //!
 //! ```text
 //! page of words | lane to local rank 0 | lane to local rank 1 | …
 //! lane: page of words | ring | area for long payloads
 //! ```
-//! The owner of a segment writes its lanes, each peer reads the lane to it. Lanes to oneself and to
-//! ranks to which nothing is sent are never touched, so that they cost no memory.
+//! The owner of a segment writes its lanes, and each peer reads the lane to it. Lanes to the owner
+//! itself, and to ranks to which nothing is sent, are never touched, so they cost no memory.
 
 use super::area::Area;
 use super::ring::{CELL_BYTES, Ring};
@@ -18,7 +18,7 @@ pub(super) const ASLEEP: usize = 0;
 /// Bytes of a ring.
 const RING_BYTES: usize = 64 << 10;
 
-/// Up to so many ranks on a host, lanes have large areas.
+/// Up to this many ranks on a host, lanes have large areas.
 const FEW_RANKS: usize = 8;
 
 /// The lanes of a segment.
@@ -35,13 +35,12 @@ pub(super) struct Lane {
     pub(super) area: Area,
     /// Offset of the word in which the writer says that it waits for the reader.
     pub(super) waits: usize,
-    /// Offset of the word in which the writer says before which position it has taken back what it
-    /// lent.
+    /// Offset of the word with a position: the writer has taken back what it lent before it.
     pub(super) revoked: usize,
 }
 
 impl Layout {
-    /// The layout where `ranks` ranks share a host.
+    /// The layout if `ranks` ranks share a host.
     pub(super) fn new(ranks: usize) -> Layout {
         Layout { ranks, area_bytes: if ranks <= FEW_RANKS { 1 << 20 } else { 512 << 10 } }
     }

@@ -1,14 +1,14 @@
-//! Frames on their way in through one connection: from bytes in any pieces to calls of the sink.
-//! Knows nothing of sockets, handshakes or other peers.
+//! Receiving frames from one connection: from bytes in any pieces to calls of the sink. Knows
+//! nothing of sockets, handshakes or other peers.
 
 use crate::tensor::Region;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
 
-/// After a payload this long, the next header is better read alone, so that the payload behind it
-/// can go straight to its place too.
+/// After a payload of this length, the next header is read alone, so that the payload behind it can
+/// be read directly to its destination, too.
 const LONG_BYTES: usize = 32 << 10;
-/// Most buffers that are kept for payloads that are shown and not kept.
+/// Most buffers that are kept for payloads that the sink only reads.
 const SPARE_BUFFERS: usize = 4;
 
 /// Buffers that the connections of one transport share, since they are read one at a time.
@@ -32,9 +32,9 @@ pub(in crate::transport) enum State {
     Payload { header: Header, into: PayloadPlace, have_bytes: usize },
 }
 
-/// Where a payload goes.
+/// Where the payload of a frame goes.
 pub(in crate::transport) enum PayloadPlace {
-    /// To its place.
+    /// Into its memory.
     Region(Region),
     /// Into a buffer that is shown when it is full.
     Buffer(Vec<u8>),
@@ -43,7 +43,7 @@ pub(in crate::transport) enum PayloadPlace {
 }
 
 impl SpareBuffers {
-    /// A buffer of `bytes`; its content is left over.
+    /// A buffer of `bytes` with arbitrary content.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.resize(bytes, 0);
@@ -69,7 +69,7 @@ impl Inbox {
         }
     }
 
-    /// What an end without a goodbye means at this place; `how` says how the peer's side ended.
+    /// What an end without a goodbye means at this point; `how` says how the peer's side ended.
     pub(in crate::transport) fn cut_off(&self, how: &str) -> LossReason {
         let between = matches!(self.state, State::Header { have_bytes: 0, .. });
         let place = if between { "" } else { ", in the middle of a frame" };

@@ -1,5 +1,5 @@
-//! Frames as a stream of bytes, for transports whose connections carry bytes in order: what waits
-//! to leave, and what has come in part. Knows no transport.
+//! Frames as a stream of bytes, for transports whose connections carry bytes in order: frames that
+//! wait to leave, and frames that have arrived in part. Knows no transport.
 
 mod inbox;
 mod outbox;

@@ -1,4 +1,4 @@
-//! Frames on their way out of one connection. Knows nothing of sockets, handshakes or other peers.
+//! Sending frames over one connection. Knows nothing of sockets, handshakes or other peers.
 
 use std::collections::VecDeque;
 
@@ -35,12 +35,12 @@ pub(in crate::transport) struct FlushResult {
 
 impl Outbox {
     pub(in crate::transport) fn push(&mut self, mut header: Header, payload: Payload) {
-        // The header cannot lie about the bytes that follow it.
+        // The length in the header is always that of the payload.
         header.payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         self.frames.push_back(Frame { header, payload });
     }
 
-    /// Drops everything, and with it every hold on memory of operations.
+    /// Drops everything, and so releases all memory of operations.
     pub(in crate::transport) fn clear(&mut self) {
         self.frames.clear();
         self.first_sent_bytes = 0;

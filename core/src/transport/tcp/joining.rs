@@ -1,4 +1,4 @@
-//! How connections come to stand: dialling, accepting, and who wins when both sides do. Knows
+//! Opening connections: dialling, accepting, and which connection stays when both sides dial. Knows
 //! nothing of frames.
 
 use std::os::fd::OwnedFd;
@@ -38,7 +38,7 @@ impl PeerTransport for TcpTransport {
     }
 
     fn admitted(&mut self, _: usize) {
-        // The system says when its hello has come.
+        // The system reports when its hello has arrived.
     }
 
     fn greet(&mut self, slot: usize) -> bool {
@@ -99,7 +99,7 @@ impl TcpTransport {
         self.table.set_timer();
     }
 
-    /// Lets `change` go on with the connecting to `peer`, if that is under way.
+    /// Calls `change` with the attempts to connect to `peer`, if there are any.
     fn with_dial(
         &mut self,
         peer: Rank,
@@ -107,7 +107,7 @@ impl TcpTransport {
     ) -> bool {
         let PeerTable { hello, timeouts, readiness, peers, .. } = &mut self.table;
         let Peer { route, link: Link::Dialing(dial), .. } = &mut peers[peer as usize] else {
-            // An event of an attempt that was given up.
+            // The event belongs to an attempt that was given up.
             return false;
         };
         let target = target(Hello { target: peer, ..*hello }, route, timeouts, readiness);
@@ -125,7 +125,7 @@ impl TcpTransport {
         }
     }
 
-    /// The connection to `peer` stands.
+    /// The connection to `peer` is open.
     fn open(&mut self, peer: Rank, socket: OwnedFd) {
         if let Err(error) = self.table.readiness.modify(&socket, peer.into(), false) {
             self.lose(peer, LossReason::Died(format!("its connection cannot be watched: {error}")));
@@ -139,7 +139,7 @@ impl TcpTransport {
         self.flush(peer);
     }
 
-    /// Whether the sender of `hello` is a peer to whom there is no connection yet.
+    /// Whether the sender of `hello` is a peer without a connection yet.
     fn judge(&self, hello: &Hello) -> std::result::Result<(), Refusal> {
         hello.check(&self.table.hello)?;
         match &self.table.peers[hello.rank as usize].link {

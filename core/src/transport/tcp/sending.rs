@@ -19,7 +19,7 @@ pub(super) fn flush(
     outbox.flush(gathered, |pieces| write(&socket, pieces), sent)
 }
 
-/// One system call; the bytes that left, which are none if there is no room.
+/// Makes one system call. Returns how many bytes left: 0 if there was no room.
 fn write(socket: impl AsFd, pieces: &[&[u8]]) -> Result<usize, Errno> {
     loop {
         let written = match pieces {

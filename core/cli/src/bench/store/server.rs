@@ -40,9 +40,9 @@ const LAST_LINES: usize = 5;
 
 /// Why there is no server.
 pub(super) enum MissingServer {
-    /// Its program, or what that needs, is not installed.
+    /// Its program, or something that it needs, is not installed.
     Absence(String),
-    /// It did not come to listen.
+    /// It ended before it listened.
     Failure(String),
 }
 
@@ -54,30 +54,35 @@ impl Server {
             .map_err(|(MissingServer::Absence(why) | MissingServer::Failure(why))| why)
     }
 
-    /// PyTorch's.
+    /// PyTorch's store.
     pub(super) fn torch(python: Option<&Path>) -> Result<Server, MissingServer> {
         let named = python.map(|path| path.as_os_str().to_owned());
         let python = named
             .or_else(|| variable::POLYRANK_BENCH_GLOO.value())
             .unwrap_or_else(|| "python3".into());
         let words = vec![python, "-c".into(), TORCH.into()];
-        Server::start("torch", words).map_err(|lack| match lack {
-            MissingServer::Failure(why) if !why.contains("No module named 'torch'") => MissingServer::Failure(why),
-            MissingServer::Absence(why) | MissingServer::Failure(why) => MissingServer::Absence(format!(
+        Server::start("torch", words).map_err(|missing| {
+            let why = match missing {
+                MissingServer::Failure(why) if !why.contains("No module named 'torch'") => {
+                    return MissingServer::Failure(why);
+                }
+                MissingServer::Absence(why) | MissingServer::Failure(why) => why,
+            };
+            MissingServer::Absence(format!(
                 "{why}; python3 -m venv torch && torch/bin/pip install torch numpy, then --python \
                  torch/bin/python"
-            )),
+            ))
         })
     }
 
-    /// The same server as its own clients on this host reach it, if there is another way.
+    /// The same server, reached as by its own clients on this host, if they use another way.
     pub(super) fn nearest(&self) -> std::io::Result<Option<Server>> {
         let door = self.door.nearest()?;
         let name = format!("{} local", self.name);
         Ok(door.map(|door| Server { name, door, process: self.process.clone() }))
     }
 
-    /// Starts a program that says `tcp://…:PORT` when it listens.
+    /// Starts a program that prints `tcp://…:PORT` when it listens.
     fn start(name: &str, words: Vec<OsString>) -> Result<Server, MissingServer> {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
