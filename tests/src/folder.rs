@@ -39,7 +39,7 @@ impl Default for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed is left to the clean-up of the system's temporary folder.
+        // What cannot be removed is for whoever cleans the system's folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
