@@ -1,5 +1,5 @@
-//! A pipe straight to a peer: a session over one WebSocket after another. Knows nothing of what the
-//! chunks say, and nothing of who provides the sockets.
+//! A pipe directly to a peer: a session over one WebSocket after another. Knows nothing of what the
+//! chunks say, nor of what provides the sockets.
 //!
 //! The side that dialled dials again when its socket breaks, immediately and then with pauses; the
 //! other waits, for as long as the session's grace. A socket that is closed in order ends the pipe
@@ -20,15 +20,15 @@ use crate::wire::session::{
     HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, PacketEffect, Session,
 };
 
-/// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
-/// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
-/// holds no more than so much of what came, and keeps no more of what it sent.
+/// Most bytes of chunks that wait to be taken. Enough that a large tensor need not pause until its
+/// first chunks are acknowledged, behind what the other side sends meanwhile. Each side of a pipe
+/// holds no more than this of what arrived, and keeps no more of what it sent.
 pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
 const CHUNK_CHANNEL: u8 = 0;
-/// A socket gets no more packets while so many bytes have not left it.
+/// A socket gets no more packets while this many bytes have not left it.
 const BUFFERED_BYTES: usize = 256 << 10;
-/// Events of a socket that are heard before others have their turn.
+/// Events of a socket that are handled before others get their turn.
 const TURN_EVENTS: usize = 32;
 
 /// A session over WebSockets.
@@ -37,7 +37,7 @@ pub(super) struct DirectPipe {
     end: SocketSource,
     socket: Option<Box<dyn Socket>>,
     state: PipeState,
-    /// Since when there is no socket that works, and why.
+    /// Since when there is no working socket, and why.
     broken: Option<(Instant, String)>,
     closing: Option<CloseProgress>,
     heartbeat: Heartbeat,
@@ -50,24 +50,24 @@ pub(super) struct DirectPipe {
 enum SocketSource {
     /// This side dials.
     Client(Redial),
-    /// The other side does, and comes through this door.
+    /// The other side dials, and its socket arrives here.
     Server(ArrivalSlot),
 }
 
-/// How far the closing has come.
+/// The state of an orderly close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CloseProgress {
-    /// The socket is closed behind what was sent, with this code.
+    /// The socket will be closed after what was sent, with this code.
     Wanted(u16),
-    /// The other side's answer is waited for.
+    /// This side waits for the other's answer.
     Said,
     Done,
 }
 
-/// Where a client that comes back finds its session.
+/// Where a client that reconnects finds its session.
 pub(super) type ArrivalSlot = Arc<Mutex<Option<Arrival>>>;
 
-/// A client that came back: what it said, and its socket.
+/// A client that reconnected: its first packet, and its socket.
 pub(super) struct Arrival {
     pub(super) hello: Hello,
     pub(super) socket: Box<dyn Socket>,
@@ -160,7 +160,7 @@ impl DirectPipe {
         }
     }
 
-    /// Hears what the socket has to tell, as far as one turn goes.
+    /// Handles the events of the socket, as many as one turn allows.
     fn listen(&mut self, now: Instant) -> bool {
         let mut moved = false;
         for _ in 0..TURN_EVENTS {
@@ -195,7 +195,7 @@ impl DirectPipe {
         moved
     }
 
-    /// Gives packets to the socket, and closes it behind them.
+    /// Hands packets to the socket, and closes it after them.
     fn pump(&mut self) -> bool {
         let over = self.is_over();
         let Some(socket) = self.socket.as_mut().filter(|_| !over) else {
@@ -234,7 +234,8 @@ impl DirectPipe {
         }
     }
 
-    /// Ends it for what the other side did, which is told: the socket stays until it has heard.
+    /// Ends the pipe because of an error of the other side, which is told: the socket stays open
+    /// until the other side has read that.
     fn accuse(&mut self, code: u16, why: &str) {
         if let Some(socket) = &mut self.socket {
             socket.close(code, why);
@@ -260,12 +261,12 @@ impl DirectPipe {
             close_code::ABNORMAL => reason,
             code => format!("its WebSocket was closed with code {code}{says}"),
         };
-        // A page that gives a socket up says so with the code of a broken one, and comes back; what
-        // a proxy says of itself (see `SocketClose::is_final`) is not the other side's word.
+        // A page that gives up a socket closes it with the code of a broken one, and reconnects; a
+        // code that a proxy sends (see `SocketClose::is_final`) is not the other side's.
         let passing = matches!(self.end, SocketSource::Client(_)) && (1011..=1014).contains(&code);
         let broke = !clean || code == close_code::ABNORMAL || passing;
         match code {
-            // Before the first welcome, somebody may have to try again.
+            // Before the first welcome, the client may have to try again.
             _ if broke || self.state == PipeState::Connecting => self.break_off(text, now),
             close_code::NORMAL => self.end(LossReason::Goodbye),
             close_code::PROTOCOL | close_code::UNSUPPORTED | close_code::TOO_BIG => {
@@ -275,7 +276,7 @@ impl DirectPipe {
         }
     }
 
-    /// There is no socket for now.
+    /// Notes that there is no socket for now.
     fn break_off(&mut self, why: String, now: Instant) {
         self.socket = None;
         self.session.detach();
@@ -289,7 +290,7 @@ impl DirectPipe {
         }
     }
 
-    /// What is due at `now`.
+    /// Does what is due at `now`.
     fn expire(&mut self, now: Instant) -> bool {
         if self.is_over() {
             return false;
@@ -342,7 +343,7 @@ impl Pipe for DirectPipe {
         let found = self.find_socket(now);
         let heard = self.listen(now);
         let pumped = self.pump();
-        // Last: what was waiting to be heard after a long sleep counts as a sign of life.
+        // This comes last: events that waited during a long sleep count as signs of life.
         let expired = self.expire(now);
         found || heard || pumped || expired
     }
@@ -371,7 +372,7 @@ impl Pipe for DirectPipe {
     fn receive(&mut self) -> Option<Bytes> {
         let message = self.session.take()?;
         self.known = true;
-        // The other side may have to hear that there is room.
+        // The other side may have to be told that there is room.
         self.pump();
         Some(Bytes::from_owner(Body(message)))
     }
