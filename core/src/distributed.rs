@@ -127,9 +127,9 @@ impl World {
         self.groups.iter().any(|group| group.group_name() == name)
     }
 
-    /// Leaves all groups, the default group last. The rank that hosts the store stays until the
-    /// others no longer need it: of a group that broke, for `broken_limit` at most, because a wait
-    /// for ranks that died would be in vain.
+    /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
+    /// the others are done with it, of a group that broke for `broken_limit` at most; those that
+    /// died would be waited for in vain.
     async fn leave(self, broken_limit: Duration) -> Result<()> {
         let World { store, hosting, claim, group, groups, mut open, .. } = self;
         let broken = group.is_broken();

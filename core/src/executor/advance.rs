@@ -316,8 +316,8 @@ impl Executor {
         let Some(collective) = Collective::from_code(last.collective) else { return false };
         let facts = collective.facts();
         let is_root = facts.rooted && last.root == self.state.rank;
-        // The root of a reduce or gather receives something from every rank; that of a broadcast or
-        // scatter only sends.
+        // Every rank gives the root of a reduce or gather something; that of a broadcast or scatter
+        // gives to the others, of whom it hears nothing.
         let comes_to_root = facts.input == Blocks::One;
         let has_heard_all = is_root == comes_to_root && (is_root || self.state.size == 2);
         // Where sizes are pairwise, each rank knows those of its own blocks only.

@@ -44,9 +44,9 @@ pub(super) enum PayloadTarget {
 #[derive(Default)]
 pub(super) struct Peers {
     known: BTreeMap<Rank, Peer>,
-    /// Messages of up to this many bytes are sent without asking the receiver.
+    /// Messages of up to this many bytes leave and come unasked.
     eager_bytes: usize,
-    /// The same for peers whose limit differs.
+    /// The same for peers for which it is not so many.
     other_eager_bytes: BTreeMap<Rank, usize>,
 }
 

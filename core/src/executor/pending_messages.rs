@@ -168,7 +168,7 @@ pub(super) struct PointToPoint {
     /// Receives that are matched with a message.
     pub(super) matched: Vec<PendingReceive>,
     pub(super) unmatched: VecDeque<UnexpectedMessage>,
-    /// By peer, for those that messages were exchanged with.
+    /// Of the peers to which, or from which, a message went.
     flows: BTreeMap<Rank, Flow>,
 }
 

@@ -15,11 +15,11 @@ use crate::sorted::sort;
 pub struct Builder {
     schedule: Schedule,
     /// For each block, the uses that a later step may have to wait for.
-    uses: HashMap<Block, Vec<ChunkUse>>,
+    uses: HashMap<Block, Vec<Use>>,
 }
 
 #[derive(Debug)]
-struct ChunkUse {
+struct Use {
     step: u32,
     chunk: Chunk,
     writes: bool,
@@ -104,14 +104,14 @@ impl Builder {
         let uses = action.reads().map(|chunk| (chunk, false));
         for (chunk, writes) in uses.chain(action.writes().map(|chunk| (chunk, true))) {
             if !chunk.is_nothing() {
-                self.uses.entry(chunk.block).or_default().push(ChunkUse { step, chunk, writes });
+                self.uses.entry(chunk.block).or_default().push(Use { step, chunk, writes });
             }
         }
         self.schedule.steps.push(Step { action, after: self.without_implied(after) });
         step
     }
 
-    fn wait_for(&self, chunk: &Chunk, conflicts: impl Fn(&ChunkUse) -> bool, after: &mut Vec<u32>) {
+    fn wait_for(&self, chunk: &Chunk, conflicts: impl Fn(&Use) -> bool, after: &mut Vec<u32>) {
         let uses = self.uses.get(&chunk.block).map_or(&[][..], Vec::as_slice);
         after.extend(
             uses.iter()

@@ -7,7 +7,7 @@ use super::{Place, Schedule, Topology};
 use crate::generated::collective::Collective;
 
 /// The most steps that a cache keeps, about 64 MiB.
-const MAX_STEPS: usize = 1 << 19;
+const STEPS_MAX: usize = 1 << 19;
 
 /// What a schedule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub struct Key {
     pub place: Place,
 }
 
-/// Schedules of one group by their purpose; the least recently used are dropped first.
+/// Schedules of one group by what they are for; those not used for longest are forgotten first.
 #[derive(Debug)]
 pub struct Cache {
     /// The hosts of the group's ranks, which never change.
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     fn make_room(&mut self, steps: usize) {
-        while self.steps + steps > MAX_STEPS {
+        while self.steps + steps > STEPS_MAX {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
             let Some(kept) = oldest.and_then(|key| self.kept.remove(&key)) else { return };
             self.steps -= weight(&kept.schedule);
@@ -99,13 +99,13 @@ mod tests {
         let mut cache = Cache::new(Arc::new(Topology::one_host(4096)));
         let first = cache.get(key(0, 4096)).unwrap();
         let mut rank = 1;
-        while cache.steps + weight(&first) <= MAX_STEPS {
+        while cache.steps + weight(&first) <= STEPS_MAX {
             cache.get(key(rank, 4096)).unwrap();
             rank += 1;
         }
         assert!(Arc::ptr_eq(&first, &cache.get(key(0, 4096)).unwrap()));
         cache.get(key(rank, 4096)).unwrap();
-        assert!(cache.steps <= MAX_STEPS);
+        assert!(cache.steps <= STEPS_MAX);
         assert!(cache.kept.contains_key(&key(0, 4096)) && !cache.kept.contains_key(&key(1, 4096)));
     }
 }

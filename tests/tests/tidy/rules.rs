@@ -219,7 +219,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         place: "core/src/completion",
         forbidden: &["crate::transport", "crate::executor", "crate::store"],
-        why: "the rooms that run operations report their end; this room imports none of them",
+        why: "whoever runs operations tells their end; this room imports none of them",
     },
     Room {
         place: "core/src/request",

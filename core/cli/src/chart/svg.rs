@@ -16,7 +16,7 @@ const BOTTOM: f64 = 52.0;
 const POINT: f64 = 3.5;
 /// A line with more points than these shows every third one, each line others than its neighbour:
 /// lines that lie on one another are told apart.
-const MAX_UNTHINNED_POINTS: usize = 12;
+const CROWDED: usize = 12;
 /// Width of a letter, about: there is nothing here to measure it with.
 const LETTER: f64 = 7.0;
 
@@ -158,7 +158,7 @@ fn draw_line(body: &mut String, line: &Line, x: &Axis, y: &Axis) {
     }
     let hue = hue(line.name);
     let _ = writeln!(body, "<path class=\"line s{hue}\"{} d=\"{path}\"/>", dash(line.name));
-    let stride = if places.len() > MAX_UNTHINNED_POINTS { 3 } else { 1 };
+    let stride = if places.len() > CROWDED { 3 } else { 1 };
     let shown = places.into_iter().skip(line.name % stride).step_by(stride);
     for (x, y) in shown {
         draw_point(body, line.name, x, y);

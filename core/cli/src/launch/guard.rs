@@ -1,10 +1,9 @@
 //! Ends the ranks, with everything that they started, of a launcher that was itself killed.
 //!
-//! A launcher that gets SIGKILL can do nothing any more. So a shell runs beside it, in a process
-//! group of its own, and reads the numbers of the ranks' process groups from a pipe. Only the
-//! launcher holds the pipe's other end: if that closes without a last line "end", the shell kills
-//! the groups. On Linux, the kernel kills the ranks themselves, too (`process::die_with_launcher`),
-//! but not the processes that they started.
+//! A launcher that gets SIGKILL can do nothing any more. So a shell stands beside it, in a process
+//! group of its own, and reads from a pipe which process groups there are. The pipe's other end is
+//! the launcher's alone: when it closes without a last word, the shell kills them. On Linux the
+//! kernel kills the ranks themselves too (`process::die_with_launcher`), but not what they started.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;

@@ -51,7 +51,7 @@ pub(super) fn run(job: &Job) -> i32 {
         command.args(prefix(&version));
     }
     command.args(words);
-    // Variables that our own launcher sets for its ranks, and that these must not find.
+    // What ranks of another launcher find in their environment, and these must not.
     for variable in PLACE {
         command.env_remove(variable.name());
     }
@@ -99,7 +99,7 @@ fn prefix(version: &str) -> &'static [&'static str] {
     }
 }
 
-/// The parts of the job, as arguments that all MPI launchers accept.
+/// The parts of the job as all launchers of MPI take them.
 fn words(job: &Job) -> Result<Vec<OsString>, String> {
     let refused = [
         (job.node_count > 1, "--nnodes"),
