@@ -21,7 +21,7 @@ const OTHER_WAIT: Duration = Duration::from_secs(8);
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
 /// So many groups that a rank is not done within a test's limit if it waits for each of them as
 /// long as a rank waits for others when it leaves: 3 s.
-const MANY_GROUPS: usize = 25;
+const MANY: usize = 25;
 
 fn ones(elements: usize) -> Tensor {
     Tensor::from(vec![1f32; elements])
@@ -330,7 +330,7 @@ fn the_host_of_a_broken_group_stays_for_ranks_that_are_behind() {
 /// others keep theirs; these leave them in another order then.
 fn leaves_groups_before_the_others(group: &ProcessGroup) {
     let made = |_| new_group(NewGroupOptions::default()).unwrap().expect("all are members");
-    let mut groups: Vec<ProcessGroup> = (0..MANY_GROUPS).map(made).collect();
+    let mut groups: Vec<ProcessGroup> = (0..MANY).map(made).collect();
     for group in &groups {
         group.run(request(Collective::Broadcast, 0, 4)).unwrap();
     }
