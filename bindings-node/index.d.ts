@@ -736,7 +736,7 @@ export interface BarrierOptions extends WaitOptions {
   device?: unknown;
 }
 
-/** Who is in the group from now on. */
+/** The members of the group from now on. */
 export interface ReconfigureOptions {
   /** A number that no earlier call of any member had. */
   uuid: number | bigint;

@@ -1,4 +1,4 @@
-// Who runs operations.
+// The backends, which run operations.
 
 /// The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`.
 [Numbers="0 1 2 3 4 5 6", Since=0.1]

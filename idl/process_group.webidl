@@ -1,4 +1,4 @@
-// The process group: who is in it, its settings, groups made from it.
+// The process group: its members, its settings, groups made from it.
 
 /// A group of processes (ranks) that communicate by collective operations.
 ///

@@ -1,6 +1,6 @@
 // Groups whose members change while they live. Not built in this version.
 
-/// Who is in the group from now on.
+/// The members of the group from now on.
 dictionary ReconfigureOptions {
   /// A number that no earlier call of any member had.
   required long long uuid;

@@ -1,20 +1,20 @@
-//! Tells the command which commit it is built from, where that is known: `polyrank bench` writes it
-//! into its results. A build that does not know it, as of an archive without git, says nothing.
+//! Tells the command which commit it is built from: `polyrank bench` writes it into its results. A
+//! build that does not know the commit, such as one of an archive without git, sets nothing.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What the command reads, and what a user may set who knows better.
+/// The variable that the command reads when it is compiled. A user may set it to override git.
 const COMMIT: &str = "POLYRANK_COMMIT";
 /// Where `cargo package` leaves the commit of a published crate.
 const PACKAGED: &str = ".cargo_vcs_info.json";
-/// What is built, as git names it from this folder.
+/// The sources of the command, as paths for git, from the root of the repository.
 const SOURCES: [&str; 3] = [":/core", ":/Cargo.toml", ":/Cargo.lock"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={COMMIT}");
-    // A commit of its own for every development build would build it anew after every commit.
+    // Development builds leave it out, or each commit would cause a rebuild.
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     if std::env::var_os(COMMIT).is_some() {
         return;
@@ -34,13 +34,13 @@ fn packaged() -> Option<String> {
 
 /// The commit that is checked out here, and whether sources have changed since.
 fn checked_out() -> Option<String> {
-    // A copy within another project's repository is none of that project's commits.
+    // In another project's repository, the commit would be that project's.
     if git(&["rev-parse", "--show-prefix"])? != "core/cli/" {
         return None;
     }
     for name in ["HEAD", "logs/HEAD"] {
         let path = git(&["rev-parse", "--git-path", name])?;
-        // A file that is not there would have this run with every build.
+        // Cargo would run this script in every build if the file did not exist.
         if Path::new(&path).exists() {
             println!("cargo::rerun-if-changed={path}");
         }
@@ -56,7 +56,7 @@ fn checked_out() -> Option<String> {
     Some(if changed.is_empty() { commit } else { format!("{commit}-dirty") })
 }
 
-/// What git says; none where there is no git, or it fails.
+/// What git prints; none if there is no git, or if it fails.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -138,7 +138,7 @@ fn transport_side(transport: impl Transport, rank: Rank) {
             println!("transport, {label}, 32 MiB: {:.2} GB/s", gigabytes_per_second(begin));
         }
     }
-    // Whoever answers last must have sent the answer before it leaves.
+    // The side that answers last must have sent its answer before it leaves.
     end.until(false, |inbox| inbox.sent > 0 && inbox.unsent == 0);
     end.transport.close(true);
 }

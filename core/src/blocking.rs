@@ -1,10 +1,10 @@
-//! What takes time is written once, as a future, for callers who block and for tasks. Knows nothing
-//! of what takes time.
+//! Runs a future for callers that block and for tasks, so that code that waits is written only
+//! once. Knows nothing of what that code does.
 //!
-//! A caller who may block polls the future once, by [`block_on`], and has the result: whatever
-//! waits inside blocks the thread ([`WaitMode::Block`]). Anybody else who polls it is a task, whose
-//! thread must not be held ([`WaitMode::Await`]): what can only block runs on a thread of its own
-//! there, by [`unblock`].
+//! A caller that may block polls the future once, by [`block_on`], and has the result: every wait
+//! inside blocks the thread ([`WaitMode::Block`]). Any other caller that polls it is a task, whose
+//! thread must not be blocked ([`WaitMode::Await`]): there, code that can only block runs on a
+//! thread of its own, by [`unblock`].
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,13 +20,13 @@ use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 
 thread_local! {
-    /// Whether this thread polls a future for a caller who blocks.
+    /// Whether this thread polls a future for a caller that blocks.
     static BLOCKS: Cell<bool> = const { Cell::new(false) };
     /// Whether the task that this thread works for is gone.
     static ABANDONED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// How the caller of something that takes time waits.
+/// How a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMode {
     /// The thread waits, and drives what it waits for.
@@ -36,7 +36,7 @@ pub(crate) enum WaitMode {
 }
 
 impl WaitMode {
-    /// The mode of whoever polls the future that asks.
+    /// The mode of the caller that polls the current future.
     pub(crate) fn current() -> WaitMode {
         if BLOCKS.get() { WaitMode::Block } else { WaitMode::Await }
     }
@@ -51,7 +51,7 @@ impl WaitMode {
     }
 }
 
-/// The result of a future, for a caller who blocks until it is there.
+/// The result of a future, for a caller that blocks until it is available.
 ///
 /// # Errors
 /// The future's own; [`Error::Unsupported`] if something in it cannot block, as in a browser.
@@ -65,7 +65,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
     }
 }
 
-/// Polls `future` for a caller who blocks. It is pending only if something in it cannot block.
+/// Polls `future` for a caller that blocks. It is pending only if something in it cannot block.
 pub(crate) fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
     let _scope = BlockingScope { before: BLOCKS.replace(CAN_BLOCK) };
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -75,7 +75,7 @@ pub(crate) fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
 /// goes away ends the waits of that thread.
 ///
 /// # Errors
-/// Those of `run`; [`Error::Network`] if the system gives no thread.
+/// Those of `run`; [`Error::Network`] if the system starts no more threads.
 pub(crate) async fn unblock<T: Send + 'static>(
     run: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -100,7 +100,7 @@ pub(crate) async fn unblock<T: Send + 'static>(
     }
 }
 
-/// Lets `duration` pass: blocks the thread of a caller who blocks.
+/// Waits for `duration`. Blocks the thread of a caller that blocks.
 pub(crate) async fn sleep(duration: Duration) -> Result<()> {
     if CAN_BLOCK {
         return unblock(move || {
@@ -113,12 +113,12 @@ pub(crate) async fn sleep(duration: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Whether this thread works for a task that is gone, so that its waits are to end.
+/// Whether this thread works for a task that is gone, so that its waits have to end.
 pub(crate) fn is_abandoned() -> bool {
     ABANDONED.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Puts the mode before back when it is dropped, after a panic as well.
+/// Restores the previous mode when it is dropped, also after a panic.
 struct BlockingScope {
     before: bool,
 }
@@ -129,7 +129,7 @@ impl Drop for BlockingScope {
     }
 }
 
-/// What a thread gives to the task that waits for it.
+/// The result that a thread hands to the task that waits for it.
 struct Handoff<T> {
     state: Mutex<HandoffState<T>>,
     /// Whether the task is gone.

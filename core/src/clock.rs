@@ -1,8 +1,8 @@
-//! What time it is and which process this is, in browsers too, and waiting for a time where nothing
-//! may block. Knows nothing of what is waited for.
+//! The time and the process id, in browsers too, and sleeping until a time where nothing may block.
+//! Knows nothing of what is waited for.
 //!
-//! Where nothing may block, an event loop of the platform must call [`wake_sleepers`] when it is
-//! time; [`set_alarm`] lets it hear of times that are new.
+//! Where nothing may block, an event loop of the platform must call [`wake_sleepers`] at the time
+//! that it returned last; [`set_alarm`] tells the loop of new times.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub const CAN_BLOCK: bool = !cfg!(target_family = "wasm");
 pub fn process_id() -> u32 {
     #[cfg(all(not(target_family = "wasm"), not(feature = "tcp")))]
     return std::process::id();
-    // The system is asked once: that takes longer than a small operation may.
+    // The system is asked once, because that takes longer than a small operation may.
     #[cfg(all(not(target_family = "wasm"), feature = "tcp"))]
     {
         static KNOWN: AtomicU64 = AtomicU64::new(0);
@@ -37,12 +37,12 @@ pub fn process_id() -> u32 {
     #[cfg(target_family = "wasm")]
     {
         static ID: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-        // Without random numbers nothing can be joined either, and that raises.
+        // Without random numbers no group can be joined either, and that raises an error.
         *ID.get_or_init(|| crate::random::bytes().map_or(0, u32::from_le_bytes))
     }
 }
 
-/// `timeout` from now; a century from now where the clock cannot say that.
+/// `timeout` from now; a century from now if that is beyond the clock.
 pub(crate) fn after(timeout: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(timeout).unwrap_or(now + Duration::from_secs(100 * 365 * 86_400))
@@ -58,17 +58,18 @@ pub fn sleep_until(until: Instant) -> Sleep {
 #[must_use = "it does nothing unless it is awaited"]
 pub struct Sleep {
     until: Instant,
-    /// The one that is in the list, if there is one.
+    /// The waker that is in [`SLEEPERS`], if there is one.
     waker: Option<Waker>,
 }
 
-/// Who sleeps, and until when.
+/// The sleeping futures: until when they sleep, and how they are woken.
 static SLEEPERS: Mutex<Vec<(Instant, Waker)>> = Mutex::new(Vec::new());
 
-/// Who hears of new times.
+/// What [`ring_alarm`] calls.
 static ALARM: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// Wakes whoever sleeps until `now` or before. When to call this again, if somebody sleeps on.
+/// Wakes the futures that sleep until `now` or before. Returns when to call this again, if others
+/// are still asleep.
 pub fn wake_sleepers(now: Instant) -> Option<Instant> {
     let (due, next) = {
         let mut sleepers = lock();
@@ -79,13 +80,13 @@ pub fn wake_sleepers(now: Instant) -> Option<Instant> {
     next
 }
 
-/// Has `alarm` called whenever there is something to wait for or to do that was not there before.
-/// It must only note that; what it notes it does later.
+/// Sets the function that is called whenever there is a new time to wait for, or new work to do. It
+/// must only schedule a turn of the event loop, and do nothing itself.
 pub fn set_alarm(alarm: fn()) {
     *ALARM.lock().unwrap_or_else(PoisonError::into_inner) = Some(alarm);
 }
 
-/// Says that there is something new to wait for or to do.
+/// Reports that there is a new time to wait for, or new work to do.
 pub(crate) fn ring_alarm() {
     let alarm = *ALARM.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(alarm) = alarm {
@@ -128,7 +129,7 @@ impl Drop for Sleep {
     fn drop(&mut self) {
         if self.waker.is_some() {
             self.leave();
-            // Whoever waits until then on its behalf need not.
+            // The event loop need not wait for this time any more.
             ring_alarm();
         }
     }

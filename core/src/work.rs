@@ -225,8 +225,8 @@ impl Work {
         }
     }
 
-    /// As [`Work::on_done`], for a callback that does not say how it ended: whoever wants to know
-    /// asks. What nobody has asked for is told when the group is left.
+    /// As [`Work::on_done`], for a callback that does not say how it ended: the caller asks for
+    /// that. An error that nobody has asked for is reported when the group is left.
     pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
         match &self.inner {
             Some(inner) => inner.whole.on_end(move |_| callback()),

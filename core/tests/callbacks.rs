@@ -101,7 +101,7 @@ fn a_callback_may_send_while_another_send_is_issued() {
             let (told, hears) = mpsc::channel();
             let inner = group.clone();
             work.on_done(move |_| told.send(inner.send_async(vec![round], other, 1)).unwrap());
-            // Whoever issues moves what it can, and may be the one who ends the allreduce.
+            // The issuer moves what it can, and may be the one that ends the allreduce.
             let mut sends = Vec::new();
             while !work.is_done() && sends.len() < 50 {
                 sends.push(group.send_async(vec![round], other, 2).unwrap());

@@ -105,7 +105,7 @@ fn rooted() {
     });
 }
 
-/// Whoever comes first has to wait, and either may be the root: an average is made once, there.
+/// The first to come has to wait, and either may be the root: an average is made once, there.
 #[test]
 fn averages_at_the_root() {
     two_ranks("averages", |group| {

@@ -1,6 +1,6 @@
 """Compares polyrank with PyTorch's Gloo backend, Python to Python, on this host: both jobs stand at
 the same time, and their turns alternate, so that other load on the machine meets both alike. Knows
-nothing of either library's inside. Torch has to be installed by whoever runs it.
+nothing of either library's inside. Torch has to be installed beforehand.
 
     python tests/bench/compare.py --worlds 2,4
     python tests/bench/compare.py --against old=/path/to/another/build   # two builds of polyrank
@@ -75,7 +75,7 @@ def measure(jobs, operation, size, options):
         counts[name] = max(1, min(5000, round(options.seconds / wall)))
         results[name] = []
     for turn in range(options.turns):
-        # Whoever comes second in one turn comes first in the next.
+        # The second of one turn is the first of the next.
         for name in list(jobs)[:: 1 if turn % 2 else -1]:
             results[name].append(jobs[name].run(operation, size, counts[name]))
     return results

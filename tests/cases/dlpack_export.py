@@ -25,7 +25,7 @@ class Managed(ctypes.Structure):
 
 
 def capsule(managed, name):
-    """The capsule of this name of a tensor, which whoever makes it keeps."""
+    """The capsule of this name of a tensor, which the caller keeps alive."""
     new_capsule = ctypes.pythonapi.PyCapsule_New
     new_capsule.restype = ctypes.py_object
     new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

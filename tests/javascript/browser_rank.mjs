@@ -51,7 +51,7 @@ await browser.close().catch(() => {});
 server.close();
 process.exit(typeof code === "number" ? code : 1);
 
-/** Waits until somebody listens; whoever started this rank ends it if nobody ever does. */
+/** Waits until a server listens; the process that started this rank ends it if none ever does. */
 async function isServed(port, host) {
   for (;;) {
     const socket = connect(port, host);

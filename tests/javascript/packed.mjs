@@ -14,7 +14,7 @@ export async function packed(url) {
   return new Set(files.map(({ path }) => path));
 }
 
-/** Fails where the package lacks what whoever finds it in the registry expects; its files. */
+/** Fails if the package lacks what users of the registry expect; returns its files. */
 export async function expectPublishable(url) {
   const files = await packed(url);
   for (const file of ["README.md", "LICENSE-MIT", "LICENSE-APACHE"]) {

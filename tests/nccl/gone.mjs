@@ -13,7 +13,7 @@ export async function main(pr, here) {
   const store = group.getGroupStore();
   await store.set(`through/${rank}`, "");
   if (rank === size - 1) {
-    // Who is done with an operation may go while others are still in it.
+    // A rank that is done with an operation may leave while others are still in it.
     await store.wait(Array.from({ length: size }, (_, other) => `through/${other}`));
     process.exit(0);
   }

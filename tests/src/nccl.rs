@@ -188,7 +188,7 @@ pub fn check(group: &ProcessGroup, case: &Case) -> std::result::Result<(), Strin
 
 /// How the groups of [`nccl_ranks`] are made.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct NcclSetup {
     /// Which backend serves which device.
     pub backend: &'static str,
     /// Whether each rank is bound to a device from the start.
@@ -199,9 +199,9 @@ pub struct Made {
     pub nccl: Option<NcclOptions>,
 }
 
-impl Default for Made {
-    fn default() -> Made {
-        Made { backend: "nccl", bound: false, timeout: super::LIMIT, nccl: None }
+impl Default for NcclSetup {
+    fn default() -> NcclSetup {
+        NcclSetup { backend: "nccl", bound: false, timeout: super::LIMIT, nccl: None }
     }
 }
 
@@ -209,7 +209,7 @@ impl Default for Made {
 /// To be called where the double is.
 pub fn nccl_ranks<R: Send>(
     size: u32,
-    made: &Made,
+    made: &NcclSetup,
     rank_main: impl Fn(ProcessGroup) -> R + Sync,
 ) -> Vec<R> {
     let store: Arc<dyn Store> = Arc::new(HashStore::new());

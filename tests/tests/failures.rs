@@ -41,7 +41,7 @@ fn killed(group: &ProcessGroup, victim: u32, request: Request) {
     let through: Vec<String> = (0..group.size()).map(|rank| format!("through/{rank}")).collect();
     store.set(&through[group.rank() as usize], b"").unwrap();
     if group.rank() == victim {
-        // Who is done with an operation may go while others are still in it.
+        // A rank that is done with an operation may leave while others are still in it.
         let through: Vec<&str> = through.iter().map(String::as_str).collect();
         store.wait(&through, None).unwrap();
         die();

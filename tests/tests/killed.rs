@@ -36,7 +36,7 @@ fn all_have_joined(group: &ProcessGroup) {
     let keys: Vec<String> = (0..group.size()).map(|rank| format!("joined/{rank}")).collect();
     store.set(&keys[group.rank() as usize], b"").unwrap();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    // Whoever hosts the store has heard of all before it dies, where others have not.
+    // The host of the store has heard of all others before it dies; they have not.
     let _ = store.wait(&keys, None);
 }
 

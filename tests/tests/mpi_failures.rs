@@ -250,7 +250,7 @@ fn at_debug_level_detail_issuing_waits_for_nobody() {
                 let sums = work.into_result().unwrap();
                 sums[0].region().read(|bytes| assert_eq!(bytes[..4], 3_u32.to_ne_bytes()));
             }
-            // Who does not come is named, and MPI had nothing of it.
+            // The error names the rank that did not come, and MPI was not called.
             if rank == 0 {
                 let mut request = allreduce(1000);
                 request.timeout = Some(Duration::from_millis(900));

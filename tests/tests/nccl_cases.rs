@@ -10,7 +10,7 @@ use polyrank::tensor::cuda;
 use polyrank::{Collective, Device, Error, ProcessGroup, Region, Request, Tensor};
 use polyrank_tests::cases::{self, Case, Memory};
 use polyrank_tests::nccl::{
-    self, Made, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
+    self, NcclSetup, in_double, nccl_ranks, numbers, on_device, python_ranks, request,
 };
 
 /// Runs a case on this rank's device.
@@ -24,7 +24,7 @@ fn check(group: &ProcessGroup, case: &Case) {
 fn every_dtype_operator_root_and_small_size() {
     in_double("every_dtype_operator_root_and_small_size", || {
         for size in [1, 2, 3] {
-            nccl_ranks(size, &Made { bound: true, ..Made::default() }, |group| {
+            nccl_ranks(size, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
                 cases::every_small(&group, [0, 1, 7], |group, case| {
                     // With one element, strides lead nowhere.
                     if !case.strided || case.elements > 1 && !case.uneven {
@@ -40,7 +40,7 @@ fn every_dtype_operator_root_and_small_size() {
 fn the_pairwise_cases() {
     in_double("the_pairwise_cases", || {
         for size in [1, 2, 3, 4, 5] {
-            nccl_ranks(size, &Made { bound: true, ..Made::default() }, |group| {
+            nccl_ranks(size, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
                 // With strides, some ranks may have a block of one element, and no reason to
                 // refuse.
                 let cases = cases::pairwise(size).into_iter().map(|(_, case)| case);
@@ -54,7 +54,7 @@ fn the_pairwise_cases() {
 fn large_tensors() {
     in_double("large_tensors", || {
         for size in [2, 3] {
-            nccl_ranks(size, &Made::default(), |group| {
+            nccl_ranks(size, &NcclSetup::default(), |group| {
                 for large in cases::large(size) {
                     check(&group, &large);
                     check(&group, &Case { root: 0, uneven: false, ..large });
@@ -67,7 +67,7 @@ fn large_tensors() {
 #[test]
 fn two_hundred_operations_in_flight_on_two_groups() {
     in_double("two_hundred_operations_in_flight_on_two_groups", || {
-        nccl_ranks(3, &Made::default(), |group| {
+        nccl_ranks(3, &NcclSetup::default(), |group| {
             cases::two_hundred_in_flight(&group, Memory::Device(group.rank()));
         });
     });
@@ -76,7 +76,7 @@ fn two_hundred_operations_in_flight_on_two_groups() {
 #[test]
 fn waiting_orders_the_stream_and_operations_come_after_it() {
     in_double("waiting_orders_the_stream_and_operations_come_after_it", || {
-        nccl_ranks(2, &Made { bound: true, ..Made::default() }, |group| {
+        nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             let store = group.get_group_store();
             let rank = group.rank();
             let other = group.split_group(&[0, 1], Default::default()).unwrap().unwrap();
@@ -106,7 +106,7 @@ fn waiting_orders_the_stream_and_operations_come_after_it() {
 #[test]
 fn memory_is_let_go_of_when_the_device_is_done_with_it() {
     in_double("memory_is_let_go_of_when_the_device_is_done_with_it", || {
-        nccl_ranks(2, &Made { bound: true, ..Made::default() }, |group| {
+        nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             let store = group.get_group_store();
             let mut works = Vec::new();
             if group.rank() == 0 {
@@ -132,7 +132,7 @@ fn memory_is_let_go_of_when_the_device_is_done_with_it() {
 #[test]
 fn an_operation_that_nobody_waits_for_ends_all_the_same() {
     in_double("an_operation_that_nobody_waits_for_ends_all_the_same", || {
-        nccl_ranks(2, &Made::default(), |group| {
+        nccl_ranks(2, &NcclSetup::default(), |group| {
             let (told, hears) = std::sync::mpsc::channel();
             let tensor = on_device(group.rank(), &[1.0; 300_000]);
             let work = group.issue(request(Collective::Allreduce, &tensor)).unwrap();
@@ -146,7 +146,7 @@ fn an_operation_that_nobody_waits_for_ends_all_the_same() {
 #[test]
 fn messages_that_go_together_meet_in_any_order() {
     in_double("messages_that_go_together_meet_in_any_order", || {
-        nccl_ranks(3, &Made { bound: true, ..Made::default() }, |group| {
+        nccl_ranks(3, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             let (rank, size) = (group.rank(), group.size());
             let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
             let (ours, theirs) =
@@ -185,7 +185,7 @@ fn messages_that_go_together_meet_in_any_order() {
 #[test]
 fn a_group_of_two_backends_routes_by_device() {
     in_double("a_group_of_two_backends_routes_by_device", || {
-        let made = Made { backend: "cpu:tcp,cuda:nccl", ..Made::default() };
+        let made = NcclSetup { backend: "cpu:tcp,cuda:nccl", ..NcclSetup::default() };
         nccl_ranks(2, &made, |group| {
             assert_eq!(group.backend_config(), "cpu:tcp,cuda:nccl");
             let on_gpu = on_device(group.rank(), &[1.5; 3]);
@@ -204,7 +204,7 @@ fn a_group_of_two_backends_routes_by_device() {
             let says = format!("on one device, got cuda:{} and cpu", group.rank());
             assert!(error.contains(&says) || group.rank() == 1, "{error}");
         });
-        nccl_ranks(1, &Made { backend: "tcp", ..Made::default() }, |group| {
+        nccl_ranks(1, &NcclSetup { backend: "tcp", ..NcclSetup::default() }, |group| {
             let tensor = on_device(0, &[1.0]);
             let error = group.run(request(Collective::Allreduce, &tensor)).unwrap_err();
             assert!(error.to_string().contains("none serves CUDA tensors"), "{error}");
@@ -215,7 +215,7 @@ fn a_group_of_two_backends_routes_by_device() {
 #[test]
 fn slices_of_cudarc_go_in_and_come_back() {
     in_double("slices_of_cudarc_go_in_and_come_back", || {
-        nccl_ranks(2, &Made::default(), |group| {
+        nccl_ranks(2, &NcclSetup::default(), |group| {
             let index = group.rank() as usize;
             let context = cudarc::driver::CudaContext::new(index).unwrap();
             let stream = context.new_stream().unwrap();

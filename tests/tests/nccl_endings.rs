@@ -12,7 +12,7 @@ use polyrank::store::{HashStore, Store};
 use polyrank::{Collective, Device, Error, OnDevice, ProcessGroup, Request, Tensor, Work};
 use polyrank_tests::LIMIT;
 use polyrank_tests::nccl::{
-    Made, calls, count, forget_calls, in_double, in_double_with_log, nccl_ranks, numbers,
+    NcclSetup, calls, count, forget_calls, in_double, in_double_with_log, nccl_ranks, numbers,
     on_device, request,
 };
 use polyrank_tests::processes::with_variable;
@@ -91,7 +91,7 @@ fn what_was_ordered_comes_to_its_end_when_the_group_is_dropped() {
 #[test]
 fn waiting_orders_the_stream_of_whoever_waits() {
     in_double("waiting_orders_the_stream_of_whoever_waits", || {
-        nccl_ranks(2, &Made { bound: true, ..Made::default() }, |group| {
+        nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             let (rank, store) = (group.rank(), group.get_group_store());
             let context = cudarc::driver::CudaContext::new(rank as usize).unwrap();
             let (owner, waiter) = (context.new_stream().unwrap(), context.new_stream().unwrap());
@@ -212,7 +212,7 @@ fn a_failure_while_ranks_meet_is_that_of_the_rank_that_failed() {
                     _ => assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{error}"),
                 }
                 assert!(error.to_string().contains("NCCL failed with code 2"), "{error}");
-                // Whoever is told needs the group of the one that tells.
+                // A rank that is told of the failure needs the group of the rank that tells it.
                 store.set(&format!("heard/{}", group.rank()), b"").unwrap();
                 store.wait(&["heard/0", "heard/1", "heard/2"], None).unwrap();
             });
@@ -240,7 +240,7 @@ fn a_split_to_which_not_all_come_is_an_error_that_says_so() {
 #[test]
 fn a_call_that_is_wrong_on_one_rank_uses_up_no_number() {
     in_double("a_call_that_is_wrong_on_one_rank_uses_up_no_number", || {
-        nccl_ranks(2, &Made::default(), |group| {
+        nccl_ranks(2, &NcclSetup::default(), |group| {
             together(&group);
             if group.rank() == 0 {
                 let elsewhere = on_device(3, &[1.0]);
@@ -262,7 +262,7 @@ fn what_ranks_compare_is_cleared_up_by_whoever_reads_last() {
     let test = "what_ranks_compare_is_cleared_up_by_whoever_reads_last";
     with_variable("POLYRANK_DEBUG", "DETAIL", || {
         in_double(test, || {
-            nccl_ranks(3, &Made::default(), |group| {
+            nccl_ranks(3, &NcclSetup::default(), |group| {
                 let tensor = on_device(group.rank(), &[1.0; 4]);
                 let works: Vec<Work> =
                     (0..20).map(|_| issue(&group, Collective::Broadcast, &tensor)).collect();

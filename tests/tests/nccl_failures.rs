@@ -14,8 +14,8 @@ use polyrank::store::{HashStore, Store};
 use polyrank::tensor::cuda;
 use polyrank::{Collective, DType, Device, Error, ProcessGroup, Request, Tensor};
 use polyrank_tests::nccl::{
-    Made, calls, count, forget_calls, in_double, in_double_as, in_double_with_log, nccl_processes,
-    nccl_ranks, numbers, on_device, request,
+    NcclSetup, calls, count, forget_calls, in_double, in_double_as, in_double_with_log,
+    nccl_processes, nccl_ranks, numbers, on_device, request,
 };
 use polyrank_tests::processes::{bare_processes, report, with_variable};
 
@@ -93,7 +93,7 @@ fn a_backend_for_the_other_kind_of_device_is_refused() {
 #[test]
 fn two_ranks_on_one_device_are_found_when_they_meet() {
     in_double("two_ranks_on_one_device_are_found_when_they_meet", || {
-        let errors = nccl_ranks(3, &Made::default(), |group| {
+        let errors = nccl_ranks(3, &NcclSetup::default(), |group| {
             let tensor = on_device(group.rank() % 2, &[1.0]);
             said(&group.run(request(Collective::Allreduce, &tensor)).unwrap_err())
         });
@@ -102,7 +102,7 @@ fn two_ranks_on_one_device_are_found_when_they_meet() {
             assert!(error.contains("the CUDA device at 0000:00:00.0"), "{error}");
         }
         // A rank has one device.
-        nccl_ranks(1, &Made::default(), |group| {
+        nccl_ranks(1, &NcclSetup::default(), |group| {
             finish(&group, allreduce(&group, 1)).unwrap();
             let elsewhere = request(Collective::Allreduce, &on_device(3, &[1.0]));
             let error = group.run(elsewhere).unwrap_err().to_string();
@@ -117,7 +117,7 @@ fn two_ranks_on_one_device_are_found_when_they_meet() {
 #[test]
 fn a_first_call_to_which_not_all_come_names_who_is_missing() {
     in_double("a_first_call_to_which_not_all_come_names_who_is_missing", || {
-        let errors = nccl_ranks(3, &Made::default(), |group| {
+        let errors = nccl_ranks(3, &NcclSetup::default(), |group| {
             let mut request = allreduce(&group, 1);
             let store = group.get_group_store();
             if group.rank() == 1 {
@@ -145,7 +145,7 @@ fn a_first_call_to_which_not_all_come_names_who_is_missing() {
 #[test]
 fn an_operation_past_its_deadline_names_who_is_late() {
     in_double("an_operation_past_its_deadline_names_who_is_late", || {
-        let errors = nccl_ranks(2, &Made::default(), |group| {
+        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
             finish(&group, allreduce(&group, 10)).unwrap();
             let store = group.get_group_store();
             if group.rank() == 1 {
@@ -178,7 +178,7 @@ fn an_operation_past_its_deadline_names_who_is_late() {
 #[test]
 fn ranks_that_call_different_things_learn_of_it() {
     in_double("ranks_that_call_different_things_learn_of_it", || {
-        let errors = nccl_ranks(2, &Made::default(), |group| {
+        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
             finish(&group, allreduce(&group, 10)).unwrap();
             let request = match group.rank() {
                 0 => allreduce(&group, 10),
@@ -199,7 +199,7 @@ fn what_would_pass_unnoticed_is_found_at_level_detail() {
     let test = "what_would_pass_unnoticed_is_found_at_level_detail";
     with_variable("POLYRANK_DEBUG", "DETAIL", || {
         in_double(test, || {
-            let errors = nccl_ranks(2, &Made::default(), |group| {
+            let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
                 for _ in 0..4 {
                     finish(&group, allreduce(&group, 10)).unwrap();
                 }
@@ -220,7 +220,7 @@ fn what_would_pass_unnoticed_is_found_at_level_detail() {
 #[test]
 fn abort_returns_at_once_and_all_ranks_learn_of_it() {
     in_double("abort_returns_at_once_and_all_ranks_learn_of_it", || {
-        let errors = nccl_ranks(3, &Made::default(), |group| {
+        let errors = nccl_ranks(3, &NcclSetup::default(), |group| {
             finish(&group, allreduce(&group, 10)).unwrap();
             let store = group.get_group_store();
             if group.rank() == 0 {
@@ -258,7 +258,7 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
         let store = group.get_group_store();
         store.set(&format!("through/{}", group.rank()), b"").unwrap();
         if group.rank() == 2 {
-            // Who is done with an operation may go while others are still in it.
+            // A rank that is done with an operation may leave while others are still in it.
             store.wait(&["through/0", "through/1"], None).unwrap();
             std::process::Command::new("kill")
                 .args(["-9", &std::process::id().to_string()])
@@ -279,7 +279,7 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
 #[test]
 fn a_rank_that_left_is_named() {
     in_double("a_rank_that_left_is_named", || {
-        let errors = nccl_ranks(2, &Made::default(), |group| {
+        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
             finish(&group, allreduce(&group, 10)).unwrap();
             if group.rank() == 1 {
                 group.shutdown().expect("the ranks agree");
@@ -301,7 +301,7 @@ fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
         for bound in [true, false] {
             forget_calls();
             let nccl = Some(NcclOptions::default().is_high_priority_stream(true));
-            nccl_ranks(3, &Made { bound, nccl, ..Made::default() }, |group| {
+            nccl_ranks(3, &NcclSetup { bound, nccl, ..NcclSetup::default() }, |group| {
                 let child = group.split_group(&[2, 0], Default::default()).unwrap();
                 assert_eq!(child.is_none(), group.rank() == 1);
                 let Some(child) = child else { return };
@@ -322,7 +322,7 @@ fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
 #[test]
 fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
     in_double("several_groups_are_split_off_at_once_and_a_rank_stays_out", || {
-        nccl_ranks(5, &Made { bound: true, ..Made::default() }, |group| {
+        nccl_ranks(5, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             let lists = [[0, 1], [3, 2]];
             let Some(list) = lists.iter().find(|list| list.contains(&group.rank())) else {
                 return group.stay_out_of_split(&Default::default()).unwrap();
@@ -341,7 +341,7 @@ fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
 fn a_child_over_another_backend_leaves_the_communicator_alone() {
     let test = "a_child_over_another_backend_leaves_the_communicator_alone";
     in_double_with_log(test, || {
-        let made = Made { backend: "cpu:tcp,cuda:nccl", bound: true, ..Made::default() };
+        let made = NcclSetup { backend: "cpu:tcp,cuda:nccl", bound: true, ..NcclSetup::default() };
         nccl_ranks(3, &made, |group| {
             // The others would have to come to a split.
             if group.rank() != 1 {
@@ -379,7 +379,7 @@ fn what_came_with_later_versions_reaches_a_library_that_knows_it() {
             ] {
                 forget_calls();
                 let nccl = Some(NcclOptions::default().config(config));
-                nccl_ranks(1, &Made { bound: true, nccl, ..Made::default() }, drop);
+                nccl_ranks(1, &NcclSetup { bound: true, nccl, ..NcclSetup::default() }, drop);
                 let calls = calls();
                 let made = calls.iter().find(|call| call.starts_with("ncclCommInitRankConfig"));
                 assert!(made.unwrap().ends_with(ends), "{made:?}");
@@ -408,7 +408,7 @@ fn what_a_library_is_too_old_for_is_an_error_before_ranks_meet() {
 fn with_blocking_wait_the_thread_waits_for_the_device() {
     in_double("with_blocking_wait_the_thread_waits_for_the_device", || {
         let nccl = Some(NcclOptions::default().blocking_wait(true));
-        nccl_ranks(2, &Made { nccl, ..Made::default() }, |group| {
+        nccl_ranks(2, &NcclSetup { nccl, ..NcclSetup::default() }, |group| {
             let work = group.issue(allreduce(&group, 1000)).unwrap();
             work.wait(None).unwrap();
             assert!(work.is_done());
@@ -419,7 +419,7 @@ fn with_blocking_wait_the_thread_waits_for_the_device() {
 #[test]
 fn calls_without_tensors_need_a_device_to_run_on() {
     in_double("calls_without_tensors_need_a_device_to_run_on", || {
-        nccl_ranks(2, &Made { bound: true, ..Made::default() }, |group| {
+        nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             assert_eq!(group.bound_device_id(), Some(Device::Cuda(group.rank())));
             assert_eq!(group.backend_name(), "nccl");
             let work = group.issue(Request::new(Collective::Barrier)).unwrap();

@@ -48,9 +48,9 @@ fn objects_come_as_they_were_given() {
 }
 
 /// A value that serde cannot encode.
-struct Broken(bool);
+struct BrokenValue(bool);
 
-impl serde::Serialize for Broken {
+impl serde::Serialize for BrokenValue {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0 {
             return Err(serde::ser::Error::custom("it is broken"));
@@ -59,9 +59,9 @@ impl serde::Serialize for Broken {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Broken {
+impl<'de> serde::Deserialize<'de> for BrokenValue {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        u8::deserialize(deserializer).map(|_| Broken(false))
+        u8::deserialize(deserializer).map(|_| BrokenValue(false))
     }
 }
 
@@ -74,18 +74,21 @@ fn an_object_that_cannot_be_encoded_raises_on_every_rank() {
             assert!(error.to_string().contains(&text), "{error}");
             assert!(matches!(error, Error::InvalidType { .. }));
         };
-        says(group.all_gather_object(&Broken(rank == 2)).err().unwrap(), 2);
-        says(group.broadcast_object(&mut Broken(rank == 1), 1).err().unwrap(), 1);
-        says(group.gather_object(&Broken(rank == 2), 0).err().unwrap(), 2);
-        let given =
-            if rank == 0 { vec![Broken(false), Broken(true), Broken(false)] } else { vec![] };
+        says(group.all_gather_object(&BrokenValue(rank == 2)).err().unwrap(), 2);
+        says(group.broadcast_object(&mut BrokenValue(rank == 1), 1).err().unwrap(), 1);
+        says(group.gather_object(&BrokenValue(rank == 2), 0).err().unwrap(), 2);
+        let given = if rank == 0 {
+            vec![BrokenValue(false), BrokenValue(true), BrokenValue(false)]
+        } else {
+            vec![]
+        };
         says(group.scatter_object(&given, 0).err().unwrap(), 0);
         let few = if rank == 0 { vec![1u8] } else { vec![] };
         let error = group.scatter_object(&few, 0).unwrap_err();
         assert!(error.to_string().contains("1 objects for 3 ranks"), "{error}");
         match rank {
-            0 => says(group.send_object(&Broken(true), 1).unwrap_err(), 0),
-            1 => says(group.recv_object::<Broken>(Some(0)).err().unwrap(), 0),
+            0 => says(group.send_object(&BrokenValue(true), 1).unwrap_err(), 0),
+            1 => says(group.recv_object::<BrokenValue>(Some(0)).err().unwrap(), 0),
             _ => {}
         }
         // An object of another type is an error where it is read, and the group goes on.

@@ -1,5 +1,5 @@
-//! Destroying a group closes what was open for it, whoever still refers to it. Every rank is a
-//! process, whose descriptors are counted.
+//! Destroying a group closes what was open for it, even while something refers to it. Every rank is
+//! a process, whose descriptors are counted.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::unwrap_used)]

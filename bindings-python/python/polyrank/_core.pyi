@@ -968,7 +968,7 @@ class BarrierOptions(Options):
 
 
 class ReconfigureOptions(Options):
-    """Who is in the group from now on."""
+    """The members of the group from now on."""
 
     @property
     def uuid(self) -> int:

@@ -1299,7 +1299,7 @@ impl BarrierOptions {
     }
 }
 
-/// Who is in the group from now on.
+/// The members of the group from now on.
 #[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ReconfigureOptions;
 

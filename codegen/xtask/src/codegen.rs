@@ -14,7 +14,7 @@ use polyrank_codegen::reference;
 
 use crate::workspace::Workspace;
 
-/// Folders in which every file with a generated first line is looked at.
+/// Folders in which every file with a generated first line is checked.
 const PLACES: &[&str] = &["core/src", "bindings-python", "bindings-node", "bindings-wasm", "site"];
 
 /// Folders that no language generates into, and that may be large.

@@ -1,8 +1,8 @@
 //! `cargo xtask demo`: builds what the demo needs and runs it. What the demo does is written in
 //! `tests/demo/digits.py`, `tests/demo/digits.mjs` and `tests/examples/digits.rs`.
 //!
-//! Somebody waits for it, so that all ranks' languages are built in one call of Cargo, which
-//! compiles the core once for all of them, and packages are installed beside the compiler.
+//! A person waits for it. So one call of Cargo builds the ranks of all languages, which compiles
+//! the core only once, and packages are installed while the compiler runs.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 /// Trains on the handwritten digits with ranks in every language.
 ///
 /// # Errors
-/// A build fails, or something is missing that only ranks in a browser could do without.
+/// A build fails, or something is missing that other ranks than those in browsers need.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let total = arguments.python + arguments.rust + arguments.node + arguments.browser;
     ensure!(total > 0, "the demo needs at least one rank");
@@ -48,10 +48,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     train(&workspace, &Arguments { browser: browser_ranks, ..*arguments })
 }
 
-/// Installs and builds what the ranks need, as much of it as possible side by side; how many ranks
-/// there can be in browsers.
+/// Installs and builds what the ranks need, as much as possible in parallel. Returns how many ranks
+/// can run in browsers.
 fn prepare(workspace: &Workspace, progress: &Progress, ranks: &Arguments) -> Result<u32> {
-    // What cannot be had here is said before anybody waits for the compiler.
+    // Missing programs are reported before the user waits for the compiler.
     if ranks.python > 0 {
         setup::python_environment(workspace, progress)?;
     }
@@ -94,8 +94,8 @@ fn joined(result: thread::Result<Result<()>>) -> Result<()> {
     result.unwrap_or_else(|_| Err(anyhow!("a part of the preparation panicked")))
 }
 
-/// Prepares ranks in browsers, `wanted` of them. Where a browser or a compiler for WebAssembly
-/// cannot be had, the others train without them.
+/// Prepares ranks in browsers, `wanted` of them. If a browser or a compiler for WebAssembly cannot
+/// be installed, the others train without them.
 fn browser_ranks(workspace: &Workspace, progress: &Progress, wanted: u32) -> u32 {
     let prepared = timed("browser and compiler for WebAssembly", || {
         setup::browser_and_compiler(workspace, progress)?;

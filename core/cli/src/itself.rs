@@ -1,12 +1,12 @@
-//! How this command is started again. The program that runs may be an interpreter, into which pip
-//! or npm brought the command.
+//! How to start this command again. The running program may be an interpreter, for which pip or npm
+//! installed the command.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Remembers the words that stand before a subcommand. The first ones of a process stay.
+/// Sets the words in front of a subcommand. Only the first call in a process counts.
 pub(crate) fn remember(words: Vec<OsString>) {
     let _ = WORDS.set(words);
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    // Where the system does not tell, the name by which it was called is the best there is.
+    // If the system does not tell the program's path, the name by which it was called has to do.
     let itself = std::env::current_exe().map(OsString::from);
     let itself = itself.ok().or_else(|| arguments.first().cloned()).into_iter().collect();
     let code = polyrank_cli::main(arguments, itself);

@@ -1,4 +1,4 @@
-//! `polyrank store`: a store's server that stands by itself, until it is told to end.
+//! `polyrank store`: a store's server as a program of its own, until it is told to end.
 //! Knows nothing of ranks.
 
 use std::io::Write as _;
@@ -47,7 +47,7 @@ pub(crate) struct StoreArguments {
 
 /// Serves until SIGINT or SIGTERM; the exit code.
 pub(crate) fn serve(arguments: &StoreArguments) -> i32 {
-    // Before the server says that it is there, so that no signal after that is missed.
+    // This comes before the server announces itself, so that no signal after that is missed.
     let signals = Signals::new([SIGINT, SIGTERM]);
     let store = match start(arguments) {
         Ok(store) => store,
@@ -56,7 +56,7 @@ pub(crate) fn serve(arguments: &StoreArguments) -> i32 {
             return 1;
         }
     };
-    // Nobody may read it, which is no reason to end.
+    // The server goes on if nobody reads this.
     let _ = std::io::stdout().write_all(announcement(arguments, store.port()).as_bytes());
     match signals {
         Ok(mut signals) => {
@@ -101,7 +101,7 @@ fn announcement(arguments: &StoreArguments, port: u16) -> String {
     text
 }
 
-/// `host` as others write it: in place of "all addresses" the one that leads to the network.
+/// `host` as clients write it: "all addresses" is replaced by the one that leads to the network.
 fn reachable(host: &str) -> String {
     let bracketed = |address: IpAddr| match address {
         IpAddr::V4(address) => address.to_string(),
@@ -119,7 +119,7 @@ fn reachable(host: &str) -> String {
 /// The address from which this host would reach the network. Nothing is sent.
 fn outward() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // An address of those for documentation (RFC 5737): any one beyond the router serves.
+    // An address for documentation (RFC 5737): any address beyond the router would do.
     let beyond: SocketAddr = "192.0.2.1:9".to_socket_addrs().ok()?.next()?;
     socket.connect(beyond).ok()?;
     socket.local_addr().ok().map(|address| address.ip())

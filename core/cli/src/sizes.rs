@@ -1,9 +1,9 @@
 //! Sizes as people write them ("4", "64K", "1.5M", "16MiB") and the ladder from one size to
 //! another. Knows nothing of what the sizes are for, nor of who measures or predicts them.
 
-/// Bytes of the largest tensor: more than any machine holds, and few enough to reckon with.
+/// Bytes of the largest tensor: more than any machine holds, and few enough not to overflow.
 const MAX_BYTES: u64 = 1 << 44;
-/// More sizes than this in one run are a typing mistake.
+/// Most sizes in one run: more are a typing error.
 const MAX_SIZES: usize = 10_000;
 
 /// Reads a size in bytes. K, M, G and T are powers of 1024, as in nccl-tests; "KiB" and "KB" are
@@ -42,7 +42,7 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
-/// So many ranks, in words.
+/// A number of ranks, in words.
 pub(crate) fn ranks(number: u32) -> String {
     format!("{number} rank{}", if number == 1 { "" } else { "s" })
 }
@@ -50,9 +50,9 @@ pub(crate) fn ranks(number: u32) -> String {
 /// How sizes follow one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Each so many times the last.
+    /// Each is the last one times this.
     Factor(f64),
-    /// Each so many bytes more.
+    /// Each is the last one plus this many bytes.
     Bytes(u64),
 }
 

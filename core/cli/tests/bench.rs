@@ -184,7 +184,10 @@ fn what_is_missing_is_said_and_the_rest_is_measured() {
     // Asked for, and not measured.
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
-    assert!(said.contains("not measured, for want of what is named above: gloo"), "{said}");
+    assert!(
+        said.contains("not measured, because the programs named above are missing: gloo"),
+        "{said}"
+    );
     assert!(said.contains("missing: gloo (/nowhere/python: No such file"), "{said}");
     assert!(said.contains("pip install torch numpy"), "{said}");
     assert!(report["missing"]["gloo"].is_string());

@@ -221,7 +221,10 @@ fn starts_that_make_no_sense_are_refused() {
     let words = "start -n 1 --against gloo --python gloo=/nowhere/python --turns 1";
     let output = bench(words).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stderr).contains("not measured, for want of what is named above: gloo"));
+    assert!(
+        text(&output.stderr)
+            .contains("not measured, because the programs named above are missing: gloo")
+    );
     let output =
         bench("start -n 2 --against gloo --python gloo=/nowhere/python -l python --turns 1")
             .env("POLYRANK_PYTHON", "/nowhere/else")

@@ -190,12 +190,12 @@ fn clients_that_never_read_do_not_make_the_server_grow() {
     let witness = WebSocketStore::connect(&served.urls[1], LIMIT).unwrap();
     witness.set("big", &vec![1; 4 << 20]).unwrap();
     let before = resident_bytes(served.pid());
-    let mut deaf: Vec<_> = (0..8).map(|_| Deaf::connect(&served)).collect();
+    let mut deaf: Vec<_> = (0..8).map(|_| DeafClient::connect(&served)).collect();
     for client in &mut deaf {
         // Six gigabytes of replies are asked for, and never read.
         (0..1500).for_each(|id| client.ask_for_big(id));
     }
-    // Whoever comes after them is served as if they were not there.
+    // Later clients are served as if these were not there.
     for turn in 0..100 {
         assert_eq!(witness.add("n", 1).unwrap(), turn + 1);
     }
@@ -205,16 +205,16 @@ fn clients_that_never_read_do_not_make_the_server_grow() {
 }
 
 /// A client that asks and does not read.
-struct Deaf {
+struct DeafClient {
     socket: WebSocket<TcpStream>,
     session: Session,
 }
 
-impl Deaf {
-    fn connect(served: &ServedStore) -> Deaf {
+impl DeafClient {
+    fn connect(served: &ServedStore) -> DeafClient {
         let stream = TcpStream::connect(("127.0.0.1", served.port())).unwrap();
         let (socket, _) = tungstenite::client(served.urls[1].as_str(), stream).unwrap();
-        let mut deaf = Deaf { socket, session: Session::client(1 << 20, 0) };
+        let mut deaf = DeafClient { socket, session: Session::client(1 << 20, 0) };
         deaf.session.attach();
         deaf.say();
         let welcome = deaf.socket.read().unwrap().into_data();

@@ -1,6 +1,6 @@
-//! How the end of an operation is told: the handle that is waited on, the error of a broken group,
-//! and who drives the operation meanwhile. Whoever runs operations may import this room; it imports
-//! nobody who does.
+//! How the end of an operation is reported: the handle that is waited on, the error of a broken
+//! group, and who drives the operation meanwhile. Rooms that run operations may import this one; it
+//! imports none of them.
 
 mod abort_error;
 mod handle;
@@ -10,11 +10,11 @@ pub(crate) use abort_error::{collective_name, tagged_name};
 pub use handle::Completion;
 pub(crate) use handle::{Notification, guarded};
 
-/// Work at the end of an operation, before its completion is told: scaling, copying out.
+/// Work at the end of an operation, before its completion is settled: scaling, copying out.
 /// It runs under the progress lock, so it must not call user code.
 pub type Outcome = Box<dyn FnOnce() + Send>;
 
-/// Who will make an issued operation progress.
+/// Which thread will drive an issued operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitIntent {
     /// The caller waits immediately.

@@ -65,7 +65,7 @@ pub struct Row {
     pub values: &'static str,
     /// What holds where it is not set.
     pub unset: &'static str,
-    /// Who asks for it.
+    /// The part of the library that reads it.
     pub reader: &'static str,
 }
 

@@ -23,7 +23,7 @@ use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
-const ROUNDS: usize = 16;
+const MAX_ROUNDS: usize = 16;
 
 /// What [`Executor::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,22 +36,22 @@ pub struct Progress {
 
 /// Runs one rank's operations of one group.
 ///
-/// Operations that are over are collected; whoever holds the executor takes them with
+/// Operations that are over are collected; the thread that holds the executor takes them with
 /// [`Executor::take_finished`] and settles them when it no longer holds any lock.
 pub struct Executor {
     transport: Box<dyn Transport>,
     state: State,
-    /// Who is told when nothing is in flight, or at which time.
+    /// Completed when nothing is in flight, or at the time beside each.
     awaiting_idle: Vec<(Arc<Completion>, Instant)>,
-    /// Who is told when the group breaks, as long as they wait for that.
+    /// Failed when the group breaks, if somebody still holds them.
     awaiting_failure: Vec<Weak<Completion>>,
-    /// Room for what [`Executor::let_others_wake`] need not know.
+    /// Memory for the interests that [`Executor::let_others_wake`] discards.
     known_interests: Vec<Interest>,
 }
 
 impl Executor {
-    /// An executor of the transport's rank. Starts to connect to the ring neighbours, so that a
-    /// death is noticed by somebody even where no data flows.
+    /// An executor of the transport's rank. Starts to connect to the ring neighbours, so that
+    /// another rank notices a death even if no data flows.
     pub fn new(mut transport: Box<dyn Transport>, group: GroupIdentity, now: Instant) -> Executor {
         let (rank, size) = (transport.rank(), transport.size());
         let mut state = State::new(group, rank, size, now);
@@ -81,9 +81,9 @@ impl Executor {
         self
     }
 
-    /// Has small operations go over `board`. Either all ranks of the group do this before their
-    /// first operation, or none. Starts to connect to all ranks, so that who sleeps can be woken
-    /// and a death is noticed by everybody, as no data would do it.
+    /// Makes small operations go over `board`. Either all ranks of the group do this before their
+    /// first operation, or none. Starts to connect to all ranks, because the board itself neither
+    /// wakes a rank that sleeps nor shows that one died.
     #[must_use]
     #[cfg_attr(
         not(all(feature = "tcp", target_os = "linux")),
@@ -118,7 +118,7 @@ impl Executor {
         attempt
     }
 
-    /// Sends a short message from beginning to end, or does nothing: whether it has gone.
+    /// Sends a short message from beginning to end, or does nothing. Returns whether it was sent.
     pub fn send_short(&mut self, to: Envelope, payload: &[u8], now: Instant) -> bool {
         self.state.now = now;
         let sent = self.state.send_short(&mut *self.transport, to, payload);
@@ -129,7 +129,7 @@ impl Executor {
     }
 
     /// Receives a short message of exactly this length from beginning to end, if it comes while the
-    /// spin budget lasts; its sender. After a None, nothing waits for the message.
+    /// spin budget lasts. Returns its sender; after a None, no receive is left pending.
     pub fn receive_short(
         &mut self,
         from: Envelope,
@@ -161,7 +161,7 @@ impl Executor {
         None
     }
 
-    /// Whether there is something to send, for which [`Executor::advance`] is to be called.
+    /// Whether there is something to send, for which [`Executor::advance`] must be called.
     pub fn has_replies(&self) -> bool {
         !self.state.replies.is_empty()
     }
@@ -187,22 +187,22 @@ impl Executor {
         self.run();
     }
 
-    /// Moves what can be moved now, for a bounded time; no further than to the end of an operation,
-    /// which somebody may wait for.
+    /// Moves what can be moved now, for a bounded time. Returns at the end of an operation, since a
+    /// thread may wait for it.
     pub fn advance(&mut self, now: Instant) -> Progress {
         self.state.now = now;
         let mut progress = Progress { moved: false, unfinished: false };
         if self.is_closed() {
             return progress;
         }
-        for round in 1..=ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             let arrived = self.transport.advance(&mut self.state);
             let ran = self.run();
             if !arrived && !ran {
                 break;
             }
             let over = !self.state.finished.is_empty();
-            progress = Progress { moved: true, unfinished: over || round == ROUNDS };
+            progress = Progress { moved: true, unfinished: over || round == MAX_ROUNDS };
             if over {
                 break;
             }
@@ -215,7 +215,7 @@ impl Executor {
         progress
     }
 
-    /// Appends the operations that are over. They are to be settled without any lock.
+    /// Appends the operations that are over. The caller settles them without holding a lock.
     pub fn take_finished(&mut self, finished: &mut Vec<FinishedOperation>) {
         finished.append(&mut self.state.finished);
         if !self.awaiting_idle.is_empty() {
@@ -231,7 +231,7 @@ impl Executor {
         }
     }
 
-    /// Ends `completion`, as long as somebody has it, when the group breaks. Starts to connect to
+    /// Fails `completion` when the group breaks, if it is still held then. Starts to connect to
     /// `peers`, so that their deaths are noticed.
     pub fn tell_of_failure(&mut self, completion: &Arc<Completion>, peers: &[Rank]) {
         self.awaiting_failure.retain(|it| it.strong_count() > 0);
@@ -246,7 +246,7 @@ impl Executor {
         }
     }
 
-    /// Whether somebody waits for the group to break.
+    /// Whether a caller waits for the group to break.
     pub fn is_watched(&self) -> bool {
         self.awaiting_failure.iter().any(|it| it.strong_count() > 0)
     }
@@ -256,7 +256,7 @@ impl Executor {
         self.awaiting_idle.push((completion, until));
     }
 
-    /// Whether anything is in flight, or is to be done by the clock.
+    /// Whether anything is in flight, or due at some time.
     pub fn is_busy(&self) -> bool {
         self.state.is_busy()
     }
@@ -268,8 +268,8 @@ impl Executor {
         self.state.next_deadline().into_iter().chain(idle).chain(transport).min()
     }
 
-    /// Appends what to wait for when [`Executor::advance`] has nothing to do; false if it has, as
-    /// something was shown on the board meanwhile.
+    /// Appends what to wait for when [`Executor::advance`] has nothing to do. Returns false if it
+    /// has something to do, because a rank has shown something on the board meanwhile.
     pub fn prepare_to_sleep(&mut self, interests: &mut Vec<Interest>) -> bool {
         if self.is_closed() {
             return true;
@@ -279,8 +279,8 @@ impl Executor {
         sleepy
     }
 
-    /// As [`Executor::prepare_to_sleep`], for others who sleep already and have to be woken: what
-    /// they wait for stays the same, but a call that was to wake them may have been taken since.
+    /// As [`Executor::prepare_to_sleep`], for threads of this process that sleep already: what they
+    /// wait for stays the same, but this thread may have consumed the event that would wake them.
     pub fn let_others_wake(&mut self) -> bool {
         let mut known = std::mem::take(&mut self.known_interests);
         let sleepy = self.prepare_to_sleep(&mut known);
@@ -289,7 +289,7 @@ impl Executor {
         sleepy
     }
 
-    /// Looks for itself: nobody has to wake it. Undoes [`Executor::prepare_to_sleep`].
+    /// Undoes [`Executor::prepare_to_sleep`]: the caller polls, so other ranks need not wake it.
     pub fn stay_awake(&mut self) {
         self.state.wake_up();
     }
@@ -309,8 +309,8 @@ impl Executor {
         self.state.issued
     }
 
-    /// Whether the others may yet find that they disagree with this rank on the last operation: it
-    /// ended here without all of them.
+    /// Whether other ranks may still find that they disagree with this rank on the last operation,
+    /// because it ended here without all of them.
     pub fn is_unconfirmed(&self) -> bool {
         let Some(last) = self.state.in_flight.last() else { return false };
         let Some(collective) = Collective::from_code(last.collective) else { return false };
@@ -329,12 +329,12 @@ impl Executor {
         self.state.departed
     }
 
-    /// The error that says why the group broke, if nobody has heard it and somebody should.
+    /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         self.state.broken.as_ref().and_then(|broken| broken.untold(&self.state.group))
     }
 
-    /// As [`Executor::break_with`], for a reason that another rank has told all.
+    /// As [`Executor::break_with`], for a reason that another rank has told to all.
     pub fn break_as_told(&mut self, abort: Abort, now: Instant) {
         self.state.now = now;
         self.state.fail_with(Cause { abort, found_here: false });
@@ -346,9 +346,9 @@ impl Executor {
         self.state.elsewhere = Some((sequence, ranks));
     }
 
-    /// Bytes of memory that it keeps between operations: what it knows of its peers, schedules with
-    /// their analyses, scratch memory. What frames and operations take while they are under way is
-    /// not in it, nor is the transport.
+    /// Bytes of memory that it keeps between operations: the state of its peers, schedules with
+    /// their analyses, scratch memory. Excludes the transport, and what frames and operations take
+    /// while they are in flight.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Executor>() + self.state.memory_bytes()
     }
@@ -365,9 +365,9 @@ impl Executor {
         self.run();
     }
 
-    /// Begins to leave the group. With nothing in flight it says goodbye and is out; otherwise it
-    /// breaks the group, and is out when [`Executor::is_busy`] ends, after the others were told or
-    /// a second has passed. Does not wait; nothing can be started afterwards.
+    /// Begins to leave the group. With nothing in flight, it says goodbye and has left. Otherwise
+    /// it breaks the group, and has left when [`Executor::is_busy`] becomes false: after the others
+    /// were told, or after a second. Does not wait; nothing can be started afterwards.
     pub fn leave(&mut self, now: Instant) {
         self.state.now = now;
         if self.state.broken.is_some() {
@@ -396,8 +396,9 @@ impl Executor {
         }
     }
 
-    /// The connections and the slots of a group that was closed, for the caller to drop without the
-    /// lock: that may take a moment. Nobody who still refers to the group keeps them open.
+    /// Takes the connections and the slots of a group that was closed, for the caller to drop
+    /// without the lock, since that may take a moment. References to the group then keep nothing
+    /// open.
     pub fn take_connections(&mut self) -> Option<impl Send + use<>> {
         if !self.is_closed() {
             return None;

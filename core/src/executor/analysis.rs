@@ -1,20 +1,21 @@
-//! What the executor wants to know of a schedule before it runs it: who follows whom, and which
-//! message each step is. Depends on the schedule alone, so it is made once and kept.
+//! The facts about a schedule that the executor needs before it runs it: the order of its steps,
+//! and which message each step is. Depends on the schedule alone, so it is made once and cached.
 
 use std::sync::Arc;
 
 use crate::schedule::{Action, Rank, Schedule, Step};
 use crate::sorted::sort;
 
-/// How many analysed schedules are kept.
-const KEPT: usize = 64;
+/// Most analysed schedules that are cached.
+const MAX_CACHED_ANALYSES: usize = 64;
 
 /// One edge between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge {
     /// The step at the other end.
     pub(super) step: u32,
-    /// Whether the later step may follow segment by segment, because both use the same chunk.
+    /// Whether the later step may follow the earlier one segment by segment, because both use the
+    /// same chunk.
     pub(super) overlaps: bool,
 }
 
@@ -27,9 +28,9 @@ pub(super) struct Analysis {
     predecessors: Lists<Edge>,
     successors: Lists<Edge>,
     /// The steps that send.
-    sends: ByPeer,
+    sends: PeerSteps,
     /// The steps that receive.
-    receives: ByPeer,
+    receives: PeerSteps,
 }
 
 impl Analysis {
@@ -59,7 +60,7 @@ impl Analysis {
             }
             predecessors.push(edges);
         }
-        let (sends, receives) = (ByPeer::new(sends), ByPeer::new(receives));
+        let (sends, receives) = (PeerSteps::new(sends), PeerSteps::new(receives));
         let mut message = vec![0; steps];
         sends.number(&mut message);
         receives.number(&mut message);
@@ -114,15 +115,15 @@ impl Analysis {
 
 /// Steps by peer; of one peer, in the order of the schedule.
 #[derive(Debug)]
-struct ByPeer {
+struct PeerSteps {
     steps: Vec<(Rank, u32)>,
 }
 
-impl ByPeer {
-    fn new(mut steps: Vec<(Rank, u32)>) -> ByPeer {
+impl PeerSteps {
+    fn new(mut steps: Vec<(Rank, u32)>) -> PeerSteps {
         sort(&mut steps);
         steps.shrink_to_fit();
-        ByPeer { steps }
+        PeerSteps { steps }
     }
 
     /// Writes for each step which message of its peer it is.
@@ -196,7 +197,7 @@ impl<T> Lists<T> {
     }
 }
 
-/// The schedules that were analysed last.
+/// A cache of the analyses that were used last.
 #[derive(Default)]
 pub(super) struct Analyses {
     /// Most recently used first.
@@ -209,7 +210,7 @@ impl Analyses {
         self.kept.iter().map(|analysis| analysis.memory_bytes()).sum()
     }
 
-    /// The analysis of `schedule`, from memory if it is there.
+    /// The analysis of `schedule`, from the cache if it is there.
     pub(super) fn get(
         &mut self,
         schedule: &Arc<Schedule>,
@@ -221,7 +222,7 @@ impl Analyses {
             Some(place) => self.kept[..=place].rotate_right(1),
             None => {
                 let analysis = Analysis::new(schedule.clone(), rank, size)?;
-                self.kept.truncate(KEPT - 1);
+                self.kept.truncate(MAX_CACHED_ANALYSES - 1);
                 self.kept.insert(0, Arc::new(analysis));
             }
         }

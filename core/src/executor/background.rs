@@ -1,8 +1,9 @@
-//! The one thread of the process that makes groups move while nobody waits for them, and that hears
-//! of deaths while nothing is in flight. Knows of a group what [`GroupProgress`] says.
+//! The background thread of the process. It makes groups progress while no thread of the user waits
+//! for them, and notices dead ranks while nothing is in flight. Knows of a group what
+//! [`GroupProgress`] says.
 //!
 //! It starts when it is first needed: when an operation is left to it, or when a rank first has to
-//! sleep for another. A forked child has no such thread and starts one of its own.
+//! sleep while it waits for another. A forked child starts one of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
@@ -12,25 +13,25 @@ use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::transport::{Bell, Interest, wait};
 
-/// How long a thread that issued an operation may take until it waits for it itself.
-const GRACE: Duration = Duration::from_micros(100);
+/// How long a thread that issued an operation has to begin to wait for it itself.
+const ISSUER_GRACE: Duration = Duration::from_micros(100);
 
-/// The same, after operations that were all waited for within their grace: in a loop that starts
-/// and waits, being told of each operation would cost more than many an operation.
-const MAX_GRACE: Duration = Duration::from_millis(1);
+/// The same, after operations that were all waited for within their grace: in a loop that issues
+/// and waits, waking this thread for each operation would cost more than a small operation.
+const MAX_ISSUER_GRACE: Duration = Duration::from_millis(1);
 
 /// How long an idle group must be left alone until its connections are watched: watching a group
 /// that a thread drives would wake this thread with every message.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET_AFTER: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether groups have become quiet or operations late.
-const TICK: Duration = Duration::from_millis(150);
+/// How often the thread checks whether groups have become quiet or operations late.
+const CHECK_INTERVAL: Duration = Duration::from_millis(150);
 
-/// Turns of one group before the others have theirs.
-const TURNS: usize = 16;
+/// Turns that one group gets before the others get theirs.
+const MAX_TURNS: usize = 16;
 
-/// Sleeps that end without anything to do before a pause is made.
-const FRUITLESS: u32 = 16;
+/// Sleeps that may end without anything to do before the thread pauses.
+const MAX_FRUITLESS_TURNS: u32 = 16;
 
 /// What the background thread sees of a group.
 pub(super) trait GroupProgress: Send + Sync {
@@ -43,23 +44,23 @@ pub(super) trait GroupProgress: Send + Sync {
     /// Whether a thread of the user waits.
     fn has_waiters(&self) -> bool;
 
-    /// How often threads of the user have issued or waited.
+    /// How many times threads of the user have issued or waited.
     fn activity(&self) -> u64;
 
     /// Whether somebody waits for the group to break.
     fn is_watched(&self) -> bool;
 
-    /// Notes whether the background thread looks after it.
-    fn set_attended(&self, attended: bool);
+    /// Notes whether the background thread drives it.
+    fn set_driven_in_background(&self, is_driven: bool);
 
-    /// Moves what can be moved, on behalf of nobody who waits; whether anything moved.
+    /// Moves what can be moved, although no thread waits for it; whether anything moved.
     fn turn_in_background(&self) -> bool;
 
     /// What to wait for, and until when at most.
     fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant>;
 
-    /// Tells who wants to know, if the oldest operation has not moved for `limit`.
-    fn tell_of_stall(&self, limit: Duration);
+    /// Calls the group's stall hook, if the oldest operation has not moved for `limit`.
+    fn report_stall(&self, limit: Duration);
 }
 
 /// The background of the process that started with `main`.
@@ -70,7 +71,7 @@ pub(super) struct Background {
     process_id: u32,
     bell: Bell,
     started: AtomicBool,
-    /// Whether the thread is in a grace, at whose end it looks at all groups.
+    /// Whether the thread waits for a grace to end, after which it checks all groups.
     in_grace: AtomicBool,
     /// Groups that the thread does not know yet.
     newcomers: Mutex<Vec<Weak<dyn GroupProgress>>>,
@@ -78,20 +79,20 @@ pub(super) struct Background {
     heir: OnceLock<Box<Background>>,
 }
 
-/// What the thread knows of a group. It is held weakly: a group ends when its user lets go.
+/// What the thread knows of a group. The reference is weak: a group ends when its user drops it.
 struct Entry {
     group: Weak<dyn GroupProgress>,
     activity: u64,
     quiet_since: Instant,
 }
 
-/// What came of looking at a group.
-enum Look {
-    /// It is gone.
+/// What the check of a group found.
+enum GroupActivity {
+    /// The group is gone.
     Gone,
-    /// It moved.
+    /// Something moved.
     Moved,
-    /// A sleep may go on until this time.
+    /// Nothing to do; the thread may sleep until this time.
     Idle(Option<Instant>),
 }
 
@@ -129,18 +130,18 @@ impl Background {
         })
     }
 
-    /// Makes a group known. Starts nothing.
+    /// Adds a group. Does not start the thread.
     pub(super) fn register(&self, group: Weak<dyn GroupProgress>) {
         {
             let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
             newcomers.retain(|known| known.strong_count() > 0);
             newcomers.push(group);
         }
-        // A thread that sleeps for other groups would not hear of deaths in this one.
+        // While it sleeps for other groups, the thread would not notice deaths in this one.
         self.refresh();
     }
 
-    /// Has the thread release what groups have closed since it fell asleep.
+    /// Makes the thread release what groups have closed since it fell asleep.
     pub(super) fn refresh(&self) {
         if self.started.load(Ordering::SeqCst) {
             self.bell.ring();
@@ -158,15 +159,15 @@ impl Background {
         }
     }
 
-    /// Asks the thread to look at all groups, after a grace.
-    pub(super) fn attend(&'static self) {
+    /// Asks the thread to check all groups, after a grace.
+    pub(super) fn request_check(&'static self) {
         self.start();
         self.bell.ring();
     }
 
-    /// Whether the thread will look at all groups without being asked. Who has left something to
-    /// do before it asks this, and hears yes, is seen: the grace ends before that look.
-    pub(super) fn looks_soon(&self) -> bool {
+    /// Whether the thread will check all groups without being asked. If this is true, the check
+    /// sees everything that the caller did before: the grace ends before the check begins.
+    pub(super) fn will_check_soon(&self) -> bool {
         self.in_grace.load(Ordering::SeqCst)
     }
 
@@ -174,21 +175,21 @@ impl Background {
         let mut entries: Vec<Entry> = Vec::new();
         let mut interests = Vec::new();
         let mut fruitless = 0;
-        let mut grace = GRACE;
+        let mut grace = ISSUER_GRACE;
         loop {
-            self.welcome(&mut entries);
+            self.take_newcomers(&mut entries);
             interests.clear();
             interests.extend(self.bell.interest());
             let now = Instant::now();
             let mut moved = false;
             let mut until: Option<Instant> = None;
-            entries.retain_mut(|entry| match entry.look(now, &mut interests) {
-                Look::Gone => false,
-                Look::Moved => {
+            entries.retain_mut(|entry| match entry.check(now, &mut interests) {
+                GroupActivity::Gone => false,
+                GroupActivity::Moved => {
                     moved = true;
                     true
                 }
-                Look::Idle(limit) => {
+                GroupActivity::Idle(limit) => {
                     until = until.into_iter().chain(limit).min();
                     true
                 }
@@ -200,17 +201,17 @@ impl Background {
             let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
             let woken = wait::wait(&interests, timeout);
             if self.bell.heard() {
-                // What it was rung for is looked at after this.
+                // The groups for which it was rung are checked after this.
                 self.in_grace.store(true, Ordering::SeqCst);
                 std::thread::sleep(grace);
                 self.in_grace.store(false, Ordering::SeqCst);
                 grace = match entries.iter().any(Entry::is_left_alone) {
-                    true => GRACE,
-                    false => MAX_GRACE.min(2 * grace),
+                    true => ISSUER_GRACE,
+                    false => MAX_ISSUER_GRACE.min(2 * grace),
                 };
             } else if woken {
                 fruitless += 1;
-                if fruitless > FRUITLESS {
+                if fruitless > MAX_FRUITLESS_TURNS {
                     // A descriptor stays readable although nothing moves; do not burn a core.
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -218,7 +219,7 @@ impl Background {
         }
     }
 
-    fn welcome(&self, entries: &mut Vec<Entry>) {
+    fn take_newcomers(&self, entries: &mut Vec<Entry>) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet_since = Instant::now();
         let entry = |group| Entry { group, activity: 0, quiet_since };
@@ -227,38 +228,39 @@ impl Background {
 }
 
 impl Entry {
-    /// Whether it has something to do and nobody waits for it.
+    /// Whether it has something to do and no thread waits for it.
     fn is_left_alone(&self) -> bool {
         self.group.upgrade().is_some_and(|group| group.is_busy() && !group.has_waiters())
     }
 
-    /// Moves the group if it is this thread's turn; else adds what to wait for.
-    fn look(&mut self, now: Instant, interests: &mut Vec<Interest>) -> Look {
+    /// Drives the group if this thread has to; otherwise adds what to wait for.
+    fn check(&mut self, now: Instant, interests: &mut Vec<Interest>) -> GroupActivity {
         let Some(group) = self.group.upgrade().filter(|group| !group.has_ended()) else {
-            return Look::Gone;
+            return GroupActivity::Gone;
         };
-        // In this order: who leaves something to do while this looks sees that nobody attends.
-        group.set_attended(false);
+        // This comes first: a thread that leaves work during the check then sees that it has to
+        // request another one.
+        group.set_driven_in_background(false);
         let activity = group.activity();
         let active = std::mem::replace(&mut self.activity, activity) != activity;
         if active {
             self.quiet_since = now;
         }
         if group.has_waiters() {
-            return Look::Idle(Some(now + TICK));
+            return GroupActivity::Idle(Some(now + CHECK_INTERVAL));
         }
         if group.is_busy() {
-            group.set_attended(true);
+            group.set_driven_in_background(true);
             return self.drive(&*group, now, interests);
         }
-        if now - self.quiet_since < QUIET && !group.is_watched() {
-            return Look::Idle(Some(now + TICK));
+        if now - self.quiet_since < QUIET_AFTER && !group.is_watched() {
+            return GroupActivity::Idle(Some(now + CHECK_INTERVAL));
         }
-        // What came for an idle group is kept for its next operation, or is bad news.
+        // What arrives for an idle group is kept for its next operation, or says that it broke.
         if group.turn_in_background() || group.is_busy() {
-            return Look::Moved;
+            return GroupActivity::Moved;
         }
-        Look::Idle(group.background_interests(interests))
+        GroupActivity::Idle(group.background_interests(interests))
     }
 
     fn drive(
@@ -266,27 +268,27 @@ impl Entry {
         group: &dyn GroupProgress,
         now: Instant,
         interests: &mut Vec<Interest>,
-    ) -> Look {
-        for turn in 0..TURNS {
+    ) -> GroupActivity {
+        for turn in 0..MAX_TURNS {
             if group.has_waiters() {
-                return Look::Moved;
+                return GroupActivity::Moved;
             }
             if !group.turn_in_background() {
                 if turn > 0 {
-                    return Look::Moved;
+                    return GroupActivity::Moved;
                 }
                 break;
             }
-            if turn + 1 == TURNS {
-                return Look::Moved;
+            if turn + 1 == MAX_TURNS {
+                return GroupActivity::Moved;
             }
         }
-        group.tell_of_stall(2 * TICK);
+        group.report_stall(2 * CHECK_INTERVAL);
         let known = interests.len();
         let deadline = group.background_interests(interests);
         // A transport without descriptors has to be asked again and again.
-        let tick = if interests.len() == known { GRACE } else { TICK };
-        Look::Idle(deadline.into_iter().chain([now + tick]).min())
+        let tick = if interests.len() == known { ISSUER_GRACE } else { CHECK_INTERVAL };
+        GroupActivity::Idle(deadline.into_iter().chain([now + tick]).min())
     }
 }
 
@@ -322,7 +324,7 @@ mod tests {
             false
         }
 
-        fn set_attended(&self, _: bool) {}
+        fn set_driven_in_background(&self, _: bool) {}
 
         fn turn_in_background(&self) -> bool {
             false
@@ -332,7 +334,7 @@ mod tests {
             None
         }
 
-        fn tell_of_stall(&self, _: Duration) {}
+        fn report_stall(&self, _: Duration) {}
     }
 
     /// Far beyond what this takes; a hang shows instead of lasting.

@@ -11,10 +11,10 @@ use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
-/// How many operations are noted that ended with the reason why a group broke.
-const NOTED: usize = 256;
+/// Most operations that are noted as ended by the failure of a broken group.
+const MAX_NOTED_OPERATIONS: usize = 256;
 
-/// Which group an executor works for.
+/// The group that an executor works for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupIdentity {
     /// The name, for errors.
@@ -26,17 +26,17 @@ pub struct GroupIdentity {
 /// Why a group must break.
 pub(super) struct Cause {
     pub(super) abort: Abort,
-    /// Whether this rank found it; else another rank told.
+    /// Whether this rank found it; otherwise another rank reported it.
     pub(super) found_here: bool,
 }
 
-/// A reason why an operation cannot be run, while earlier ones are in flight here that may well be
-/// complete on the other ranks: these are not to fail for what came after them.
+/// The reason why an operation cannot be run, while earlier ones are still in flight here. Those
+/// may be complete on the other ranks already, so they must not fail because of a later one.
 pub(super) struct DeferredFailure {
     pub(super) cause: Cause,
     /// The first operation that cannot be run.
     pub(super) sequence: u64,
-    /// Until when those before it may take. `None`: as long as they need.
+    /// When the earlier ones have to be done. `None`: without a limit.
     pub(super) until: Option<Instant>,
 }
 
@@ -50,20 +50,21 @@ pub(super) struct Suspicion {
 /// A group that is broken.
 pub(super) struct BrokenGroup {
     pub(super) abort: Abort,
-    /// When its connections are closed, whether or not all others were told.
+    /// When its connections are closed, whether or not all other ranks were told.
     pub(super) until: Instant,
     pub(super) closed: bool,
-    told: RefCell<Told>,
+    delivery: RefCell<ErrorDelivery>,
 }
 
-/// Who may have heard why the group broke.
+/// Whether the caller has seen the error that broke the group.
 #[derive(Default)]
-struct Told {
-    /// Operations of this rank that ended with the reason, until somebody has asked one of them.
+struct ErrorDelivery {
+    /// Operations of this rank that ended with it, until the outcome of one of them was asked for.
     ended: Vec<Arc<Completion>>,
     /// Whether a collective is among them.
     has_collective: bool,
-    has_asked: bool,
+    /// Whether an outcome was asked for, or the error was handed out by [`BrokenGroup::untold`].
+    is_delivered: bool,
 }
 
 /// An operation that does not move.
@@ -84,7 +85,7 @@ pub struct StallReport {
 impl BrokenGroup {
     /// One that tells the others why until its connections are closed at `until`.
     pub(super) fn telling(abort: Abort, until: Instant) -> BrokenGroup {
-        BrokenGroup { abort, until, closed: false, told: RefCell::default() }
+        BrokenGroup { abort, until, closed: false, delivery: RefCell::default() }
     }
 
     /// One that is closed already.
@@ -99,16 +100,17 @@ impl BrokenGroup {
         fingerprint: &Fingerprint,
         sequence: u64,
     ) -> Error {
-        self.told.borrow_mut().has_collective = true;
+        self.delivery.borrow_mut().has_collective = true;
         self.error_named(group, collective_name(fingerprint), sequence)
     }
 
-    /// Notes an operation of this rank that ends with the reason: who asks it has been told.
+    /// Notes an operation of this rank that ends with the error: a caller that asks for its outcome
+    /// sees the error.
     pub(super) fn note(&self, completion: &Arc<Completion>) {
-        let mut told = self.told.borrow_mut();
-        told.look();
-        if !told.has_asked && told.ended.len() < NOTED {
-            told.ended.push(completion.clone());
+        let mut delivery = self.delivery.borrow_mut();
+        delivery.update();
+        if !delivery.is_delivered && delivery.ended.len() < MAX_NOTED_OPERATIONS {
+            delivery.ended.push(completion.clone());
         }
     }
 
@@ -117,31 +119,31 @@ impl BrokenGroup {
         error_of(&self.abort, &group.name, name, sequence)
     }
 
-    /// The error that says why the group broke, if nobody has heard it and somebody should: ranks
-    /// disagree, or a collective failed whose outcome nobody has asked for. It is handed out once.
+    /// The error that broke the group, if no caller has seen it and one should: ranks disagree, or
+    /// a collective failed whose outcome nobody has asked for. It is handed out once.
     pub(super) fn untold(&self, group: &GroupIdentity) -> Option<Error> {
-        let mut told = self.told.borrow_mut();
-        told.look();
+        let mut delivery = self.delivery.borrow_mut();
+        delivery.update();
         let is_failure = match self.abort {
             Abort::Mismatch { .. } | Abort::MessageSize { .. } | Abort::MessageDType { .. } => true,
             Abort::Failed { .. } | Abort::Left { .. } | Abort::TimedOut { .. } => {
-                told.has_collective
+                delivery.has_collective
             }
-            // Who aborts a group, or leaves it, has no use for what is in flight.
+            // A user who aborts or leaves a group has given up what is in flight.
             Abort::User { .. } => false,
         };
-        let is_news = is_failure && !std::mem::replace(&mut told.has_asked, true);
+        let is_news = is_failure && !std::mem::replace(&mut delivery.is_delivered, true);
         is_news.then(|| self.error_named(group, "shutdown", 0))
     }
 }
 
-impl Told {
-    /// Looks whether somebody has asked.
-    fn look(&mut self) {
+impl ErrorDelivery {
+    /// Checks whether the outcome of one of the operations was asked for.
+    fn update(&mut self) {
         if self.ended.iter().any(|completion| completion.was_asked()) {
-            self.has_asked = true;
+            self.is_delivered = true;
         }
-        if self.has_asked {
+        if self.is_delivered {
             self.ended = Vec::new();
         }
     }

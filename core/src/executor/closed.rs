@@ -1,5 +1,4 @@
-//! What an executor has in the place of its transport once the group was left: nothing is sent, and
-//! nothing comes.
+//! The transport of an executor after its group was left: nothing is sent, and nothing arrives.
 
 use crate::transport::{Interest, Payload, Rank, Sink, Transport};
 use crate::wire::frame::Header;
@@ -11,7 +10,7 @@ pub(super) struct ClosedTransport {
 }
 
 impl ClosedTransport {
-    /// In the place of `transport`.
+    /// A replacement for `transport`.
     pub(super) fn of(transport: &dyn Transport) -> Box<dyn Transport> {
         Box::new(ClosedTransport { rank: transport.rank(), size: transport.size() })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::broken_group::Cause;
 use super::finished_operation::FinishedOperation;
-use super::limits::{FRAME_COST, IN_TRANSPORT, SEGMENT, WINDOW};
+use super::limits::{FRAME_COST_BYTES, SEGMENT_BYTES, TRANSPORT_QUEUE_BYTES, WINDOW_BYTES};
 use super::operation::SmallOperation;
 use super::operation::{Operation, SlotProgress};
 use super::peers::PayloadTarget;
@@ -75,7 +75,7 @@ impl State {
         if begins {
             self.list_first_steps(sequence);
         }
-        self.take_ahead(sequence);
+        self.take_unexpected(sequence);
         if self.departed > 0 {
             self.check_departed(sequence);
         }
@@ -110,9 +110,10 @@ impl State {
         }
     }
 
-    /// A frame of an operation that is on the board here: its sender runs the schedule, and so do
-    /// all, as some rank says there. What it says is not written over before this rank is done.
-    fn follow(&mut self, peer: Rank, header: &Header) {
+    /// A frame came for an operation that is on the board here, so its sender runs the schedule.
+    /// Then all ranks have to, and the board still shows which rank asked for that: nothing there
+    /// is overwritten before this rank is done.
+    fn follow_to_schedule(&mut self, peer: Rank, header: &Header) {
         let Some(running) = self.in_flight.get(header.sequence) else { return };
         let Some(SlotProgress { small, .. }) = running.slot_progress else { return };
         if !small.may_be_scheduled() || running.fingerprint != header.fingerprint {
@@ -123,11 +124,12 @@ impl State {
         if exchange.is_scheduled(&SmallOperation { sequence, fingerprint, small }) {
             self.leave_board(sequence);
         } else {
-            self.protocol_error(peer, "it runs a schedule that no rank said to run");
+            self.protocol_error(peer, "it runs a schedule that no rank asked for");
         }
     }
 
-    /// Ends an operation that cannot be run. The others wait for it in vain, so the group breaks.
+    /// Ends an operation that cannot be run. The other ranks would wait in vain, so the group
+    /// breaks.
     fn refuse(&mut self, sequence: u64, completion: Arc<Completion>, why: String) {
         let message = format!("operation {sequence} cannot run: {why}");
         let error = Error::InvalidArgument { message: message.clone() };
@@ -135,12 +137,12 @@ impl State {
         self.fail(Abort::User { rank: self.rank, why: message });
     }
 
-    /// Treats the frames that came before operation `sequence` was issued.
-    fn take_ahead(&mut self, sequence: u64) {
-        // Operations without a frame of their own may lie in between; older frames belong to
-        // numbers that were never issued here.
+    /// Takes the frames that came before operation `sequence` was issued.
+    fn take_unexpected(&mut self, sequence: u64) {
+        // The numbers need not be consecutive: some operations have no frames, and older frames
+        // belong to numbers that were never issued here.
         while let Some(frame) = self.unexpected.take(sequence) {
-            let cost = frame.payload.len() + FRAME_COST;
+            let cost = frame.payload.len() + FRAME_COST_BYTES;
             let peer = self.peers.of(frame.peer);
             peer.received_ahead_bytes = peer.received_ahead_bytes.saturating_sub(cost);
             match frame.header.kind {
@@ -152,7 +154,7 @@ impl State {
 
     /// A message that came before its operation.
     fn early_arrived(&mut self, frame: UnexpectedFrame) {
-        self.follow(frame.peer, &frame.header);
+        self.follow_to_schedule(frame.peer, &frame.header);
         let eager_bytes = self.peers.eager_bytes(frame.peer);
         let Some(step) = self.receiving_step(frame.peer, &frame.header) else { return };
         let Some(running) = self.in_flight.get_mut(frame.header.sequence) else { return };
@@ -209,11 +211,11 @@ impl State {
             let Some(bytes) = next_segment(state.handed, state.bytes, allowed) else { return };
             let end = state.handed + bytes;
             let large = state.bytes > self.peers.eager_bytes(peer);
-            if large && (end > state.permitted || end - state.finished > IN_TRANSPORT) {
+            if large && (end > state.permitted || end - state.finished > TRANSPORT_QUEUE_BYTES) {
                 return;
             }
-            if !self.peers.of(peer).admit(sequence, bytes + FRAME_COST) {
-                self.hold(sequence, step, peer, bytes + FRAME_COST);
+            if !self.peers.of(peer).admit(sequence, bytes + FRAME_COST_BYTES) {
+                self.hold(sequence, step, peer, bytes + FRAME_COST_BYTES);
                 return;
             }
             let header = Header {
@@ -265,8 +267,8 @@ impl State {
         if next_segment(state.handed, state.bytes, allowed).is_none() {
             return;
         }
-        if !self.peers.of(peer).admit(sequence, FRAME_COST) {
-            self.hold(sequence, step, peer, FRAME_COST);
+        if !self.peers.of(peer).admit(sequence, FRAME_COST_BYTES) {
+            self.hold(sequence, step, peer, FRAME_COST_BYTES);
             return;
         }
         running.step(step).handed = allowed.bytes;
@@ -298,7 +300,7 @@ impl State {
         if ours == header.fingerprint && bytes == Some(header.message_bytes) {
             return step;
         }
-        // The same call, but messages of different sizes: sizes on which the ranks disagree.
+        // For the same call with messages of different lengths, the error names those lengths.
         let same_call = ours == header.fingerprint;
         let one =
             Side { rank: self.rank, fingerprint: ours, message_bytes: bytes.filter(|_| same_call) };
@@ -311,7 +313,7 @@ impl State {
         None
     }
 
-    /// A frame of an operation that is not in flight: compares with what ended here.
+    /// A frame came for an operation that is not in flight: compares it with those that ended here.
     fn check_finished(&mut self, peer: Rank, header: &Header) {
         let Some(ours) = self.in_flight.finished(header.sequence) else { return };
         if ours != header.fingerprint {
@@ -341,7 +343,7 @@ impl State {
             self.check_finished(peer, header);
             return nothing;
         }
-        self.follow(peer, header);
+        self.follow_to_schedule(peer, header);
         let Some(step) = self.receiving_step(peer, header) else { return nothing };
         let Some(running) = self.in_flight.get(header.sequence) else { return nothing };
         let state = running.steps[step as usize];
@@ -400,7 +402,7 @@ impl State {
                     return;
                 }
                 running.early.push((step, bytes));
-                // The steps before it may have ended while the payload came.
+                // The steps before it may have ended while the payload was on its way.
                 self.list(sequence, step);
             }
             PayloadTarget::UnexpectedFrame => self.keep_unexpected(peer, header, payload),
@@ -417,15 +419,15 @@ impl State {
         let payload = kept;
         let is_to_come = self.is_to_come(header.sequence);
         let state = self.peers.of(peer);
-        state.received_ahead_bytes += payload.len() + FRAME_COST;
-        if state.received_ahead_bytes > 2 * WINDOW {
+        state.received_ahead_bytes += payload.len() + FRAME_COST_BYTES;
+        if state.received_ahead_bytes > 2 * WINDOW_BYTES {
             self.protocol_error(peer, "it sent too much ahead of the operations issued here");
             return;
         }
-        let kept_bytes = payload.len() + FRAME_COST;
+        let kept_bytes = payload.len() + FRAME_COST_BYTES;
         let frame = UnexpectedFrame { peer, header: *header, payload };
         if !is_to_come {
-            // It was issued while the payload came.
+            // The operation was issued while the payload was on its way.
             state.received_ahead_bytes -= kept_bytes;
             self.early_arrived(frame);
         } else {
@@ -444,7 +446,7 @@ impl State {
             return;
         };
         let analysis = running.analysis.clone();
-        self.follow(peer, header);
+        self.follow_to_schedule(peer, header);
         let step = analysis.send_step(peer, header.message);
         let Some(step) = self.agreed(peer, header, step) else { return };
         let Some(running) = self.in_flight.get_mut(header.sequence) else { return };
@@ -473,12 +475,12 @@ impl State {
 }
 
 /// Bytes of the segment at `start` of a step of `bytes` bytes, if its predecessors allow it.
-/// Segments end at multiples of [`SEGMENT`], and so between elements, and at the end of the
+/// Segments end at multiples of [`SEGMENT_BYTES`], and so between elements, and at the end of the
 /// message.
 fn next_segment(start: usize, bytes: usize, allowed: Allowance) -> Option<usize> {
     if bytes == 0 {
         return allowed.all.then_some(0);
     }
-    let end = bytes.min(start + SEGMENT);
+    let end = bytes.min(start + SEGMENT_BYTES);
     (start < end && end <= allowed.bytes).then(|| end - start)
 }

@@ -1,10 +1,10 @@
-//! Who makes progress: the thread that issues, the thread that waits, or the background thread.
-//! Knows the executor and the clock; nothing of schedules, and no concrete transport.
+//! The threads that make progress: the one that issues, the one that waits, or the background
+//! thread. Knows the executor and the clock; nothing of schedules, and no concrete transport.
 //!
 //! One lock guards the executor of a group. Completions are settled after it is released, so that
-//! no user code runs under it. Of several threads that wait for one group, one leads (it spins or
-//! sleeps in the system, and moves everything), and the others sleep until they are done or the
-//! leader leaves.
+//! no user code runs under it. Of several threads that wait for one group, one leads: it spins or
+//! sleeps in the system, and moves everything. The others sleep until they are done or the leader
+//! leaves.
 
 mod failures;
 mod fast_path;
@@ -28,10 +28,11 @@ use crate::spin::{AdaptiveSpin, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
 
-/// The executor of one group, and the threads that make it move.
+/// The executor of one group, and the threads that drive it.
 pub struct Driver {
     executor: Mutex<Executor>,
-    /// How many forks lie behind the process that made it; a child must not touch its connections.
+    /// The number of forks before the driver was made; a forked child must not touch its
+    /// connections.
     forks: u32,
     spin: SpinPolicy,
     spinning: AdaptiveSpin,
@@ -48,12 +49,12 @@ pub struct Driver {
     busy: AtomicBool,
     /// Whether there was more to do, without waiting for anybody, when it was last released.
     unfinished: AtomicBool,
-    /// Whether the background thread looks after it.
-    attended: AtomicBool,
+    /// Whether the background thread drives it.
+    driven_in_background: AtomicBool,
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Called when something is over and nobody knows yet.
+    /// Called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
     before_telling: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -85,7 +86,7 @@ impl Driver {
             turned: Condvar::new(),
             busy: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
-            attended: AtomicBool::new(false),
+            driven_in_background: AtomicBool::new(false),
             activity: AtomicU64::new(0),
             stall_hook: OnceLock::new(),
             #[cfg(test)]
@@ -96,9 +97,9 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes immediately if `waiting` does not leave
-    /// that to others. What is over by then is told when the caller drops the result, which it does
-    /// when it holds no lock.
+    /// Starts a collective, and moves it as far as it goes immediately, unless `waiting` leaves
+    /// that to others. Operations that are over by then are settled when the caller drops the
+    /// result, which it does when it holds no lock.
     pub fn submit(&self, operation: Operation, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = operation.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.submit(operation, now))
@@ -116,8 +117,8 @@ impl Driver {
         self.start(&completion, waiting, |executor, now| executor.recv(message, now))
     }
 
-    /// Waits until `completion` is done or `until` has come, moving whatever can be moved. Whether
-    /// it is done. With an `until` in the past it moves things once.
+    /// Waits until `completion` is done or `until` has passed, and moves what can be moved
+    /// meanwhile. Returns whether it is done. With an `until` in the past it moves things once.
     pub fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
         if completion.is_done() {
             return true;
@@ -131,7 +132,7 @@ impl Driver {
         let done = self.wait_in_turn(completion, until);
         let left = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
         if left == 0 && self.is_busy() {
-            self.attend();
+            self.hand_to_background();
         }
         done
     }
@@ -141,23 +142,23 @@ impl Driver {
         self.change(|executor, now| executor.break_with(abort, now));
     }
 
-    /// As [`Driver::break_with`], for a reason that another rank has told all.
+    /// As [`Driver::break_with`], for a reason that another rank has told to all.
     pub fn break_as_told(&self, abort: Abort) {
         self.change(|executor, now| executor.break_as_told(abort, now));
     }
 
-    /// The error that says why the group broke, if nobody has heard it and somebody should.
+    /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         if self.is_inherited() { None } else { self.lock().untold() }
     }
 
-    /// Has `hook` called, without any lock, while the oldest operation stands still and nobody
-    /// waits for it. The first hook stays. It must not block.
+    /// Sets the function that is called, without any lock, while the oldest operation is stalled
+    /// and no thread waits for it. The first hook stays. It must not block.
     pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.stall_hook.set(Box::new(hook));
     }
 
-    /// Done when nothing is in flight, or at `until`.
+    /// A completion that is done when nothing is in flight, or at `until`.
     pub fn idle(&self, until: Instant) -> Arc<Completion> {
         let completion = Arc::new(Completion::new());
         if self.is_inherited() {
@@ -168,15 +169,16 @@ impl Driver {
         completion
     }
 
-    /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
-    /// operations fail immediately. Done when the others were told why it broke, if it did, or at
-    /// `until`; [`Driver::end`] then ends it.
+    /// Begins to leave the group: in order if nothing is in flight, otherwise by breaking it. Later
+    /// operations fail immediately. The completion is done when the others were told why the group
+    /// broke, if it did, or at `until`; [`Driver::end`] then ends it.
     pub fn leave(&self, until: Instant) -> Arc<Completion> {
         self.change(Executor::leave);
         self.idle(until)
     }
 
-    /// Leaves the group immediately, and closes what was open for it, whoever still refers to this.
+    /// Leaves the group immediately, and closes what was open for it, even while other threads
+    /// refer to this driver.
     pub fn end(&self) {
         if self.is_inherited() {
             return;
@@ -184,7 +186,7 @@ impl Driver {
         self.change(Executor::close);
         let connections = self.lock().take_connections();
         drop(connections);
-        // The leader hears it first, if there is one.
+        // Wakes the leader, if there is one, before the bell is dropped.
         self.ring();
         self.lock_bell().take();
         self.background.refresh();
@@ -238,23 +240,24 @@ impl Driver {
         };
         if waiting != WaitIntent::Soon && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0
         {
-            self.attend();
+            self.hand_to_background();
         }
         DeferredCompletions { driver: self, finished }
     }
 
-    /// Changes the executor in a way that a thread of the user does not wait for.
+    /// Makes a change for which no thread of the user waits.
     fn change(&self, change: impl FnOnce(&mut Executor, Instant)) {
         if self.is_inherited() {
             return;
         }
         self.turn_once(&mut Vec::new(), change);
         if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-            self.attend();
+            self.hand_to_background();
         }
     }
 
-    /// Makes a change, moves what can be moved and settles what is over; whether anything moved.
+    /// Makes a change, moves what can be moved and settles the operations that are over. Returns
+    /// whether anything moved.
     fn turn_once(
         &self,
         finished: &mut Vec<FinishedOperation>,
@@ -277,7 +280,8 @@ impl Driver {
         })
     }
 
-    /// Does something with the executor and takes what is over; whether anything moved.
+    /// Calls `act` with the executor and takes the operations that are over. Returns whether
+    /// anything moved.
     fn act(
         &self,
         finished: &mut Vec<FinishedOperation>,
@@ -299,7 +303,7 @@ impl Driver {
         self.unfinished.store(progress.unfinished, Ordering::SeqCst);
         drop(executor);
         if self.polling.load(Ordering::SeqCst) {
-            // What the leader sleeps for may have happened here, or have changed.
+            // What the leader sleeps for may have happened in `act`, or have changed.
             self.ring();
         }
         progress.moved
@@ -313,15 +317,16 @@ impl Driver {
         if let Some(hook) = self.before_telling.get() {
             hook();
         }
-        // A callback may wait for what is over as well.
+        // All are marked before any callback runs: it may wait for another of them.
         let notifications: Vec<_> =
             finished.drain(..).filter_map(FinishedOperation::mark_done).collect();
-        // Whoever sleeps has looked at its completion under this lock.
+        // A thread that sleeps has looked at its completion under this lock.
         if self.lock_turn().sleeping > 0 {
             self.turned.notify_all();
         }
-        // The leader may have gone to sleep since the executor was left, when nothing was told yet.
-        // It says that it sleeps before it looks at its completion: one of the two sees the other.
+        // The leader may have gone to sleep after the lock was released and before its completion
+        // was marked. It sets `polling` before it looks at the completion, so either it sees the
+        // mark or this thread sees `polling`.
         fence(Ordering::SeqCst);
         if self.polling.load(Ordering::SeqCst) {
             self.ring();
@@ -329,7 +334,7 @@ impl Driver {
         notifications.into_iter().for_each(Notification::deliver);
     }
 
-    /// Waits, as the leader or behind one.
+    /// Waits as the leader, or until the leader is done.
     fn wait_in_turn(&self, completion: &Completion, until: Option<Instant>) -> bool {
         let own = thread::current().id();
         let mut turn = self.lock_turn();
@@ -342,7 +347,7 @@ impl Driver {
                 break;
             }
             if turn.leader == Some(own) {
-                // A callback waits, on the thread that everybody waits for.
+                // This is a callback on the leader's own thread, which would wait for itself.
                 drop(turn);
                 return self.lead(completion, until);
             }
@@ -370,7 +375,7 @@ impl Driver {
         done
     }
 
-    /// Moves everything until `completion` is done or `until` has come.
+    /// Moves everything until `completion` is done or `until` has passed.
     fn lead(&self, completion: &Completion, until: Option<Instant>) -> bool {
         let mut finished = Vec::new();
         let mut interests = Vec::new();
@@ -405,7 +410,7 @@ impl Driver {
         until: Option<Instant>,
         interests: &mut Vec<Interest>,
     ) {
-        // A rank that has to sleep takes part in something long enough to lose a peer in.
+        // An operation that makes a rank sleep lasts long enough for a peer to die meanwhile.
         self.background.start();
         interests.clear();
         let bell = self.lock_bell().clone();
@@ -413,7 +418,7 @@ impl Driver {
         let (sleepy, deadline) = {
             let mut executor = self.lock();
             let sleepy = executor.prepare_to_sleep(interests);
-            // What another thread left unfinished on its way out is not told by any descriptor.
+            // No descriptor reports what another thread left unfinished when it released the lock.
             let sleepy = sleepy && !self.unfinished.load(Ordering::SeqCst);
             self.polling.store(true, Ordering::SeqCst);
             (sleepy, executor.next_deadline())
@@ -422,7 +427,7 @@ impl Driver {
         if sleepy && !completion.is_done() {
             let first = until.into_iter().chain(deadline).min();
             let timeout = first.map(|first| first.saturating_duration_since(Instant::now()));
-            // A transport without descriptors has to be asked again and again.
+            // A transport without descriptors has to be polled.
             let timeout = match interests.len() {
                 1 => Some(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(200))),
                 _ => timeout,
@@ -441,7 +446,7 @@ impl Driver {
         self.lock().vanish();
     }
 
-    /// Has `hook` called when something is over and nobody knows yet.
+    /// Sets the function that is called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
     pub(super) fn set_before_telling(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.before_telling.set(Box::new(hook));
@@ -453,19 +458,19 @@ impl Driver {
         self.polling.load(Ordering::SeqCst)
     }
 
-    /// Asks the background thread to look after it.
-    fn attend(&self) {
-        if self.background.looks_soon() {
+    /// Asks the background thread to drive it.
+    fn hand_to_background(&self) {
+        if self.background.will_check_soon() {
             return;
         }
-        let is_new = !self.attended.swap(true, Ordering::SeqCst);
-        // If it sleeps already, it may not be known to those who have to wake it.
+        let is_new = !self.driven_in_background.swap(true, Ordering::SeqCst);
+        // If that thread sleeps already, the threads that have to wake it may not know that.
         if is_new || self.unfinished.load(Ordering::SeqCst) || !self.lock().let_others_wake() {
-            self.background.attend();
+            self.background.request_check();
         }
     }
 
-    /// Whether this process got it from its parent, whose connections it must not touch.
+    /// Whether this process inherited it by a fork; it must not touch its parent's connections.
     pub fn is_inherited(&self) -> bool {
         self.forks != fork::forks()
     }
@@ -496,8 +501,8 @@ impl Driver {
     }
 }
 
-/// What is over and still to be told, which may run code of the user.
-#[must_use = "what is over is told when this is dropped, without a lock"]
+/// Operations that are over and still have to be settled, which may run user code.
+#[must_use = "its operations are settled when this is dropped, without a lock"]
 pub struct DeferredCompletions<'a> {
     driver: &'a Driver,
     finished: Vec<FinishedOperation>,

@@ -6,6 +6,7 @@ use super::analysis::peer_of;
 use super::broken_group::{BrokenGroup, Cause, DeferredFailure, StallReport, Suspicion};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
+use super::pending_messages::AbandonedMessage;
 use super::running_operation::RunningOperation;
 use super::state::State;
 use crate::clock::Instant;
@@ -15,18 +16,18 @@ use crate::transport::{LossReason, Payload, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
 
-/// How long an abort of another rank may take to explain why a connection ended.
-const GRACE: Duration = Duration::from_millis(50);
+/// After a connection ended, how long another rank's abort has to arrive and explain it.
+const ABORT_GRACE: Duration = Duration::from_millis(50);
 
-/// How long a disagreement waits at most until the operations before it have ended. Less than
-/// [`FAREWELL`], for which the rank that found it keeps its connections.
-const EARLIER_LIMIT: Duration = Duration::from_millis(800);
+/// How long a disagreement waits at most for the operations before it to end. Shorter than
+/// [`BROKEN_GROUP_LINGER`], during which the rank that found it keeps its connections.
+const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
 
 /// How long a broken group tells the others before it closes its connections.
-const FAREWELL: Duration = Duration::from_secs(1);
+const BROKEN_GROUP_LINGER: Duration = Duration::from_secs(1);
 
 impl State {
-    /// Notes why the group must break; the first reason counts.
+    /// Notes why the group must break; only the first reason counts.
     pub(super) fn fail_with(&mut self, cause: Cause) {
         if self.is_failing() {
             return;
@@ -35,9 +36,10 @@ impl State {
             && self.in_flight.has_before(sequence)
         {
             if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
-                // Who finds that a rank left closes nothing before; operations have deadlines.
+                // If this rank found that another left, the earlier operations may take as long as
+                // their own deadlines allow.
                 let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
-                let until = (!has_time).then(|| self.now + EARLIER_LIMIT);
+                let until = (!has_time).then(|| self.now + EARLIER_OPERATIONS_LIMIT);
                 self.deferred = Some(DeferredFailure { cause, sequence, until });
             }
             return;
@@ -46,13 +48,13 @@ impl State {
         self.cause = Some(disagreement.map_or(cause, |deferred| deferred.cause));
     }
 
-    /// Whether operation `sequence` is one that can no longer be run, or a later one: ranks
-    /// disagree on it, or one has left that it needs.
+    /// Whether operation `sequence` can no longer be run: ranks disagree on it or on an earlier
+    /// one, or a rank that it needs has left.
     pub(super) fn is_disputed(&self, sequence: u64) -> bool {
         self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
     }
 
-    /// Breaks the group for a reason that has waited until the operations before it ended.
+    /// Breaks the group for a deferred reason, once the operations before it have ended.
     fn end_deferral(&mut self) {
         let is_due = |deferred: &DeferredFailure| {
             deferred.until.is_some_and(|until| self.now >= until)
@@ -63,8 +65,8 @@ impl State {
         }
     }
 
-    /// Breaks the group if there is a reason: releases all memory, ends everything in flight, tells
-    /// the others.
+    /// Breaks the group if there is a reason: releases all memory, ends everything in flight, and
+    /// tells the others.
     pub(super) fn break_if_needed(&mut self, transport: &mut dyn Transport) {
         self.end_deferral();
         let Some(Cause { abort, found_here }) = self.cause.take() else { return };
@@ -79,8 +81,8 @@ impl State {
         let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
         let payload = abort.encode();
         for peer in 0..self.size {
-            // Whoever finds the reason tells everybody; the others pass it on along the connections
-            // that there are, so that it arrives even if its finder dies.
+            // The rank that finds the reason tells all others; they pass it on over the connections
+            // that exist, so that it arrives even if that rank dies.
             let known = self.peers.get(peer);
             let lost = known.is_some_and(|state| state.lost.is_some());
             let touched = known.is_some_and(|state| state.touched);
@@ -95,7 +97,7 @@ impl State {
             self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
             self.peers.of(peer).abort_given = true;
         }
-        let until = self.now + FAREWELL;
+        let until = self.now + BROKEN_GROUP_LINGER;
         let broken = BrokenGroup::telling(abort, until);
         let before = self.finished.len();
         for running in self.in_flight.take_all() {
@@ -104,7 +106,7 @@ impl State {
             drop(released.finish);
             self.finished.push(FinishedOperation::new(released.completion, Err(error)));
         }
-        for (name, number, ending) in self.messages.take_all() {
+        for AbandonedMessage { name, number, ending } in self.messages.take_all() {
             let error = broken.error_named(&self.group, name, number);
             ending.fail(error, &mut self.finished);
         }
@@ -114,7 +116,7 @@ impl State {
         self.broken = Some(broken);
     }
 
-    /// Does what is due by the clock: deadlines, graces, the end of a broken group's farewell.
+    /// Does what is due by now: deadlines, graces, closing the connections of a broken group.
     pub(super) fn check_time(&mut self, transport: &mut dyn Transport) {
         if let Some(broken) = &mut self.broken {
             if !broken.closed
@@ -136,8 +138,8 @@ impl State {
         }
     }
 
-    /// The ranks that hold up an operation: those that are known not to have come, or else all that
-    /// it waits for, which may themselves wait for others.
+    /// The ranks that hold up an operation: those that are known not to have joined it. If none is
+    /// known, all that it waits for, which may themselves wait for others.
     fn late_ranks(&self, running: &RunningOperation) -> Vec<Rank> {
         let missing = self.missing_ranks(running);
         if !missing.is_empty() {
@@ -151,7 +153,7 @@ impl State {
         }
     }
 
-    /// Breaks the group if an operation is past its deadline; else finds the next deadline.
+    /// Breaks the group if an operation is past its deadline; otherwise finds the next deadline.
     fn check_deadlines(&mut self) {
         let rank = self.rank;
         let mut earliest: Option<Instant> = None;
@@ -195,7 +197,7 @@ impl State {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let farewell = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
-        // What has ended leaves its deadline behind until then.
+        // `earliest` may belong to an operation that has ended since.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
         let deferral = self.deferred.as_ref().and_then(|deferred| deferred.until);
@@ -204,7 +206,7 @@ impl State {
         deadlines.into_iter().flatten().min()
     }
 
-    /// The death that is suspected, as a reason for breaking the group.
+    /// Takes the suspected death, as a reason for breaking the group.
     pub(super) fn suspected(&mut self) -> Option<Abort> {
         let Suspicion { peer, why, .. } = self.suspicion.take()?;
         Some(Abort::Failed { rank: peer, why })
@@ -243,11 +245,12 @@ impl State {
             return;
         }
         if let LossReason::Local(why) = why {
-            // This rank cannot go on; the peer is not suspected of anything, and is told if it can.
+            // This rank failed, not the peer, which is told if that is still possible.
             self.fail(Abort::Failed { rank: self.rank, why });
             return;
         }
-        // A rank that left over the board may be gone before it took in this rank's connection.
+        // A rank that left over the board may have closed before it accepted this rank's
+        // connection.
         let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
         let why = if has_left { LossReason::Goodbye } else { why };
         state.lost = Some(why.clone());
@@ -268,12 +271,12 @@ impl State {
             LossReason::Protocol(why) => format!("it broke the protocol: {why}"),
         };
         if self.suspicion.is_none() {
-            self.suspicion = Some(Suspicion { peer, why, until: self.now + GRACE });
+            self.suspicion = Some(Suspicion { peer, why, until: self.now + ABORT_GRACE });
         }
     }
 
-    /// Ends the sends to a peer that left: it leaves when its operations are done, so it has had
-    /// what was handed over.
+    /// Ends the sends to a peer that left: it leaves once its operations are done, so it has
+    /// received what was handed to the transport.
     fn settle_departed(&mut self, peer: Rank) {
         for sequence in self.in_flight.sequences() {
             let Some(running) = self.in_flight.get_mut(sequence) else { continue };

@@ -1,11 +1,12 @@
-//! An operation that is over, on its way out of the progress lock. Knows only its completion.
+//! An operation that is over, taken out from under the progress lock. Knows only its completion.
 
 use std::sync::Arc;
 
 use crate::completion::{Completion, Notification};
 use crate::generated::error::Result;
 
-/// An operation that is over and whose completion is still to be told, without the progress lock.
+/// An operation that is over, but whose completion still has to be settled without the progress
+/// lock.
 #[derive(Debug)]
 pub struct FinishedOperation {
     completion: Arc<Completion>,
@@ -21,12 +22,12 @@ impl FinishedOperation {
         &self.completion
     }
 
-    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
+    /// Settles the completion. Runs callbacks and wakers, so the caller must not hold a lock.
     pub fn settle(self) {
         self.completion.complete(self.result);
     }
 
-    /// Ends the completion, and hands back what is still to be told.
+    /// Marks the completion as done, and returns the notification that is still to be delivered.
     pub(super) fn mark_done(self) -> Option<Notification> {
         self.completion.mark_done(self.result)
     }

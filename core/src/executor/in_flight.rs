@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use super::running_operation::RunningOperation;
 use crate::wire::frame::Fingerprint;
 
-/// How many fingerprints of finished operations are remembered.
-const REMEMBERED: usize = 64;
+/// Most fingerprints of finished operations that are remembered.
+const MAX_REMEMBERED_FINGERPRINTS: usize = 64;
 
-/// The operations from the oldest unfinished one on. Numbers are consecutive, so the place follows
-/// from the number.
+/// The operations from the oldest unfinished one on. Their numbers are consecutive, so an
+/// operation's place follows from its number.
 #[derive(Default)]
 pub(super) struct InFlight {
     /// Sequence number of the first entry.
@@ -64,7 +64,7 @@ impl InFlight {
 
     /// Remembers an operation that ended.
     pub(super) fn note_finished(&mut self, sequence: u64, fingerprint: Fingerprint) {
-        if self.finished.len() == REMEMBERED {
+        if self.finished.len() == MAX_REMEMBERED_FINGERPRINTS {
             self.finished.pop_front();
         }
         self.finished.push_back((sequence, fingerprint));
@@ -102,8 +102,7 @@ impl InFlight {
         self.count == 0
     }
 
-    /// What was and is run: operations that ended, as far as they are remembered, and those in
-    /// flight.
+    /// The operations that ended, as far as they are remembered, and those in flight.
     pub(super) fn history(&self) -> Vec<(u64, Fingerprint)> {
         let in_flight = self.iter().map(|running| (running.sequence, running.fingerprint));
         self.finished.iter().copied().chain(in_flight).collect()

@@ -1,31 +1,32 @@
-//! What the state machines of a rank allow one another and their peers: times and bytes.
+//! Limits of the executor: times, and bytes in flight.
 
 use std::time::Duration;
 
 use crate::spin::SpinLimits;
 
-/// How long a rank that leaves a broken group takes to tell the others why. Without it, ranks that
-/// have no connection to the failed one would blame the one that left.
+/// How long a rank that leaves a broken group may take to tell the others why it broke. Without
+/// that, ranks that have no connection to the failed one would blame the one that left.
 pub const FAREWELL: Duration = Duration::from_millis(250);
 
-/// How long a thread that waits for other ranks looks again before it sleeps.
+/// How long a thread that waits for other ranks polls before it sleeps.
 pub const SPIN_LIMITS: SpinLimits =
     SpinLimits { spin: Duration::from_micros(100), yielding: Duration::from_micros(50) };
 
-/// Bytes of a segment, the part of a larger message that one frame carries. A multiple of every
+/// Bytes of a segment: the part of a large message that one frame carries. A multiple of every
 /// element's size.
-pub const SEGMENT: usize = 256 << 10;
+pub const SEGMENT_BYTES: usize = 256 << 10;
 
-/// Bytes, with headers, that may be under way to a peer for operations that it may not have issued.
-pub const WINDOW: usize = 1 << 20;
+/// Most bytes, with headers, in flight to a peer for operations that it may not have issued.
+pub const WINDOW_BYTES: usize = 1 << 20;
 
-/// Bytes, with headers, of messages that may be under way to a peer which may not receive them: so
-/// much of each of the others a rank may come to hold. A message of 1 MiB, and small ones behind.
-pub(super) const MESSAGE_WINDOW: usize = WINDOW + WINDOW / 4;
+/// Most bytes, with headers, of messages in flight to a peer that may not have posted a receive. A
+/// rank may have to hold this much from each of the others: a message of 1 MiB and small ones
+/// behind it.
+pub(super) const MESSAGE_WINDOW_BYTES: usize = WINDOW_BYTES + WINDOW_BYTES / 4;
 
-/// What a frame counts in these windows besides its payload, bytes: header and bookkeeping.
-pub(super) const FRAME_COST: usize = 96;
+/// Bytes that a frame takes of these windows besides its payload: header and bookkeeping.
+pub(super) const FRAME_COST_BYTES: usize = 96;
 
-/// Bytes of one message that the transport has queued at most, so that other messages to the same
-/// peer get their turn.
-pub(super) const IN_TRANSPORT: usize = 4 * SEGMENT;
+/// Most bytes of one message that the transport has queued, so that other messages to the same peer
+/// get their turn.
+pub(super) const TRANSPORT_QUEUE_BYTES: usize = 4 * SEGMENT_BYTES;

@@ -1,6 +1,7 @@
-//! Whom an operation that stands still really waits for. Each rank asks the ranks that it waits
-//! for, and those that are in the operation, too, answer whom they miss themselves: after a few
-//! rounds all name the same ranks. Needs no store, whose host may be the one that is missing.
+//! Which ranks really hold up a stalled operation. Each rank asks the ranks that it waits for.
+//! Those that are in the operation, too, answer with the ranks that they are missing themselves, so
+//! that after a few rounds all name the same ranks. Needs no store, whose host may be a missing
+//! rank.
 
 use std::time::Duration;
 
@@ -12,17 +13,17 @@ use crate::sorted::sort;
 use crate::transport::{Destination, Payload, Rank};
 use crate::wire::frame::{Header, Kind};
 
-/// How long an operation stands still until its rank asks.
+/// How long an operation is stalled before its rank asks.
 const ASK_AFTER: Duration = Duration::from_millis(200);
 
-/// How long after a question the next one follows.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// The time from one question to the next.
+const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most ranks that are asked at a time, and that a report lists.
 const MAX_RANKS: usize = 64;
 
 impl State {
-    /// Asks the ranks for which the oldest operation waits, if it stands still.
+    /// Asks the ranks for which the oldest operation waits, if it is stalled.
     pub(super) fn ask_who_is_missing(&mut self) {
         if self.inquiry_due().is_none_or(|due| self.now < due) {
             return;
@@ -36,16 +37,15 @@ impl State {
         self.liveness.note_asked(sequence, self.now);
     }
 
-    /// When the next question is due. The board shows by itself who has come.
+    /// When the next question is due. None for an operation over the board, which shows who joined.
     pub(super) fn inquiry_due(&self) -> Option<Instant> {
         let running = self.in_flight.iter().next().filter(|it| it.slot_progress.is_none())?;
-        let again = self.liveness.last_asked.map(|asked| asked + ASK_AGAIN);
+        let again = self.liveness.last_asked.map(|asked| asked + ASK_INTERVAL);
         let again = again.filter(|_| self.liveness.sequence == running.sequence);
         Some((running.progressed + ASK_AFTER).max(again.unwrap_or(running.progressed)))
     }
 
-    /// The ranks that are known to hold up an operation, in order. None are known before they were
-    /// asked.
+    /// The ranks that are known to hold up an operation, in order. None before they were asked.
     pub(super) fn missing_ranks(&self, running: &RunningOperation) -> Vec<Rank> {
         let mut missing = Vec::new();
         if running.slot_progress.is_none() && self.liveness.sequence == running.sequence {
@@ -59,7 +59,8 @@ impl State {
         missing
     }
 
-    /// The payload of a report on the operation that `header` names, which is completed.
+    /// The payload of a report on the operation that `header` names. Fills in the lengths of
+    /// `header`.
     pub(super) fn report(&self, header: &mut Header) -> Payload {
         let running = self.in_flight.get(header.sequence);
         let missing = running.map(|running| self.missing_ranks(running)).unwrap_or_default();
@@ -83,7 +84,7 @@ impl State {
         (PayloadTarget::Report, Destination::Borrowed)
     }
 
-    /// A rank says how far it is, and whom it misses.
+    /// Takes a rank's answer: how far it is, and which ranks it is missing.
     pub(super) fn report_arrived(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
         if self.liveness.sequence != header.sequence {
             return;

@@ -1,5 +1,4 @@
-//! What is known of the ranks that an operation which stands still waits for, from what they said.
-//! Knows no frames.
+//! What the ranks that a stalled operation waits for have answered. Knows no frames.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,13 +6,13 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::transport::Rank;
 
-/// How long a rank that was never heard of may take to answer.
-const FIRST_ANSWER: Duration = Duration::from_millis(150);
+/// How long a rank may take for its first answer.
+const FIRST_ANSWER_LIMIT: Duration = Duration::from_millis(150);
 
-/// How long a rank that has answered may be silent.
-const SILENCE: Duration = Duration::from_secs(1);
+/// How long a rank that has answered may be silent afterwards.
+const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 
-/// What is known of the oldest operation in flight, if it stands still.
+/// What is known of the oldest operation in flight, if it is stalled.
 #[derive(Default)]
 pub(super) struct LivenessCheck {
     pub(super) sequence: u64,
@@ -22,11 +21,11 @@ pub(super) struct LivenessCheck {
     answers: BTreeMap<Rank, Answer>,
 }
 
-/// What a rank last said.
+/// A rank's last answer.
 struct Answer {
     at: Instant,
     issued: u64,
-    /// Whom it misses.
+    /// The ranks that it is missing.
     missing: Vec<Rank>,
 }
 
@@ -40,12 +39,13 @@ impl LivenessCheck {
         self.last_asked = Some(now);
     }
 
-    /// Notes what `peer` said of the operation.
+    /// Notes the answer of `peer`.
     pub(super) fn note_answer(&mut self, peer: Rank, issued: u64, missing: Vec<Rank>, at: Instant) {
         self.answers.insert(peer, Answer { at, issued, missing });
     }
 
-    /// Adds the ranks that operation `sequence` misses because it waits for `peer`.
+    /// Adds to `missing` the ranks that hold up operation `sequence`, as far as it waits for
+    /// `peer`: that rank itself, or those that it is missing.
     pub(super) fn add_missing(
         &self,
         peer: Rank,
@@ -54,11 +54,11 @@ impl LivenessCheck {
         missing: &mut Vec<Rank>,
     ) {
         match self.answers.get(&peer) {
-            None if self.first_asked.is_some_and(|asked| now - asked >= FIRST_ANSWER) => {
+            None if self.first_asked.is_some_and(|asked| now - asked >= FIRST_ANSWER_LIMIT) => {
                 missing.push(peer);
             }
             None => {}
-            Some(answer) if answer.issued < sequence || now - answer.at >= SILENCE => {
+            Some(answer) if answer.issued < sequence || now - answer.at >= SILENCE_LIMIT => {
                 missing.push(peer);
             }
             Some(answer) => missing.extend(&answer.missing),

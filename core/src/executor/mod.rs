@@ -39,10 +39,10 @@ pub use broken_group::{GroupIdentity, StallReport};
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use finished_operation::FinishedOperation;
-pub use limits::{FAREWELL, SEGMENT, SPIN_LIMITS, WINDOW};
+pub use limits::{FAREWELL, SEGMENT_BYTES, SPIN_LIMITS, WINDOW_BYTES};
 pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress, SmallOperation};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};
 
-pub use crate::transport::EAGER;
+pub use crate::transport::EAGER_BYTES;

@@ -1,4 +1,4 @@
-//! What the executor is asked to do.
+//! What the executor is asked to run.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// How a result is stored that nobody reads before it is complete, where `ranks` ranks do the
-    /// same in one cache.
+    /// How to store a result that nothing reads before it is complete, if `ranks` ranks do the same
+    /// in one cache.
     pub(super) fn result_stores(&self, ranks: usize) -> Stores {
         let bytes: usize = self.input.iter().chain(&self.output).map(Region::len).sum();
         Stores::of_traffic(bytes.saturating_mul(ranks))
@@ -36,21 +36,22 @@ pub struct Operation {
     pub sequence: u64,
     /// What all ranks must agree on.
     pub fingerprint: Fingerprint,
-    /// This rank's part; without a step if it goes over the board, unless some rank may not fit.
+    /// This rank's schedule. Without steps if the operation goes over the board and all ranks' data
+    /// is sure to fit.
     pub schedule: Arc<Schedule>,
-    /// Set if it goes over the board.
+    /// Set if the operation goes over the board.
     pub slot_progress: Option<SlotProgress>,
-    /// The memory.
+    /// The memory that it works on.
     pub bindings: Bindings,
     /// The element type; blocks are cut between elements.
     pub dtype: DType,
-    /// How elements are reduced, where they are (never `Avg` or `PremulSum`: the backend scales).
+    /// How elements are reduced, if they are (never `Avg` or `PremulSum`: the backend scales).
     pub reduce_op: ReduceOp,
     /// When it must be done.
     pub deadline: Instant,
     /// What is left to do on this rank when all steps are done.
     pub finish: Option<Outcome>,
-    /// Who is told.
+    /// Notified of the end.
     pub completion: Arc<Completion>,
 }
 
@@ -59,25 +60,25 @@ pub struct Operation {
 pub struct SlotProgress {
     /// What it is.
     pub small: SmallCollective,
-    /// Whether what this rank gives fits. Else it shows that it runs the schedule, and the others
+    /// Whether this rank's data fits. If not, it shows that it runs the schedule, and the others
     /// run it, too.
     pub fits: bool,
-    /// Whether this rank has shown what it gives.
+    /// Whether this rank has shown its data.
     pub shown: bool,
 }
 
-/// A small collective as it is issued: under its number, with what the ranks compare of it.
+/// A small collective as it is issued, with its number and the facts that the ranks compare.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallOperation {
     /// The sequence number.
     pub sequence: u64,
     /// What all ranks must agree on.
     pub fingerprint: Fingerprint,
-    /// What is to be done.
+    /// The collective itself.
     pub small: SmallCollective,
 }
 
-/// One point-to-point message, ready to go or awaited.
+/// One point-to-point message, to be sent or received.
 pub struct Message {
     /// The other rank; `None` receives from any.
     pub peer: Option<Rank>,
@@ -85,17 +86,17 @@ pub struct Message {
     pub tag: u32,
     /// The element type, which both ranks must agree on.
     pub dtype: DType,
-    /// What is sent, or where it goes.
+    /// The memory that is sent, or received into.
     pub memory: Region,
     /// When it must be done.
     pub deadline: Instant,
-    /// What is left to do on this rank when the message is here.
+    /// What is left to do on this rank when the message has arrived.
     pub finish: Option<Outcome>,
-    /// Who is told. Its source rank is set for a receive.
+    /// Notified of the end. Its source rank is set for a receive.
     pub completion: Arc<Completion>,
 }
 
-/// With whom a short message is exchanged, and what tells it from others.
+/// The other rank of a short message, and what distinguishes the message from others.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
     /// The other rank; `None` receives from any.

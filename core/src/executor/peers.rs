@@ -1,14 +1,14 @@
-//! What is known of each peer: how far it is, and how much was sent to it ahead of that. Only peers
-//! that this rank has to do with take memory, not all ranks of a group. Knows no schedules and no
-//! transport.
+//! The state of each peer: how far it is, and how much was sent to it ahead of that. Only peers
+//! that this rank communicates with take memory, not all ranks of a group. Knows no schedules and
+//! no transport.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::limits::WINDOW;
+use super::limits::WINDOW_BYTES;
 use crate::transport::{LossReason, Rank};
 
-/// Where the payload of the frame goes that a peer is sending.
+/// Where the payload of the frame that is arriving from a peer goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PayloadTarget {
     /// Nowhere.
@@ -34,13 +34,13 @@ pub(super) enum PayloadTarget {
     Matched,
     /// It waits for a receive.
     UnexpectedMessage,
-    /// Whom the peer misses itself.
+    /// The ranks that the peer is missing itself.
     Report,
     /// Why the peer broke the group.
     Abort,
 }
 
-/// The peers that this rank has to do with. A transport names only ranks of its group.
+/// The peers that this rank communicates with. A transport names only ranks of its group.
 #[derive(Default)]
 pub(super) struct Peers {
     known: BTreeMap<Rank, Peer>,
@@ -51,7 +51,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Notes for each peer up to which length messages to it, and from it, leave unasked.
+    /// Sets, for each peer, up to which length messages to and from it are sent without asking.
     pub(super) fn set_eager_bytes(&mut self, bytes: impl Iterator<Item = (Rank, usize)>) {
         let mut bytes = bytes.peekable();
         self.eager_bytes = bytes.peek().map_or(0, |(_, usual)| *usual);
@@ -59,7 +59,7 @@ impl Peers {
         self.other_eager_bytes = bytes.filter(|(_, bytes)| *bytes != usual).collect();
     }
 
-    /// Up to which length messages to a peer, and from it, leave unasked.
+    /// Up to which length messages to and from a peer are sent without asking.
     pub(super) fn eager_bytes(&self, peer: Rank) -> usize {
         match self.other_eager_bytes.is_empty() {
             true => self.eager_bytes,
@@ -67,22 +67,22 @@ impl Peers {
         }
     }
 
-    /// What is known of a peer; from now on there is something.
+    /// The state of a peer, which is added if it is new.
     pub(super) fn of(&mut self, peer: Rank) -> &mut Peer {
         self.known.entry(peer).or_default()
     }
 
-    /// What is known of a peer, if there is anything.
+    /// The state of a peer, if there is one.
     pub(super) fn get(&self, peer: Rank) -> Option<&Peer> {
         self.known.get(&peer)
     }
 
-    /// All of which something is known.
+    /// The states of all known peers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.known.values()
     }
 
-    /// All of which something is known, by rank.
+    /// The states of all known peers, by rank.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Rank, &mut Peer)> {
         self.known.iter_mut().map(|(rank, peer)| (*rank, peer))
     }
@@ -92,7 +92,7 @@ impl Peers {
         self.get(peer).is_some_and(|peer| peer.lost == Some(LossReason::Goodbye))
     }
 
-    /// Those that said goodbye.
+    /// The peers that said goodbye.
     pub(super) fn departed(&self) -> impl Iterator<Item = Rank> {
         let left = |(_, peer): &(&Rank, &Peer)| peer.lost == Some(LossReason::Goodbye);
         self.known.iter().filter(left).map(|(rank, _)| *rank)
@@ -126,28 +126,28 @@ pub(super) struct Peer {
     ahead_bytes: usize,
     /// Steps whose frames wait until it has issued their operations: sequence, step, bytes.
     held: BinaryHeap<Reverse<(u64, u32, usize)>>,
-    /// The operation of which it was told that frames are held.
+    /// The operation whose held frames the peer was told about.
     told_held: Option<u64>,
-    /// It wants to hear when this rank has issued this operation.
+    /// The operation that the peer waits for this rank to issue.
     pub(super) wants_issued: Option<u64>,
     /// Bytes that came for operations that this rank has not issued.
     pub(super) received_ahead_bytes: usize,
-    /// Where the payload of the frame under way goes.
+    /// Where the payload of the arriving frame goes.
     pub(super) incoming: PayloadTarget,
     /// Whether there ever was a frame or a connection between the two.
     pub(super) touched: bool,
-    /// Why the connection is gone, if it is.
+    /// Why the connection was lost, if it was.
     pub(super) lost: Option<LossReason>,
-    /// Whether its reason for breaking the group came.
+    /// Whether its abort has arrived.
     pub(super) abort_received: bool,
-    /// Whether this rank's reason for breaking the group was handed to the transport.
+    /// Whether this rank's abort was handed to the transport.
     pub(super) abort_given: bool,
     /// Whether it has left.
     pub(super) abort_sent: bool,
 }
 
 impl Peer {
-    /// Whether nothing ever came from it, not even the end of its connection.
+    /// Whether nothing ever arrived from it, not even the end of its connection.
     pub(super) fn is_unheard_of(&self) -> bool {
         self.issued == 0 && self.lost.is_none()
     }
@@ -157,12 +157,12 @@ impl Peer {
         self.issued
     }
 
-    /// Whether a frame of `bytes` for operation `sequence` may go; if so, it is accounted for.
+    /// Whether a frame of `bytes` for operation `sequence` may be sent; if so, it is counted.
     pub(super) fn admit(&mut self, sequence: u64, bytes: usize) -> bool {
         if sequence <= self.issued {
             return true;
         }
-        if self.ahead_bytes + bytes > WINDOW {
+        if self.ahead_bytes + bytes > WINDOW_BYTES {
             return false;
         }
         self.ahead_bytes += bytes;
@@ -173,15 +173,16 @@ impl Peer {
         true
     }
 
-    /// Remembers a step whose frame was not admitted. Returns the sequence that the peer must be
-    /// told of, if it has not been told.
+    /// Remembers a step whose frame was not admitted. Returns the sequence number that the peer
+    /// must be told, unless it was told before.
     pub(super) fn hold(&mut self, sequence: u64, step: u32, bytes: usize) -> Option<u64> {
         self.held.push(Reverse((sequence, step, bytes)));
         self.tell_held()
     }
 
-    /// Takes note that it has issued operations up to `issued`; appends the held steps that may be
-    /// tried again. Returns the sequence of which it must be told that frames are still held.
+    /// Notes that the peer has issued operations up to `issued`, and appends the held steps that
+    /// may be tried again. If frames are still held, returns the sequence number that it must be
+    /// told.
     pub(super) fn note_issued(
         &mut self,
         issued: u64,
@@ -198,7 +199,7 @@ impl Peer {
             }
             sequence > issued
         });
-        let mut room = WINDOW - self.ahead_bytes;
+        let mut room = WINDOW_BYTES - self.ahead_bytes;
         while let Some(&Reverse((sequence, step, bytes))) = self.held.peek() {
             if sequence > issued {
                 if bytes > room {
@@ -224,7 +225,7 @@ impl Peer {
         Some(sequence)
     }
 
-    /// Whether nothing more is to be said or heard after the group broke.
+    /// Whether nothing remains to be sent or received after the group broke.
     pub(super) fn is_settled(&self) -> bool {
         self.lost.is_some() || !self.touched || (self.abort_received && self.abort_sent)
     }
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn issued_operations_are_never_held() {
         let mut peer = Peer::default();
-        assert!(peer.admit(5, WINDOW));
+        assert!(peer.admit(5, WINDOW_BYTES));
         assert!(!peer.admit(6, 1));
         assert_eq!(peer.hold(6, 0, 1), Some(6));
         assert_eq!(peer.hold(7, 0, 1), None, "it is told once");
@@ -253,15 +254,15 @@ mod tests {
         assert!(released.is_empty());
         assert_eq!(peer.note_issued(5, &mut released), None);
         assert_eq!(released, [(6, 0), (7, 0)]);
-        assert!(peer.admit(6, WINDOW), "what is issued leaves the window");
+        assert!(peer.admit(6, WINDOW_BYTES), "what is issued leaves the window");
     }
 
     #[test]
     fn a_frame_of_an_issued_operation_overtakes_older_held_ones() {
         let mut peer = Peer::default();
-        assert!(peer.admit(10, WINDOW));
-        peer.hold(11, 0, WINDOW);
-        peer.hold(9, 3, WINDOW);
+        assert!(peer.admit(10, WINDOW_BYTES));
+        peer.hold(11, 0, WINDOW_BYTES);
+        peer.hold(9, 3, WINDOW_BYTES);
         let mut released = Vec::new();
         assert_eq!(peer.note_issued(9, &mut released), Some(11));
         assert_eq!(released, [(9, 3)]);

@@ -1,11 +1,11 @@
-//! The messages of a rank: on their way out, awaited, and here without a receive. Knows how they
-//! meet and end, no state machine.
+//! The messages of a rank: pending sends, posted receives, and unexpected messages. Knows how they
+//! are matched and end, but no state machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::finished_operation::FinishedOperation;
-use super::limits::FRAME_COST;
+use super::limits::FRAME_COST_BYTES;
 use super::operation::takes;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
@@ -16,7 +16,7 @@ use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Header;
 
-/// A message on its way out.
+/// A message that is being sent.
 pub(super) struct PendingSend {
     pub(super) peer: Rank,
     pub(super) tag: u32,
@@ -24,17 +24,17 @@ pub(super) struct PendingSend {
     pub(super) number: u64,
     pub(super) dtype: DType,
     pub(super) memory: Region,
-    /// The prefix that goes with the offer, bytes.
+    /// Bytes of the prefix that goes with the offer.
     pub(super) lead: usize,
-    /// The prefix that the transport has, bytes.
+    /// Bytes of the prefix that the transport has.
     pub(super) handed: usize,
-    /// The prefix that has left, bytes.
+    /// Bytes of the prefix that has left.
     pub(super) left: usize,
     /// Whether the receiver may be sent all of it.
     pub(super) accepted: bool,
     /// Whether the first frame was handed over, which may be empty.
     pub(super) begun: bool,
-    /// Why the receiver does not take it.
+    /// Why the receiver refuses it.
     pub(super) refused: Option<Error>,
     pub(super) ending: MessageEnd,
 }
@@ -42,7 +42,7 @@ pub(super) struct PendingSend {
 impl PendingSend {
     /// Whether there is nothing more to do for it.
     pub(super) fn is_over(&self) -> bool {
-        // What the transport has is still read.
+        // The transport still reads what it has queued.
         self.left == self.handed
             && (self.refused.is_some() || self.accepted && self.left == self.memory.len())
     }
@@ -59,8 +59,17 @@ pub(super) struct PendingReceive {
     pub(super) own_number: u64,
     /// The sender's number of the message, once it is matched.
     pub(super) number: u64,
-    /// The prefix that came, bytes.
+    /// Bytes of the prefix that has arrived.
     pub(super) received: usize,
+    pub(super) ending: MessageEnd,
+}
+
+/// A message of a group that broke.
+pub(super) struct AbandonedMessage {
+    /// The name of the operation, for its error.
+    pub(super) name: &'static str,
+    /// Its number among this rank's sends or receives.
+    pub(super) number: u64,
     pub(super) ending: MessageEnd,
 }
 
@@ -80,20 +89,20 @@ impl MessageEnd {
         finished.push(FinishedOperation::new(self.completion, Ok(())));
     }
 
-    /// Ends badly. Called when no memory of the message is held any more.
+    /// Fails the message. Called when its memory is no longer used.
     pub(super) fn fail(self, error: Error, finished: &mut Vec<FinishedOperation>) {
         drop(self.finish);
         finished.push(FinishedOperation::new(self.completion, Err(error)));
     }
 }
 
-/// What a sender says of its message.
+/// What a sender announces about its message.
 #[derive(Clone, Copy)]
 pub(super) struct Announcement {
     pub(super) peer: Rank,
     /// Its number among the sender's messages.
     pub(super) number: u64,
-    /// Of all of it.
+    /// The length of the whole message.
     pub(super) bytes: u64,
     /// The number of its element type.
     pub(super) dtype: u8,
@@ -110,11 +119,11 @@ impl Announcement {
     }
 }
 
-/// A message that no receive waits for yet.
+/// A message that arrived before its receive was posted.
 pub(super) struct UnexpectedMessage {
     pub(super) announcement: Announcement,
     pub(super) tag: u32,
-    /// It was offered, with the bytes that are here; otherwise they are all.
+    /// Whether it was offered, with a prefix; otherwise all its bytes are here.
     pub(super) offered: bool,
     pub(super) payload: Vec<u8>,
 }
@@ -126,22 +135,22 @@ impl UnexpectedMessage {
     }
 }
 
-/// What a frame that nobody asked for takes of the window: an offer alone takes nothing.
+/// Bytes of the window that an unasked frame takes: an offer alone takes none.
 pub(super) fn frame_cost(offered: bool, payload_bytes: usize) -> u64 {
-    if offered && payload_bytes == 0 { 0 } else { (payload_bytes + FRAME_COST) as u64 }
+    if offered && payload_bytes == 0 { 0 } else { (payload_bytes + FRAME_COST_BYTES) as u64 }
 }
 
-/// How much was sent to, and came from, a peer without being asked for. Bytes with headers.
+/// How many bytes, with headers, were sent to and arrived from a peer without asking the receiver.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flow {
     pub(super) sent: u64,
-    /// What of `sent` the peer has matched with receives, as far as it has told.
+    /// The part of `sent` that the peer has matched with receives, as far as it has reported.
     pub(super) acknowledged: u64,
-    /// What came from the peer and was matched.
+    /// What arrived from the peer and was matched.
     pub(super) matched: u64,
-    /// What of `matched` the peer was told.
+    /// The part of `matched` that was reported to the peer.
     pub(super) reported: u64,
-    /// What came from the peer and waits for a receive.
+    /// What arrived from the peer and waits for a receive.
     pub(super) waiting: u64,
 }
 
@@ -152,7 +161,7 @@ pub(super) struct PointToPoint {
     /// The number of the last receive.
     pub(super) last_receive: u64,
     pub(super) sending: Vec<PendingSend>,
-    /// Whether some of `sending` can go on.
+    /// Whether a message in `sending` can go on.
     pub(super) sendable: bool,
     /// Receives that wait for a message, in the order of the calls.
     pub(super) posted: VecDeque<PendingReceive>,
@@ -177,7 +186,7 @@ impl PointToPoint {
         }
     }
 
-    /// What went to and came from a peer.
+    /// The flow to and from a peer.
     pub(super) fn flow(&mut self, peer: Rank) -> &mut Flow {
         self.flows.entry(peer).or_default()
     }
@@ -192,19 +201,27 @@ impl PointToPoint {
         self.sendable
     }
 
-    /// Whether no message is under way or awaited.
+    /// Whether no message is being sent or received.
     pub(super) fn is_idle(&self) -> bool {
         self.sending.is_empty() && self.posted.is_empty() && self.matched.is_empty()
     }
 
-    /// Takes out everything that has to end, without its memory: (name, number, ending).
-    pub(super) fn take_all(&mut self) -> Vec<(&'static str, u64, MessageEnd)> {
+    /// Takes all messages that have to end, without their memory.
+    pub(super) fn take_all(&mut self) -> Vec<AbandonedMessage> {
         self.unmatched.clear();
         self.sendable = false;
-        let sends = self.sending.drain(..).map(|message| ("send", message.number, message.ending));
+        let sends = self.sending.drain(..).map(|message| AbandonedMessage {
+            name: "send",
+            number: message.number,
+            ending: message.ending,
+        });
         let mut all: Vec<_> = sends.collect();
         let receives = self.matched.drain(..).chain(self.posted.drain(..));
-        all.extend(receives.map(|message| ("recv", message.own_number, message.ending)));
+        all.extend(receives.map(|message| AbandonedMessage {
+            name: "recv",
+            number: message.own_number,
+            ending: message.ending,
+        }));
         all
     }
 
@@ -223,7 +240,7 @@ impl PointToPoint {
     }
 }
 
-/// From which rank to which a message goes, and with which tag.
+/// The sender, the receiver and the tag of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
     pub(super) from: Rank,
@@ -231,15 +248,15 @@ pub(super) struct Route {
     pub(super) tag: u32,
 }
 
-/// What a receiver has for a message.
+/// The buffer that a receiver has for a message.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
     pub(super) bytes: u64,
     pub(super) dtype: DType,
 }
 
-/// Why a message of `sent_bytes` bytes, of the element type with the number `sent_dtype`, cannot go
-/// into `buffer`, if it cannot. Both ends decide this alike.
+/// Why a message of `sent_bytes` bytes, of the element type with the number `sent_dtype`, does not
+/// fit into `buffer`, if it does not. Both ranks decide this in the same way.
 pub(super) fn misfit(
     Route { from, to, tag }: Route,
     sent_bytes: u64,

@@ -1,14 +1,14 @@
 //! Point-to-point messages: matched by peer and tag, first come, first served.
 //!
-//! A small message goes immediately; a larger one, or one for which the window has no room, is
-//! offered and goes when the receiver has a buffer for it. Where asking takes long, the offer
-//! carries the first of its bytes, as far as the window has room: a receiver holds no more of them
-//! than of small messages.
+//! A small message is sent immediately. A larger one, or one for which the window has no room, is
+//! offered, and sent when the receiver has a buffer for it. If asking takes long, the offer carries
+//! a prefix of the message, as far as the window has room, so that a receiver never has to hold
+//! more of these than of small messages.
 
 use std::sync::Arc;
 
 use super::finished_operation::FinishedOperation;
-use super::limits::MESSAGE_WINDOW;
+use super::limits::MESSAGE_WINDOW_BYTES;
 use super::operation::takes;
 use super::operation::{Envelope, Message};
 use super::peers::PayloadTarget;
@@ -52,11 +52,11 @@ impl State {
         };
         let Some(found) = self.messages.unmatched.remove(place) else { return };
         self.messages.flow(found.announcement.peer).waiting -= found.cost();
-        self.meet(receiving, &found);
+        self.match_unexpected(receiving, &found);
     }
 
-    /// Takes a message that is here as a whole and fits `memory` exactly; its sender. None if there
-    /// is no such message, or an earlier receive may want it.
+    /// Takes a message that has arrived completely and fits `memory` exactly, and returns its
+    /// sender. None if there is no such message, or if an earlier receive may match it.
     pub(super) fn receive_short(&mut self, from: Envelope, memory: &mut [u8]) -> Option<Rank> {
         if self.is_failing() || !self.messages.posted.is_empty() {
             return None;
@@ -80,8 +80,8 @@ impl State {
         Some(sender)
     }
 
-    /// Gives a message that came for no receive to the one that takes it.
-    fn meet(&mut self, receiving: PendingReceive, found: &UnexpectedMessage) {
+    /// Matches a receive with an unexpected message.
+    fn match_unexpected(&mut self, receiving: PendingReceive, found: &UnexpectedMessage) {
         let Announcement { peer, number, .. } = found.announcement;
         let bound = match found.offered {
             true => self.accept(receiving, found.announcement),
@@ -118,7 +118,8 @@ impl State {
         }
     }
 
-    /// Checks the peer of a message; ends it if the group is broken or the peer is none.
+    /// Checks the peer of a message. Ends the message if the group is broken or the peer is not a
+    /// member of it.
     pub(super) fn admitted(
         &mut self,
         message: Message,
@@ -197,7 +198,7 @@ impl State {
         }
     }
 
-    /// Where the payload of a segment goes whose message is bound to a buffer.
+    /// Where the payload of a segment goes, if its message is bound to a buffer.
     fn place(&mut self, peer: Rank, header: &Header) -> (PayloadTarget, Destination) {
         let nothing = (PayloadTarget::Nothing, Destination::Discard);
         let bytes = header.payload_bytes as usize;
@@ -214,7 +215,7 @@ impl State {
             0 => Destination::Discard,
             _ => Destination::Into(
                 receiving.memory.slice(start..start + bytes),
-                // A rank sends about as much as it receives.
+                // The factor is 2: a rank sends about as much as it receives.
                 Stores::of_traffic(2 * self.ranks_in_a_cache * receiving.memory.len()),
             ),
         };
@@ -237,7 +238,7 @@ impl State {
         }
     }
 
-    /// A message came, or was offered, for which no receive waited when it began.
+    /// A message arrived, or was offered, for which no receive was posted when it began.
     fn unmatched_arrived(&mut self, peer: Rank, header: &Header, payload: &[u8]) {
         let found = UnexpectedMessage {
             announcement: Announcement::of(peer, header),
@@ -246,28 +247,28 @@ impl State {
             payload: payload.to_vec(),
         };
         if let Some(posted) = self.messages.take_posted(peer, header.message) {
-            // The receive was posted while the payload came.
-            self.meet(posted, &found);
+            // The receive was posted while the payload was on its way.
+            self.match_unexpected(posted, &found);
             return;
         }
         let flow = self.messages.flow(peer);
         flow.waiting += found.cost();
-        if flow.waiting > 2 * MESSAGE_WINDOW as u64 {
+        if flow.waiting > 2 * MESSAGE_WINDOW_BYTES as u64 {
             self.protocol_error(peer, "it sent too many messages that nobody receives");
             return;
         }
         self.messages.unmatched.push_back(found);
     }
 
-    /// Accepts an offered message; one that does not fit the buffer fails on both sides. Whether it
-    /// is bound to the buffer.
+    /// Accepts an offered message. One that does not fit the buffer fails on both sides. Returns
+    /// whether it was bound to the buffer.
     fn accept(&mut self, mut receiving: PendingReceive, offered: Announcement) -> bool {
         let mut header = Header {
             message: receiving.tag,
             message_bytes: receiving.memory.len() as u64,
             ..self.header(Kind::Accept, offered.number)
         };
-        // The sender compares as this rank does.
+        // The sender makes the same comparison.
         header.fingerprint.dtype = receiving.dtype as u8;
         self.replies.push_back((offered.peer, header));
         if let Some(misfit) = self.misfit(&receiving, offered) {
@@ -283,31 +284,32 @@ impl State {
     }
 
     /// Binds a receive to a message that was sent without asking. One that does not fit the buffer
-    /// breaks the group: the sender has already been told that its message went out well. Whether
-    /// it is bound.
+    /// breaks the group, because its send has already ended successfully. Returns whether it was
+    /// bound.
     fn matched(&mut self, mut receiving: PendingReceive, sent: Announcement) -> bool {
         let misfit = self.misfit(&receiving, sent);
         receiving.peer = Some(sent.peer);
         receiving.number = sent.number;
-        // If it does not fit, it ends with all others when the group breaks.
+        // A receive that does not fit ends with all others when the group breaks.
         self.messages.matched.push(receiving);
         let fits = misfit.is_none();
         misfit.into_iter().for_each(|misfit| self.fail(misfit));
         fits
     }
 
-    /// Why a message cannot go into the buffer of a receive, if it cannot.
+    /// Why a message does not fit the buffer of a receive, if it does not.
     fn misfit(&self, receiving: &PendingReceive, sent: Announcement) -> Option<Abort> {
         let buffer = Buffer { bytes: receiving.memory.len() as u64, dtype: receiving.dtype };
         let route = Route { from: sent.peer, to: self.rank, tag: receiving.tag };
         misfit(route, sent.bytes, sent.dtype, buffer)
     }
 
-    /// Notes that `cost` bytes from `peer` met their receive; tells the peer now and then.
+    /// Notes that `cost` bytes from `peer` were matched with a receive; reports to the peer now and
+    /// then.
     fn note_matched(&mut self, peer: Rank, cost: u64) {
         let flow = self.messages.flow(peer);
         flow.matched += cost;
-        if flow.matched - flow.reported >= MESSAGE_WINDOW as u64 / 4 {
+        if flow.matched - flow.reported >= MESSAGE_WINDOW_BYTES as u64 / 4 {
             flow.reported = flow.matched;
             let header = Header { message_bytes: flow.matched, ..self.header(Kind::Accept, 0) };
             self.replies.push_back((peer, header));
@@ -322,7 +324,7 @@ impl State {
         receiving.ending.finish(&mut self.finished);
     }
 
-    /// Number of messages to `peer` that have not gone, and receives that only it can meet.
+    /// Whether there are messages to `peer` that have not left, or receives that only it can match.
     pub(super) fn messages_need(&self, peer: Rank) -> bool {
         let messages = &self.messages;
         messages.sending.iter().any(|known| known.peer == peer)

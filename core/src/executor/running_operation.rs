@@ -23,19 +23,20 @@ use crate::wire::frame::Fingerprint;
 pub(super) struct StepState {
     /// Length of the step's chunk.
     pub(super) bytes: usize,
-    /// The prefix on which later steps may rely: received and reduced, copied, or sent and left.
+    /// The prefix that is finished, so that later steps may use it: received and reduced, copied,
+    /// or sent.
     pub(super) finished: usize,
-    /// Of a send, the prefix that the transport has. Of a receive, the prefix that the sender has
-    /// been allowed to send.
+    /// For a send, the prefix that the transport has. For a receive, the prefix that the sender was
+    /// allowed to send.
     pub(super) handed: usize,
-    /// Of a send, the prefix that the receiver allows.
+    /// For a send, the prefix that the receiver allows.
     pub(super) permitted: usize,
-    /// Whether a first frame was handed over; tells an empty message that was sent from one that
-    /// was not.
+    /// Whether a first frame was handed over. For an empty message, this alone says whether it was
+    /// sent.
     pub(super) begun: bool,
     /// Whether nothing is left to do.
     pub(super) done: bool,
-    /// Whether it stands in the list of steps to look at.
+    /// Whether it is in the list of steps to move.
     pub(super) listed: bool,
     /// Whether the frame waits until the peer has issued the operation.
     pub(super) held: bool,
@@ -66,19 +67,19 @@ pub(super) struct RunningOperation {
     pub(super) completion: Arc<Completion>,
     /// Set if it goes over the board.
     pub(super) slot_progress: Option<SlotProgress>,
-    /// Messages that came before their step was allowed to take them.
+    /// Messages that arrived before their step was allowed to take them.
     pub(super) early: Vec<(u32, Vec<u8>)>,
     pub(super) bindings: Bindings,
     scratch: Vec<Region>,
     dtype: DType,
     reduce_op: ReduceOp,
-    /// How what no later step looks at is stored.
+    /// How to store data that no later step reads.
     result_stores: Stores,
 }
 
 impl RunningOperation {
-    /// Starts `operation`, which stores what no later step looks at as `result_stores` says; the
-    /// error says what is wrong with it, and whom to tell. `steps` is reused memory.
+    /// Starts `operation`, which stores data that no later step reads as `result_stores` says. The
+    /// error says what is wrong, and which completion to fail. `steps` is reused memory.
     pub(super) fn new(
         operation: Operation,
         analysis: Arc<Analysis>,
@@ -108,7 +109,7 @@ impl RunningOperation {
             reduce_op: operation.reduce_op,
         };
         if running.slot_progress.is_some() {
-            // What goes over the board is one step that no schedule has.
+            // An operation over the board counts as one step, which is in no schedule.
             running.remaining = 1;
             return Ok(running);
         }
@@ -118,7 +119,7 @@ impl RunningOperation {
         }
     }
 
-    /// Takes scratch memory and measures the steps, which are to be run from now on.
+    /// Prepares for running the schedule: takes scratch memory and measures the steps.
     pub(super) fn prepare(&mut self, pool: &mut ScratchPool) -> Result<(), String> {
         self.slot_progress = None;
         let schedule = self.analysis.schedule.clone();
@@ -142,7 +143,8 @@ impl RunningOperation {
         Ok(())
     }
 
-    /// The common length of two chunks that are the same memory (if that is `allowed`) or disjoint.
+    /// The common length of two chunks, which are either disjoint or, if `allowed`, the same
+    /// memory.
     fn pair(&self, one: Chunk, other: Chunk, allowed: bool) -> Result<usize, String> {
         let (bytes, other_bytes) = (self.range(one)?.len(), self.range(other)?.len());
         if bytes != other_bytes {
@@ -201,7 +203,7 @@ impl RunningOperation {
         self.region(chunk)
     }
 
-    /// A chunk that `prepare` has seen.
+    /// The memory of a chunk that `prepare` has checked.
     fn region(&self, chunk: Chunk) -> Region {
         // `prepare` refuses operations for which this could fail: the empty region is never used.
         self.chunk(chunk).unwrap_or_else(|_| Region::zeroed(0))
@@ -269,7 +271,7 @@ impl RunningOperation {
         }
     }
 
-    /// How `step` stores: what is soon sent or reduced again should be in the cache.
+    /// How `step` stores: data that is soon sent or reduced again should stay in the cache.
     pub(super) fn stores(&self, step: u32) -> Stores {
         let last = self.analysis.successors(step).is_empty();
         if last { self.result_stores } else { Stores::Cached }
@@ -334,7 +336,7 @@ impl RunningOperation {
         self.dtype.size_bytes()
     }
 
-    /// The ranks for which an unfinished step waits, in order, each once.
+    /// The ranks that unfinished steps wait for, in order, each once.
     pub(super) fn waits_for(&self) -> Vec<Rank> {
         let mut ranks: Vec<Rank> = self
             .unfinished()
@@ -367,7 +369,7 @@ pub(super) struct ReleasedOperation {
     pub(super) finish: Option<Outcome>,
 }
 
-/// The order for a kernel that reduces what comes in into the local operand's own memory.
+/// The order for a kernel that reduces arriving data into the local operand's own memory.
 fn order(operands: Operands) -> Order {
     match operands {
         Operands::LocalFirst => Order::IntoFirst,

@@ -1,13 +1,13 @@
-//! Memory for the scratch blocks of schedules, kept between operations: fresh pages cost more than
-//! the data that passes through them. Knows nothing of operations.
+//! Memory for the scratch blocks of schedules, kept between operations because new pages cost more
+//! than the data that passes through them. Knows nothing of operations.
 
 use crate::tensor::Region;
 
-/// Bytes that are kept at most.
-const KEPT_BYTES: usize = 32 << 20;
+/// Most bytes that are kept.
+const MAX_KEPT_BYTES: usize = 32 << 20;
 
-/// Pieces that are kept at most.
-const KEPT_PIECES: usize = 32;
+/// Most pieces that are kept.
+const MAX_KEPT_PIECES: usize = 32;
 
 /// Scratch memory that no operation uses, the oldest first.
 #[derive(Default)]
@@ -22,8 +22,8 @@ impl ScratchPool {
         self.bytes
     }
 
-    /// Memory of `bytes` bytes with any content. A piece is reused for its own length only:
-    /// training repeats the same sizes.
+    /// Memory of `bytes` bytes with arbitrary content. A piece is reused for its own length only,
+    /// since training repeats the same sizes.
     pub(super) fn take(&mut self, bytes: usize) -> Region {
         match self.pieces.iter().rposition(|piece| piece.len() == bytes) {
             Some(place) => {
@@ -34,15 +34,15 @@ impl ScratchPool {
         }
     }
 
-    /// Keeps `pieces` for later, in place of older ones if there is too much.
+    /// Keeps `pieces` for later, and drops older ones if there are too many.
     pub(super) fn give_back(&mut self, pieces: &mut Vec<Region>) {
         for piece in pieces.drain(..) {
-            if piece.is_empty() || piece.len() > KEPT_BYTES {
+            if piece.is_empty() || piece.len() > MAX_KEPT_BYTES {
                 continue;
             }
             self.bytes += piece.len();
             self.pieces.push(piece);
-            while self.bytes > KEPT_BYTES || self.pieces.len() > KEPT_PIECES {
+            while self.bytes > MAX_KEPT_BYTES || self.pieces.len() > MAX_KEPT_PIECES {
                 self.bytes -= self.pieces.remove(0).len();
             }
         }

@@ -1,8 +1,8 @@
-//! Point-to-point messages on their way out: what goes without asking, what is offered, and what
-//! follows when it is accepted. Knows nothing of receives.
+//! Sending point-to-point messages: what is sent without asking, what is offered, and what follows
+//! when the receiver accepts. Knows nothing of receives.
 
 use super::finished_operation::FinishedOperation;
-use super::limits::{FRAME_COST, IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
+use super::limits::{FRAME_COST_BYTES, MESSAGE_WINDOW_BYTES, SEGMENT_BYTES, TRANSPORT_QUEUE_BYTES};
 use super::operation::{Envelope, Message};
 use super::pending_messages::{Buffer, PendingSend, Route, frame_cost, misfit};
 use super::state::State;
@@ -13,7 +13,8 @@ use crate::transport::{Payload, Rank, Transport};
 use crate::wire::frame::{Header, Kind};
 
 impl State {
-    /// Starts to send a message. As many bytes as are `worth` it go without asking the receiver.
+    /// Starts to send a message. `worth` says how many of its bytes are sent without asking the
+    /// receiver.
     pub(super) fn send_message(
         &mut self,
         message: Message,
@@ -31,10 +32,10 @@ impl State {
         let bytes = message.memory.len();
         let flow = messages.flow(peer);
         let under_way = flow.sent - flow.acknowledged;
-        let room = (MESSAGE_WINDOW as u64).saturating_sub(under_way) as usize;
-        let eager = bytes <= self.peers.eager_bytes(peer) && bytes + FRAME_COST <= room;
-        // More than a message may have in the transport would never be handed over.
-        let most = room.saturating_sub(FRAME_COST).min(IN_TRANSPORT);
+        let room = (MESSAGE_WINDOW_BYTES as u64).saturating_sub(under_way) as usize;
+        let eager = bytes <= self.peers.eager_bytes(peer) && bytes + FRAME_COST_BYTES <= room;
+        // A prefix beyond what one message may queue in the transport would never be handed over.
+        let most = room.saturating_sub(FRAME_COST_BYTES).min(TRANSPORT_QUEUE_BYTES);
         let lead = if eager { 0 } else { worth(peer, bytes).min(bytes).min(most) };
         flow.sent += frame_cost(!eager, if eager { bytes } else { lead });
         let ending = self.ending(message.deadline, message.finish, message.completion);
@@ -58,7 +59,7 @@ impl State {
         }
     }
 
-    /// Sends a short message from beginning to end, or does nothing: whether it has gone.
+    /// Sends a short message from beginning to end, or does nothing. Returns whether it was sent.
     pub(super) fn send_short(
         &mut self,
         transport: &mut dyn Transport,
@@ -73,7 +74,7 @@ impl State {
             && !self.messages.sending.iter().any(|earlier| earlier.peer == peer);
         let flow = self.messages.flow_of(peer).unwrap_or_default();
         let cost = frame_cost(false, payload.len());
-        if !is_plain || flow.sent - flow.acknowledged + cost > MESSAGE_WINDOW as u64 {
+        if !is_plain || flow.sent - flow.acknowledged + cost > MESSAGE_WINDOW_BYTES as u64 {
             return false;
         }
         let number = self.messages.last_number + 1;
@@ -103,10 +104,10 @@ impl State {
             let bytes = message.memory.len();
             while !message.begun || message.accepted && message.handed < bytes {
                 let (kind, end) = match message.accepted {
-                    true => (Kind::Message, bytes.min(message.handed + SEGMENT)),
+                    true => (Kind::Message, bytes.min(message.handed + SEGMENT_BYTES)),
                     false => (Kind::Offer, message.lead),
                 };
-                if end - message.left > IN_TRANSPORT {
+                if end - message.left > TRANSPORT_QUEUE_BYTES {
                     break;
                 }
                 let mut header = Header {
@@ -140,10 +141,10 @@ impl State {
         };
         let message = &mut sending[place];
         message.left += header.payload_bytes as usize;
-        self.go_on(place);
+        self.finish_or_continue(place);
     }
 
-    /// The receiver takes an offered message, or tells how much it has matched.
+    /// The receiver accepts an offered message, or reports how much it has matched.
     pub(super) fn accept_arrived(&mut self, peer: Rank, header: &Header) {
         if header.sequence == 0 {
             let flow = self.messages.flow(peer);
@@ -172,11 +173,11 @@ impl State {
                 message.refused = Some(error);
             }
         }
-        self.go_on(place);
+        self.finish_or_continue(place);
     }
 
-    /// Ends a message that is over, and has another go on if it can.
-    fn go_on(&mut self, place: usize) {
+    /// Ends a message that is over, or notes that it can go on.
+    fn finish_or_continue(&mut self, place: usize) {
         let message = &self.messages.sending[place];
         if !message.is_over() {
             self.messages.sendable |= message.accepted && message.handed < message.memory.len();

@@ -1,7 +1,8 @@
-//! Who makes progress where there is no background thread, as in a browser: whoever issues, and the
-//! event loop, which calls [`drive_all`]. Knows the executor and the clock; no concrete transport.
+//! Progress without a background thread, as in a browser: made by the caller that issues, and by
+//! the event loop, which calls [`drive_all`]. Knows the executor and the clock; no concrete
+//! transport.
 //!
-//! [`clock::set_alarm`] tells the event loop when to call it although no socket has anything new.
+//! [`clock::set_alarm`] tells the event loop when to call it although no socket has an event.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -18,24 +19,24 @@ use crate::tensor::LentMemory;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 
-/// Turns of all drivers in one [`drive_all`], so that the event loop has its own.
-const TURNS: usize = 16;
+/// Turns of all drivers in one [`drive_all`], so that the event loop gets its turn.
+const MAX_TURNS: usize = 16;
 
-/// How often operations in flight are looked at although nothing arrives: one may stand still.
-const TICK: Duration = Duration::from_millis(150);
+/// How often operations in flight are checked although nothing arrives: one may be stalled.
+const CHECK_INTERVAL: Duration = Duration::from_millis(150);
 
-/// How long an operation may stand still until the stall hook is called.
-const STALL: Duration = Duration::from_millis(300);
+/// How long an operation may be stalled before the stall hook is called.
+const STALL_LIMIT: Duration = Duration::from_millis(300);
 
-/// Longest sleep of a thread that waits, as nothing wakes it.
+/// The longest sleep of a thread that waits, since nothing wakes it.
 #[cfg(not(target_family = "wasm"))]
-const NAP: Duration = Duration::from_micros(200);
+const MAX_NAP: Duration = Duration::from_micros(200);
 
 /// The drivers of this process, or of this page or worker.
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
 
-/// Moves whatever can be moved, and wakes who sleeps until `now`. When to call it again at the
-/// latest, even if no socket has anything new; `now` if there is more to do immediately.
+/// Moves whatever can be moved, and wakes the futures that sleep until `now`. Returns when to call
+/// it again at the latest, even if no socket has an event: `now` if there is more to do.
 pub fn drive_all(now: Instant) -> Option<Instant> {
     let drivers: Vec<Arc<Driver>> = {
         let mut known = DRIVERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +44,7 @@ pub fn drive_all(now: Instant) -> Option<Instant> {
         known.iter().filter_map(Weak::upgrade).collect()
     };
     let mut unfinished = false;
-    for _ in 0..TURNS {
+    for _ in 0..MAX_TURNS {
         unfinished = false;
         for driver in &drivers {
             unfinished |= driver.turn_once(now, |_, _| {});
@@ -79,8 +80,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Starts a collective, and moves it as far as it goes immediately. What is over by then is
-    /// told when the caller drops the result, which it does when it holds no lock.
+    /// Starts a collective, and moves it as far as it goes immediately. Operations that are over by
+    /// then are settled when the caller drops the result, which it does when it holds no lock.
     pub fn submit(&self, operation: Operation, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.submit(operation, now))
     }
@@ -117,8 +118,8 @@ impl Driver {
         self.start(|executor, now| executor.recv(message, now))
     }
 
-    /// Moves what can be moved; whether `completion` is done. A thread waits for it until `until`;
-    /// a browser's does not, as nothing would arrive meanwhile.
+    /// Moves what can be moved, and returns whether `completion` is done. Waits for it until
+    /// `until`, except in a browser, where nothing would arrive meanwhile.
     pub fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
         loop {
             let next = drive_all(Instant::now());
@@ -132,8 +133,8 @@ impl Driver {
             #[cfg(not(target_family = "wasm"))]
             {
                 let first = until.into_iter().chain(next).min();
-                let left = first.map_or(NAP, |first| first.saturating_duration_since(now));
-                std::thread::sleep(left.min(NAP));
+                let left = first.map_or(MAX_NAP, |first| first.saturating_duration_since(now));
+                std::thread::sleep(left.min(MAX_NAP));
             }
             #[cfg(target_family = "wasm")]
             let _ = next;
@@ -145,44 +146,45 @@ impl Driver {
         self.change(|executor, now| executor.break_with(abort, now));
     }
 
-    /// As [`Driver::break_with`], for a reason that another rank has told all.
+    /// As [`Driver::break_with`], for a reason that another rank has told to all.
     pub fn break_as_told(&self, abort: Abort) {
         drop(self.start(|executor, now| executor.break_as_told(abort, now)));
     }
 
-    /// Whether this process got it from its parent: without threads there are no forks.
+    /// Whether this process inherited it by a fork: never, since there are no forks without
+    /// threads.
     pub fn is_inherited(&self) -> bool {
         false
     }
 
-    /// The error that says why the group broke, if nobody has heard it and somebody should.
+    /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         self.lock().untold()
     }
 
-    /// Has `hook` called, without any lock, again and again while the oldest operation stands
-    /// still. The first hook stays. It must not block.
+    /// Sets the function that is called, without any lock, again and again while the oldest
+    /// operation is stalled. The first hook stays. It must not block.
     pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.stall_hook.set(Box::new(hook));
     }
 
-    /// Done when nothing is in flight, or at `until`.
+    /// A completion that is done when nothing is in flight, or at `until`.
     pub fn idle(&self, until: Instant) -> Arc<Completion> {
         let completion = Arc::new(Completion::new());
         self.change(|executor, _| executor.tell_when_idle(completion.clone(), until));
         completion
     }
 
-    /// What ends, badly, when the group breaks. Starts to connect to `peers`.
+    /// A completion that fails when the group breaks. Starts to connect to `peers`.
     pub fn await_failure(&self, peers: &[Rank]) -> Arc<Completion> {
         let completion = Arc::new(Completion::new());
         self.change(|executor, _| executor.tell_of_failure(&completion, peers));
         completion
     }
 
-    /// Begins to leave the group: in order if nothing is in flight, else by breaking it. Later
-    /// operations fail immediately. Done when the others were told why it broke, if it did, or at
-    /// `until`; [`Driver::end`] then ends it.
+    /// Begins to leave the group: in order if nothing is in flight, otherwise by breaking it. Later
+    /// operations fail immediately. The completion is done when the others were told why the group
+    /// broke, if it did, or at `until`; [`Driver::end`] then ends it.
     pub fn leave(&self, until: Instant) -> Arc<Completion> {
         self.change(Executor::leave);
         self.idle(until)
@@ -240,12 +242,12 @@ impl Driver {
             let executor = self.lock();
             (executor.is_busy(), executor.next_deadline(), executor.stalled(now))
         };
-        if stalled.is_some_and(|report| report.stalled_for >= STALL)
+        if stalled.is_some_and(|report| report.stalled_for >= STALL_LIMIT)
             && let Some(hook) = self.stall_hook.get()
         {
             hook();
         }
-        deadline.into_iter().chain(busy.then_some(now + TICK)).min()
+        deadline.into_iter().chain(busy.then_some(now + CHECK_INTERVAL)).min()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Executor> {

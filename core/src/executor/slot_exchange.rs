@@ -1,5 +1,5 @@
-//! The board of a group, and which operations are on it. Knows the board's trait, and of schedules
-//! only that an operation may have to run its own.
+//! The board of a group, and the operations on it. Knows the board's trait, and of schedules only
+//! that an operation may have to run its own.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,12 +14,12 @@ use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
-/// What came of a look at what all ranks that an operation needs show for it.
+/// How an operation goes on, by what the ranks that it needs have shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeOutcome {
-    /// The outcome is there.
+    /// Its result was taken.
     All,
-    /// Some rank runs the schedule: so must all.
+    /// Some rank runs the schedule, so all have to.
     Schedule,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct SlotExchange {
     pub(super) sequences: VecDeque<u64>,
     /// How many of them this rank has shown: the first ones.
     pub(super) shown: usize,
-    /// Operations that ended here without a look at the others, which is still to come.
+    /// Operations that ended here, but whose fingerprints were not compared with the others' yet.
     pub(super) unchecked: VecDeque<(u64, Fingerprint)>,
     /// Whether others have to wake this rank.
     pub(super) asleep: bool,
@@ -54,20 +54,22 @@ impl SlotExchange {
         }
     }
 
-    /// Notes that frames carry operation `sequence`, so that nobody waits for this rank to read.
+    /// Notes that frames carry operation `sequence`, so that no rank waits for this one to read the
+    /// board.
     pub(super) fn skip(&mut self, sequence: u64) {
         if self.sequences.is_empty() {
             self.pass(sequence);
         }
     }
 
-    /// Tells the others what this rank is done with, of operations up to `issued`.
+    /// Tells the others which operations, up to `issued`, this rank has finished on the board.
     pub(super) fn pass(&mut self, issued: u64) {
         let open = self.sequences.front().into_iter().chain(self.unchecked.front().map(|it| &it.0));
         self.board.pass(open.min().map_or(issued, |oldest| oldest - 1));
     }
 
-    /// Notes that an operation is over. A rank that needed nobody has compared with nobody.
+    /// Notes that an operation is over. If it needed no other rank, the comparison is still to
+    /// come.
     pub(super) fn note_done(&mut self, operation: &SmallOperation) {
         let SmallOperation { sequence, fingerprint, small } = operation;
         if small.sources().is_empty() && small.size > 1 {
@@ -75,8 +77,8 @@ impl SlotExchange {
         }
     }
 
-    /// Compares what ended here without a look at the others, as far as they have come; the first
-    /// disagreement. Whether anything was compared.
+    /// Compares the unchecked operations with the other ranks', as far as those have come. Returns
+    /// whether anything was compared, or the first disagreement.
     pub(super) fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
         let mut checked = false;
         while let Some(&(sequence, fingerprint)) = self.unchecked.front() {
@@ -104,7 +106,8 @@ impl SlotExchange {
         self.sequences.push_back(sequence);
     }
 
-    /// Releases all operations, as the group broke: others cannot end well what failed here.
+    /// Releases all operations, because the group broke, and tells the others that this rank takes
+    /// part no longer.
     pub(super) fn give_up(&mut self) {
         self.sequences.clear();
         self.unchecked.clear();
@@ -140,7 +143,7 @@ impl SlotExchange {
         small.sources().filter(|&rank| !self.board.shows(rank, sequence)).collect()
     }
 
-    /// Takes what the sources show into `output`; what is wrong with what one of them shows.
+    /// Takes the sources' parts into `output`. The error says what is wrong with one of them.
     pub(super) fn take(
         &mut self,
         operation: &SmallOperation,
@@ -148,8 +151,8 @@ impl SlotExchange {
         output: &mut [u8],
     ) -> Result<TakeOutcome, Abort> {
         let &SmallOperation { sequence, ref fingerprint, ref small } = operation;
-        // Who shows this has shown everything before but what it ran as a schedule, and that is
-        // never left unchecked.
+        // A rank that shows this operation has shown all earlier ones, except those that it ran as
+        // schedules, and those are always checked.
         self.check(small.rank)?;
         if self.is_scheduled(operation) {
             return Ok(TakeOutcome::Schedule);
@@ -184,7 +187,8 @@ impl SlotExchange {
     }
 }
 
-/// What stands on the board next to what a rank gives: schedules stand for themselves.
+/// The fingerprint beside data on the board. A rank that runs the schedule shows its operation's
+/// own fingerprint instead.
 pub(super) fn over_board(fingerprint: &Fingerprint) -> Fingerprint {
     Fingerprint { algorithm: BOARD_ALGORITHM, ..*fingerprint }
 }

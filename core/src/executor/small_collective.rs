@@ -1,7 +1,7 @@
-//! What each rank shows for a small operation, and what it makes of what the others show. Pure:
-//! knows bytes and kernels; no board, no frames.
+//! Small collectives over a board: what each rank shows, and how it computes its result from what
+//! the others show. Pure: knows bytes and kernels; no board, no frames.
 //!
-//! Memory is flat here: the blocks of a buffer one after the other.
+//! Buffers are flat here: their blocks follow one another.
 
 use std::ops::Range;
 
@@ -28,22 +28,22 @@ pub struct SmallCollective {
     pub size: u32,
 }
 
-/// What came of trying to run a small collective from beginning to end.
+/// The result of trying to run a small collective from beginning to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallAttempt {
-    /// Nothing was done: it has to be submitted.
+    /// Nothing was done: the operation has to be submitted.
     Declined,
-    /// This rank has shown its part, but not all others have: it has to be submitted as one whose
-    /// part is shown.
+    /// This rank has shown its part, but not all others have: the operation has to be submitted as
+    /// one that has been shown.
     Shown,
     /// It is complete.
     Done,
 }
 
 impl SmallCollective {
-    /// Whether operations of this kind, with `shared_bytes` bytes that all ranks know of, go over a
-    /// board on which each rank shows up to `capacity` bytes. In an alltoall a rank knows its own
-    /// blocks only: all ranks look at the board, where one whose blocks do not fit says so.
+    /// Whether operations of this kind go over a board on which each rank shows up to `capacity`
+    /// bytes. `shared_bytes` is the size, if all ranks know it. In an alltoall, a rank knows only
+    /// its own blocks: all ranks use the board, and one whose blocks do not fit says so there.
     pub fn suits(collective: Collective, shared_bytes: Option<u64>, capacity: usize) -> bool {
         let known = match collective {
             Collective::Barrier | Collective::Alltoall => Some(0),
@@ -52,19 +52,19 @@ impl SmallCollective {
             | Collective::Broadcast
             | Collective::Allgather
             | Collective::ReduceScatter => shared_bytes,
-            // What one rank shows of a gather or scatter is no fact that all ranks share; and the
-            // board knows what to make of these collectives only.
+            // Not all ranks know the size that a gather or scatter would show; and only these
+            // collectives are implemented for the board.
             _ => None,
         };
         known.is_some_and(|bytes| bytes <= capacity as u64)
     }
 
-    /// Whether some rank may show that it runs the schedule in place of what it gives.
+    /// Whether a rank may show, in place of its data, that it runs the schedule.
     pub(super) fn may_be_scheduled(&self) -> bool {
         self.collective == Collective::Alltoall
     }
 
-    /// Whether this rank shows its input, or its output where that is the input, too.
+    /// Whether this rank shows its input (or its output, if that is the input, too).
     pub(super) fn gives(&self) -> bool {
         match self.collective {
             Collective::Broadcast => self.rank == self.root,
@@ -83,10 +83,10 @@ impl SmallCollective {
         }
     }
 
-    /// Takes what `source` showed into `output`; false if it cannot be what the operation needs.
-    /// `part` is what the source gives to the output of an allgather or an alltoall, or what this
-    /// rank has of the input of a reduce-scatter; the others have no parts. Sources come in the
-    /// order of [`SmallCollective::sources`], so that all ranks end with the same bits.
+    /// Takes what `source` showed into `output`; false if it cannot belong to the operation. `part`
+    /// is the source's part of the output of an allgather or an alltoall, or this rank's part of
+    /// the input of a reduce-scatter; other collectives have no parts. Sources come in the order of
+    /// [`SmallCollective::sources`], so that all ranks end with the same bits.
     pub(super) fn take(
         &self,
         source: Rank,

@@ -1,5 +1,5 @@
-//! Operations over the board: shown in the order in which they were issued, taken in that order.
-//! Frames are sent only to wake a rank that sleeps.
+//! Operations over the board. They are shown, and their results are taken, in the order in which
+//! they were issued. Frames are sent only to wake a rank that sleeps.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::transport::board::{Attention, BOARD_BYTES};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Kind;
 
-/// How long a rank that waits until another has passed an old operation sleeps at most. The other
-/// wakes it, but does not pay for being sure of that with every operation.
-const ROOM_SOON: Duration = Duration::from_millis(5);
+/// The longest sleep of a rank that waits for another to pass an old operation. The other usually
+/// wakes it, but making sure of that would slow down every operation.
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl State {
     /// Runs a small collective with the next number from beginning to end, if the others show their
@@ -79,7 +79,7 @@ impl State {
         };
         match exchange.take(operation, part, output) {
             Ok(TakeOutcome::All) => {}
-            // The look at the board after it was submitted finds that, too.
+            // `look_at_board` finds that again after the operation is submitted.
             Ok(TakeOutcome::Schedule) => return SmallAttempt::Shown,
             Err(abort) => {
                 self.fail_with(Cause { abort, found_here: true });
@@ -93,7 +93,7 @@ impl State {
         SmallAttempt::Done
     }
 
-    /// Moves what is on the board; whether anything moved.
+    /// Moves the operations on the board. Returns whether anything moved.
     pub(super) fn look_at_board(&mut self) -> bool {
         let mut moved = self.check_board();
         loop {
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Compares what ended here without a look at the others.
+    /// Compares the fingerprints of operations that ended here without a check of the others'.
     fn check_board(&mut self) -> bool {
         let done = self.done_with_board();
         let may_check = self.deferred.is_none();
@@ -171,7 +171,7 @@ impl State {
         has_shown
     }
 
-    /// Ends the oldest operation if all that it needs is there.
+    /// Ends the oldest operation if all ranks that it needs have shown their parts.
     fn take_oldest(&mut self) -> bool {
         let done = self.done_with_board();
         let Some(exchange) = &mut self.exchange else { return false };
@@ -180,7 +180,7 @@ impl State {
         let Some(SlotProgress { small, .. }) = running.slot_progress else { return false };
         let operation = SmallOperation { sequence, fingerprint: running.fingerprint, small };
         let counts = |rank| {
-            // What a rank shows that failed counts if it ended this operation well before.
+            // The part of a rank that has failed counts only if it had finished this operation.
             exchange.board.shows(rank, sequence)
                 && (exchange.board.attention(rank) != Attention::Withdrawn
                     || exchange.board.passed(rank) >= sequence)
@@ -198,7 +198,7 @@ impl State {
         let parts = parts(running, &small);
         let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
         match exchange.take(&operation, part, &mut taken) {
-            // Looked for above, with every rank's part there.
+            // Excluded above, when every rank's part was there.
             Ok(TakeOutcome::Schedule) => exchange.taken = taken,
             Ok(TakeOutcome::All) => {
                 if !small.sources().is_empty() {
@@ -222,7 +222,8 @@ impl State {
         true
     }
 
-    /// Has operation `sequence` run its schedule: some rank, perhaps this one, showed that it does.
+    /// Runs the schedule of operation `sequence`, because some rank, perhaps this one, showed that
+    /// it does.
     pub(super) fn leave_board(&mut self, sequence: u64) {
         let done = self.done_with_board();
         let Some(exchange) = &mut self.exchange else { return };
@@ -240,8 +241,8 @@ impl State {
         self.run_schedule(sequence);
     }
 
-    /// Sends a frame to every rank that sleeps, as something was shown or read. Whether some rank
-    /// has failed.
+    /// Sends a frame to every rank that sleeps, after something was shown or read. Returns whether
+    /// some rank has failed.
     fn wake_sleepers(&mut self) -> bool {
         let mut failed = false;
         for peer in 0..self.size {
@@ -259,7 +260,7 @@ impl State {
         failed
     }
 
-    /// Has the others wake this rank; false if what it would wait for is there.
+    /// Asks the others to wake this rank; false if what it would wait for has arrived.
     pub(super) fn fall_asleep(&mut self) -> bool {
         let Some(exchange) = &mut self.exchange else { return true };
         let Some(&sequence) = exchange.sequences.front() else { return true };
@@ -272,17 +273,17 @@ impl State {
         !is_there && !exchange.is_scheduled(&operation)
     }
 
-    /// Looks for itself again.
+    /// Tells the others that this rank polls again.
     pub(super) fn wake_up(&mut self) {
         if let Some(exchange) = &mut self.exchange {
             exchange.wake_up();
         }
     }
 
-    /// When to look for room on the board, if an operation waits for that.
+    /// When to check for room on the board, if an operation waits for that.
     pub(super) fn room_deadline(&self) -> Option<Instant> {
         let waits = |it: &&SlotExchange| it.shown < it.sequences.len();
-        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_SOON)
+        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_CHECK_INTERVAL)
     }
 
     /// The ranks for which an operation waits.
@@ -297,7 +298,7 @@ impl State {
 
     /// The rank that left the group and will never show what operation `sequence` needs.
     pub(super) fn gone_from_board(&mut self, sequence: u64) -> Option<Rank> {
-        // What it showed before it left counts.
+        // What the rank showed before it left still counts.
         self.look_at_board();
         let running = self.in_flight.get(sequence).filter(|it| it.slot_progress.is_some())?;
         let gone = |rank: &Rank| self.peers.has_left(*rank);
@@ -305,7 +306,7 @@ impl State {
     }
 }
 
-/// For each source, the part of a flat buffer that [`SmallCollective::take`] wants.
+/// For each source, the part of a flat buffer that [`SmallCollective::take`] fills.
 fn parts(running: &RunningOperation, small: &SmallCollective) -> Vec<Range<usize>> {
     let facts = small.collective.facts();
     let ranges = |blocks: &[Region]| {

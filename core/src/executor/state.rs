@@ -1,5 +1,5 @@
-//! The state machines of one rank: what its operations, its peers and its messages are up to.
-//! Reacts to frames as the transport's [`Sink`]; the transport itself is lent for sending only.
+//! The state machines of one rank: of its operations, its peers and its messages. Reacts to frames
+//! as the transport's [`Sink`]; borrows the transport itself only to send.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, S
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
 
-/// Everything of an executor but the transport.
+/// Everything in an executor except the transport.
 pub(super) struct State {
     pub(super) group: GroupIdentity,
     pub(super) rank: Rank,
@@ -28,37 +28,37 @@ pub(super) struct State {
     pub(super) now: Instant,
     /// The highest operation that was issued here.
     pub(super) issued: u64,
-    /// The operation that this rank has shown its part of and not submitted yet.
+    /// The operation whose part this rank has shown on the board, but which is not submitted yet.
     pub(super) tried: Option<u64>,
     pub(super) peers: Peers,
     pub(super) in_flight: InFlight,
-    /// An operation, and the ranks that are known not to have come to it.
+    /// An operation, and the ranks that are known not to have joined it.
     pub(super) elsewhere: Option<(u64, Vec<Rank>)>,
-    /// What the ranks say that an operation waits for.
+    /// Which ranks hold up the oldest operation, as far as they have answered.
     pub(super) liveness: LivenessCheck,
     /// Frames of operations that were not issued yet.
     pub(super) unexpected: UnexpectedFrames,
     pub(super) analyses: Analyses,
     pub(super) scratch: ScratchPool,
-    /// Memory of operations that are over, for those to come.
+    /// Memory of operations that are over, for later ones.
     pub(super) spare_steps: Vec<Vec<StepState>>,
-    /// Steps to look at: sequence, step.
+    /// Steps that may be able to move: sequence number, step.
     pub(super) work: VecDeque<(u64, u32)>,
-    /// Frames without payload to send when the transport is at hand.
+    /// Frames without payload, to be sent when the transport can be borrowed.
     pub(super) replies: VecDeque<(Rank, Header)>,
-    /// How many peers want to hear of issued operations.
+    /// How many peers wait to be told that an operation was issued.
     pub(super) wanting_issued: usize,
     pub(super) messages: PointToPoint,
-    /// How many ranks, this one included, go through the cache that this one has.
+    /// How many ranks, this one included, share this rank's cache.
     pub(super) ranks_in_a_cache: usize,
-    /// What small operations go over, if all ranks share it.
+    /// The board for small operations, if all ranks share one.
     pub(super) exchange: Option<SlotExchange>,
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
-    /// Why the group must be broken as soon as the transport is at hand.
+    /// Why the group must be broken as soon as the transport can be borrowed.
     pub(super) cause: Option<Cause>,
-    /// Why it must be broken when the operations in flight before have ended.
+    /// Why it must be broken once the operations before have ended.
     pub(super) deferred: Option<DeferredFailure>,
     pub(super) broken: Option<BrokenGroup>,
     /// How many peers said goodbye.
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// Sends the replies that callbacks left and looks at the listed steps; true if there was
-    /// anything to do.
+    /// Sends the replies that callbacks left and moves the listed steps; true if there was anything
+    /// to do.
     pub(super) fn run(&mut self, transport: &mut dyn Transport) -> bool {
         let moved = self.look_at_board();
         if self.replies.is_empty() && self.work.is_empty() && !self.messages.has_work() {
@@ -208,7 +208,7 @@ impl State {
         *wants = Some(wants.map_or(sequence, |known| known.min(sequence)));
     }
 
-    /// Tells the peers that wait for it what has been issued.
+    /// Tells the peers that wait for it which operations this rank has issued.
     pub(super) fn tell_issued(&mut self) {
         if self.wanting_issued == 0 {
             return;
@@ -259,20 +259,20 @@ impl State {
         sequence > self.issued || self.tried == Some(sequence)
     }
 
-    /// Up to which operation this rank is done with the board, as far as its own numbers say.
+    /// The last operation after which this rank no longer reads the board, by its own numbers.
     pub(super) fn done_with_board(&self) -> u64 {
         self.tried.map_or(self.issued, |tried| tried - 1)
     }
 
-    /// Whether the group must be, or is, broken: nothing but aborts matters any more.
+    /// Whether the group is broken or about to be: only aborts matter any more.
     pub(super) fn is_failing(&self) -> bool {
         self.cause.is_some() || self.broken.is_some()
     }
 }
 
 impl Sink for State {
-    /// What belongs to an operation that this rank has not issued is better left where it lies than
-    /// copied, while nothing is in flight that could need what is behind it.
+    /// A frame of an operation that this rank has not issued is left in the transport, which saves
+    /// a copy, unless something in flight may need the frames behind it.
     fn wants(&mut self, _: Rank, header: &Header) -> bool {
         let is_ahead = matches!(header.kind, Kind::Data | Kind::Ready)
             && self.is_to_come(header.sequence)
@@ -330,7 +330,7 @@ impl Sink for State {
                 self.replies.push_back((peer, self.header(Kind::Report, header.sequence)));
             }
             Kind::Report => self.report_arrived(peer, header, bytes_of(&payload)),
-            // What `Issued` says stands in every header.
+            // The number in `Issued` is in every header.
             Kind::Issued | Kind::Goodbye | Kind::Abort => {}
         }
     }
@@ -356,7 +356,7 @@ pub(super) fn bytes_of<'a>(payload: &'a ArrivedPayload<'_>) -> &'a [u8] {
 }
 
 impl State {
-    /// The payload of an abort, whose header is completed.
+    /// The payload of an abort. Fills in the lengths of `header`.
     fn reason(&self, header: &mut Header) -> Payload {
         let Some(broken) = &self.broken else { return Payload::Empty };
         let payload = broken.abort.encode();
@@ -368,7 +368,7 @@ impl State {
     fn abort_arrived(&mut self, peer: Rank, payload: &ArrivedPayload<'_>) {
         let state = self.peers.of(peer);
         state.abort_received = true;
-        // A peer that breaks the group as well waits until it has heard this rank's reason.
+        // A peer that breaks the group, too, waits until it has received this rank's abort.
         if self.broken.is_some() && !std::mem::replace(&mut state.abort_given, true) {
             self.replies.push_back((peer, self.header(Kind::Abort, 0)));
         }

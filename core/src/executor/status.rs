@@ -1,5 +1,5 @@
-//! What is asked of a group's executor without moving anything, by whatever driver moves it.
-//! Knows nothing of who makes progress.
+//! Questions to a group's executor that move nothing, for every kind of driver. Knows nothing of
+//! who makes progress.
 
 use super::{Driver, StallReport};
 use crate::clock::Instant;
@@ -18,7 +18,7 @@ impl Driver {
         self.lock().issued()
     }
 
-    /// Whether the others may yet find that they disagree with this rank on its last operation.
+    /// Whether other ranks may still find that they disagree with this rank on its last operation.
     pub fn is_unconfirmed(&self) -> bool {
         self.lock().is_unconfirmed()
     }
@@ -43,7 +43,7 @@ impl Driver {
         self.lock().history()
     }
 
-    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    /// Notes ranks that are known not to have joined an operation, for the error at its deadline.
     pub fn note_elsewhere(&self, sequence: u64, ranks: Vec<Rank>) {
         self.lock().note_elsewhere(sequence, ranks);
     }

@@ -1,4 +1,4 @@
-//! Frames of operations that this rank has not issued yet. Knows nothing of what they are for.
+//! Frames of operations that this rank has not issued yet. Knows nothing of their meaning.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ pub(super) struct UnexpectedFrame {
 /// All of them.
 #[derive(Default)]
 pub(super) struct UnexpectedFrames {
-    /// The one with the lowest sequence number first; of these, the one that came first.
+    /// Ordered by sequence number, then by arrival.
     frames: BinaryHeap<QueuedFrame>,
     /// How many were ever kept.
     kept: u64,
@@ -49,7 +49,7 @@ impl UnexpectedFrames {
     }
 }
 
-/// A frame in its place; no two have the same.
+/// A frame and its unique place in the order.
 struct QueuedFrame {
     order: Reverse<(u64, u64)>,
     frame: UnexpectedFrame,

@@ -483,7 +483,7 @@ impl Error {
         }
     }
 
-    /// The rank that it is about, if it is about one.
+    /// The rank that the error is about, if it is about one.
     pub fn rank(&self) -> Option<u32> {
         match self {
             Error::CollectiveMismatch { rank, .. }
@@ -520,7 +520,7 @@ impl Error {
         }
     }
 
-    /// The ranks that are missing, if it is a limit that passed without them.
+    /// The ranks that did not come, if a limit passed without them.
     pub fn missing_ranks(&self) -> Option<&[u32]> {
         match self {
             Error::CollectiveTimeout { missing_ranks, .. }

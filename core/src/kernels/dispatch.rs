@@ -1,8 +1,8 @@
 //! Which loop runs for an operator and an element type. Knows no instructions.
 
 use super::forms::{
-    Add, Bf16, F16, HalfType, Memory, Multiply, combine, combine_halves, combine_ordered, map,
-    map_halves,
+    Addition, Bf16, F16, HalfType, Memory, Multiplication, combine, combine_halves,
+    combine_ordered, map, map_halves,
 };
 use super::halves::{ComparedBf16, ComparedF16};
 use super::number::{Bits, Float, Lanes, Number, OrderedElement, Truth};
@@ -115,10 +115,10 @@ fn float<T: Number + OrderedElement + Lanes<Bytes = [u8; N]>, const N: usize>(
 /// Elements that are computed with as `H`, and compared as `C`.
 fn half<H: HalfType, C: OrderedElement + Lanes<Bytes = [u8; 2]>>(op: ReduceOp, memory: Memory<'_>) {
     match op {
-        ReduceOp::Product => combine_halves::<H, Multiply>(memory),
+        ReduceOp::Product => combine_halves::<H, Multiplication>(memory),
         ReduceOp::Min => combine_ordered(memory, C::least),
         ReduceOp::Max => combine_ordered(memory, C::greatest),
-        _ => combine_halves::<H, Add>(memory),
+        _ => combine_halves::<H, Addition>(memory),
     }
 }
 

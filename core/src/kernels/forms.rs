@@ -72,19 +72,19 @@ pub(super) trait Arithmetic {
 }
 
 /// Addition.
-pub(super) struct Add;
+pub(super) struct Addition;
 
 /// Multiplication.
-pub(super) struct Multiply;
+pub(super) struct Multiplication;
 
-impl Arithmetic for Add {
+impl Arithmetic for Addition {
     #[inline(always)]
     fn of<T: Number>(left: T, right: T) -> T {
         left.add(right)
     }
 }
 
-impl Arithmetic for Multiply {
+impl Arithmetic for Multiplication {
     #[inline(always)]
     fn of<T: Number>(left: T, right: T) -> T {
         left.multiply(right)

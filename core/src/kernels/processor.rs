@@ -51,15 +51,15 @@ pub(super) fn as_ieee(arithmetic: impl FnOnce()) {
     if mode == Mode::IEEE {
         return arithmetic();
     }
-    let _back = SetBack(mode);
+    let _back = ModeGuard(mode);
     Mode::IEEE.set();
     arithmetic();
 }
 
 /// Sets the thread's mode when it is dropped.
-struct SetBack(Mode);
+struct ModeGuard(Mode);
 
-impl Drop for SetBack {
+impl Drop for ModeGuard {
     fn drop(&mut self) {
         self.0.set();
     }
@@ -150,7 +150,7 @@ pub(super) mod tests {
         const FLUSHES: Mode = Mode(1 << 24 | 3 << 22);
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         const FLUSHES: Mode = Mode::IEEE;
-        let _back = SetBack(Mode::of_thread());
+        let _back = ModeGuard(Mode::of_thread());
         FLUSHES.set();
         let result = run();
         assert!(Mode::of_thread() == FLUSHES, "the thread's mode was not set back");

@@ -1,7 +1,7 @@
 //! Encoded objects from rank to rank: sizes first, then bytes. Knows nothing of what they encode.
 //!
-//! A rank that could not encode its object takes part all the same and sends why, so that nobody
-//! waits for it in vain: whoever was to get the object raises what it says.
+//! A rank that could not encode its object takes part all the same and sends the reason, so that no
+//! other waits for it in vain: the ranks that were to get the object raise it as their error.
 
 use super::payload::{Codec, EncodedObject, Payload};
 use crate::blocking::WaitMode;
@@ -108,7 +108,7 @@ impl Exchange<'_> {
         failure.map_or(Ok(()), |why| Err(not_encoded(self.group.rank(), &why)))
     }
 
-    /// Receives a payload from `peer`, or from whoever sends first; the sender with it.
+    /// Receives a payload from `peer`, or from any rank; returns it with its sender.
     pub(crate) async fn recv(self, peer: Option<u32>) -> Result<(Payload, u32)> {
         let (header, sender) = self.recv_vec(vec![0u64; 2], peer, SIZES_TAG).await?;
         let header = [header[0], header[1]];

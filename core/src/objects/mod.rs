@@ -131,7 +131,7 @@ impl ProcessGroup {
         self.send_payload_async(encode(object), peer).await
     }
 
-    /// Receives an object from `peer`, or from whoever sends first; the sender with it.
+    /// Receives an object from `peer`, or from any rank; returns it with its sender.
     ///
     /// # Errors
     /// [`Error::InvalidType`] if it could not be encoded, or is not a `T`; those of

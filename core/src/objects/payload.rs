@@ -128,7 +128,7 @@ impl ProcessGroup {
         self.exchange().send(mine, peer).await
     }
 
-    /// Receives a payload from `peer`, or from whoever sends first; the sender with it.
+    /// Receives a payload from `peer`, or from any rank; returns it with its sender.
     ///
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType) if the sender could not encode its object;

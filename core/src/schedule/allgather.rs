@@ -6,14 +6,19 @@
 use super::builder::Builder;
 use super::cost::{Load, Phase, Traffic};
 use super::{
-    Algorithm, Block, Build, Chunk, Contract, Holds, Place, Schedule, Team, Topology, figures,
-    peers,
+    Algorithm, Block, BlockContent, Build, Chunk, Contract, Place, Schedule, Team, Topology,
+    figures, peers,
 };
 
 /// One input block, and one output block for each rank.
 pub const CONTRACT: Contract = Contract {
-    before: |place| (vec![Holds::One((place.rank, 0))], vec![Holds::Anything; place.size as usize]),
-    after: |place| (0..place.size).map(|rank| Holds::One((rank, 0))).collect(),
+    before: |place| {
+        (
+            vec![BlockContent::One((place.rank, 0))],
+            vec![BlockContent::Anything; place.size as usize],
+        )
+    },
+    after: |place| (0..place.size).map(|rank| BlockContent::One((rank, 0))).collect(),
     in_place: |place| Some((0, place.rank)),
     barrier: false,
 };

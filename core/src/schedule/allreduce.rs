@@ -8,14 +8,14 @@ use super::contract::everyone;
 use super::cost::{Load, Phase, Traffic};
 use super::peers::{self, Fold};
 use super::{
-    Algorithm, Block, Build, Chunk, Contract, Holds, Operands, Place, Schedule, Share, Team,
+    Algorithm, Block, BlockContent, Build, Chunk, Contract, Operands, Place, Schedule, Share, Team,
     Topology,
 };
 use super::{figures, moves};
 
 /// The output block is each rank's tensor before, and the reduction of all after.
 pub const CONTRACT: Contract = Contract {
-    before: |place| (vec![], vec![Holds::One((place.rank, 0))]),
+    before: |place| (vec![], vec![BlockContent::One((place.rank, 0))]),
     after: |place| vec![everyone(0, place.size)],
     in_place: |_| None,
     barrier: false,

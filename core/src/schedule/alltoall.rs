@@ -4,15 +4,17 @@
 
 use super::builder::Builder;
 use super::cost::{Load, Traffic};
-use super::{Algorithm, Block, Build, Chunk, Contract, Holds, Place, Schedule, figures, peers};
+use super::{
+    Algorithm, Block, BlockContent, Build, Chunk, Contract, Place, Schedule, figures, peers,
+};
 
 /// One input block for each receiver, and one output block for each sender.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
-        let input = (0..place.size).map(|block| Holds::One((place.rank, block))).collect();
-        (input, vec![Holds::Anything; place.size as usize])
+        let input = (0..place.size).map(|block| BlockContent::One((place.rank, block))).collect();
+        (input, vec![BlockContent::Anything; place.size as usize])
     },
-    after: |place| (0..place.size).map(|sender| Holds::One((sender, place.rank))).collect(),
+    after: |place| (0..place.size).map(|sender| BlockContent::One((sender, place.rank))).collect(),
     in_place: |_| None,
     barrier: false,
 };
@@ -39,7 +41,8 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
 ];
 
-/// What each round of [`bruck`] sends: so many blocks, those with this bit in their distance.
+/// For each round of [`bruck`]: the bit of the distance that selects the blocks which are sent, as
+/// a distance, and the number of these blocks.
 fn bruck_rounds(size: u32) -> impl Iterator<Item = (u32, u32)> {
     (0..peers::doublings(size)).map(move |bit| {
         let with = (0..size).filter(|distance| distance >> bit & 1 == 1);
@@ -111,7 +114,8 @@ fn pairwise(place: Place) -> Schedule {
 fn bruck(place: Place) -> Schedule {
     let Place { rank, size, .. } = place;
     let mut builder = Builder::new();
-    // Where the block stands that has to go so far; it comes from as far as it went already.
+    // By distance still to go: where that block lies. It comes from as far away as it has
+    // travelled.
     let mut blocks: Vec<Chunk> =
         (0..size).map(|way| Block::input(peers::after(rank, way, size)).whole()).collect();
     for (bit, count) in bruck_rounds(size) {

@@ -3,17 +3,20 @@
 use super::builder::Builder;
 use super::cost::{Load, Phase, Traffic};
 use super::{
-    Algorithm, Block, Build, Contract, Holds, Place, Schedule, Share, Team, Topology, figures,
-    moves, peers,
+    Algorithm, Block, BlockContent, Build, Contract, Place, Schedule, Share, Team, Topology,
+    figures, moves, peers,
 };
 
 /// One output block everywhere, filled at the root.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
         let at_root = place.rank == place.root;
-        (vec![], vec![if at_root { Holds::One((place.root, 0)) } else { Holds::Anything }])
+        (
+            vec![],
+            vec![if at_root { BlockContent::One((place.root, 0)) } else { BlockContent::Anything }],
+        )
     },
-    after: |place| vec![Holds::One((place.root, 0))],
+    after: |place| vec![BlockContent::One((place.root, 0))],
     in_place: |_| None,
     barrier: false,
 };

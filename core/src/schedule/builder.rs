@@ -1,8 +1,9 @@
-//! Appends steps and derives from their chunks what each must wait for. Knows no algorithm.
+//! Appends steps, and derives from their chunks which others each must wait for. Knows no
+//! algorithm.
 //!
-//! Steps are given in the order in which one could run them one by one; the builder lets two of
-//! them overlap unless one changes what the other touches. What that cannot say (the order of
-//! messages that carry nothing) is added with [`Builder::order`].
+//! Steps are added in an order in which they could run one by one. The builder lets two of them
+//! overlap unless one changes memory that the other uses. Any other order (of messages without
+//! data) is added with [`Builder::order`].
 
 use std::collections::{HashMap, HashSet};
 
@@ -96,7 +97,7 @@ impl Builder {
         if let Some(chunk) = action.writes() {
             self.wait_for(&chunk, |_| true, &mut after);
             if let Some(uses) = self.uses.get_mut(&chunk.block) {
-                // Who waits for this step waits for those that it waits for.
+                // A step that waits for this one waits for those before it, too.
                 uses.retain(|earlier| !chunk.covers(&earlier.chunk));
             }
         }

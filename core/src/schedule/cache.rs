@@ -17,7 +17,7 @@ pub struct Key {
     /// The index into its `ALGORITHMS`, as
     /// [`Selector::choose`](super::select::Selector::choose) gives it.
     pub algorithm: usize,
-    /// Who runs it.
+    /// The rank that runs it.
     pub place: Place,
 }
 

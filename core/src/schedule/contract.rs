@@ -7,8 +7,8 @@ pub type Origin = (Rank, u32);
 
 /// What a block holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// Nothing that anybody may rely on.
+pub enum BlockContent {
+    /// Arbitrary data.
     Anything,
     /// Exactly this origin's data.
     One(Origin),
@@ -17,16 +17,17 @@ pub enum Holds {
     Reduction(Vec<Origin>),
 }
 
-/// A collective as a contract: what is in the buffers before, and what must be there after.
+/// A collective as a contract: the content of the buffers before it, and the content that they must
+/// have afterwards.
 ///
-/// Two blocks have the same size wherever the contract lets the same origin, or two origins of one
-/// reduction, stand in both; all other sizes may differ.
+/// Two blocks have the same size if the contract puts the same origin, or two origins of one
+/// reduction, into both; all other sizes may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
     /// What each block of (Input, Output) holds at the start; the lengths are the block counts.
-    pub before: fn(Place) -> (Vec<Holds>, Vec<Holds>),
+    pub before: fn(Place) -> (Vec<BlockContent>, Vec<BlockContent>),
     /// What each block of Output must hold at the end.
-    pub after: fn(Place) -> Vec<Holds>,
+    pub after: fn(Place) -> Vec<BlockContent>,
     /// The input block and the output block of this rank that the caller may give the same memory.
     pub in_place: fn(Place) -> Option<(u32, u32)>,
     /// Whether no rank may finish before all have started.
@@ -34,6 +35,6 @@ pub struct Contract {
 }
 
 /// The origins of block `block` of all `size` ranks.
-pub(super) fn everyone(block: u32, size: u32) -> Holds {
-    Holds::Reduction((0..size).map(|rank| (rank, block)).collect())
+pub(super) fn everyone(block: u32, size: u32) -> BlockContent {
+    BlockContent::Reduction((0..size).map(|rank| (rank, block)).collect())
 }

@@ -7,12 +7,13 @@ use super::cost::LinkCosts;
 use super::select::{CallSize, Overrides, Selector};
 use super::timeline::{Moment, Timeline};
 use super::{
-    Action, Algorithm, Block, Buffer, Build, Chunk, Holds, Place, Schedule, Scratch, Step, Topology,
+    Action, Algorithm, Block, BlockContent, Buffer, Build, Chunk, Place, Schedule, Scratch, Step,
+    Topology,
 };
 use crate::generated::collective::{Blocks, Collective};
 
 /// The most ranks whose schedules are drawn: some have as many steps as the square of it.
-const RANKS_MAX: u32 = 64;
+const MAX_RANKS: u32 = 64;
 /// Of algorithms that follow the hosts, two ranks of each host are drawn.
 const RANKS_PER_HOST: u32 = 2;
 
@@ -46,8 +47,8 @@ pub fn schedule(
     bytes: f64,
 ) -> Result<String, String> {
     let (collective, algorithm) = find(collective, algorithm)?;
-    if ranks == 0 || ranks > RANKS_MAX {
-        return Err(format!("can draw 1 to {RANKS_MAX} ranks, not {ranks}"));
+    if ranks == 0 || ranks > MAX_RANKS {
+        return Err(format!("can draw 1 to {MAX_RANKS} ranks, not {ranks}"));
     }
     if root >= ranks {
         return Err(format!("root {root} is none of {ranks} ranks"));
@@ -176,12 +177,12 @@ fn chunk_text(chunk: Chunk) -> String {
 }
 
 /// The origins whose reduction a block holds; null where it holds nothing to rely on.
-fn holds_text(holds: &Holds) -> String {
+fn holds_text(holds: &BlockContent) -> String {
     let origin = |(rank, block): &(u32, u32)| format!("[{rank},{block}]");
     match holds {
-        Holds::Anything => "null".to_owned(),
-        Holds::One(one) => list([one], origin),
-        Holds::Reduction(all) => list(all, origin),
+        BlockContent::Anything => "null".to_owned(),
+        BlockContent::One(one) => list([one], origin),
+        BlockContent::Reduction(all) => list(all, origin),
     }
 }
 

@@ -6,17 +6,17 @@
 
 use super::builder::Builder;
 use super::cost::Load;
-use super::{Algorithm, Block, Build, Contract, Holds, Place, Schedule, figures, peers};
+use super::{Algorithm, Block, BlockContent, Build, Contract, Place, Schedule, figures, peers};
 
 /// One input block everywhere, one output block for each rank at the root.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
         let blocks = if place.rank == place.root { place.size as usize } else { 0 };
-        (vec![Holds::One((place.rank, 0))], vec![Holds::Anything; blocks])
+        (vec![BlockContent::One((place.rank, 0))], vec![BlockContent::Anything; blocks])
     },
     after: |place| {
         let blocks = if place.rank == place.root { place.size } else { 0 };
-        (0..blocks).map(|rank| Holds::One((rank, 0))).collect()
+        (0..blocks).map(|rank| BlockContent::One((rank, 0))).collect()
     },
     in_place: |place| (place.rank == place.root).then_some((0, place.root)),
     barrier: false,

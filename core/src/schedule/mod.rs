@@ -31,7 +31,7 @@ mod collectives;
 pub use collectives::*;
 
 pub use chunk::{Block, Buffer, Chunk};
-pub use contract::{Contract, Holds, Origin};
+pub use contract::{BlockContent, Contract, Origin};
 pub use step::{Action, Operands, Schedule, Scratch, Step};
 pub use team::{Share, Team};
 pub use topology::Topology;
@@ -41,7 +41,7 @@ use cost::Load;
 /// A rank within the group that runs the schedule.
 pub type Rank = u32;
 
-/// Who runs the schedule.
+/// The rank that runs the schedule, and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// This rank.

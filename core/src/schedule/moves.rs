@@ -178,7 +178,7 @@ pub fn by_lanes(builder: &mut Builder, place: Place, on: &Topology, block: Block
     }
 }
 
-/// The operand of the lower rank stands on the left.
+/// The operand of the lower rank is the left one.
 pub fn by_rank(local: u32, incoming: u32) -> Operands {
     if local < incoming { Operands::LocalFirst } else { Operands::IncomingFirst }
 }

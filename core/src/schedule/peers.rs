@@ -1,4 +1,4 @@
-//! Arithmetic of ranks: who stands next to whom. Knows no steps and no collective.
+//! Arithmetic of ranks: which are neighbours, parents, children. Knows no steps and no collective.
 
 use super::{Place, Rank};
 
@@ -32,8 +32,8 @@ pub fn doublings(size: u32) -> u32 {
     size.max(1).next_power_of_two().ilog2()
 }
 
-/// For how many ranks, itself among them, the rank that the root counts as `relative` stands in a
-/// binomial tree: those behind it up to the next as high as it.
+/// The size of the subtree, in a binomial tree, of the rank that the root counts as `relative`: of
+/// that rank, and of those behind it up to the next one of the same height.
 pub fn binomial_ranks(relative: Rank, size: u32) -> u32 {
     match relative {
         0 => size,
@@ -41,8 +41,8 @@ pub fn binomial_ranks(relative: Rank, size: u32) -> u32 {
     }
 }
 
-/// The children in a binomial tree of the rank that the root counts as `relative`, nearest first:
-/// how far behind each stands, and [`binomial_ranks`] of it.
+/// The children, in a binomial tree, of the rank that the root counts as `relative`, nearest first:
+/// the distance to each, and its [`binomial_ranks`].
 pub fn binomial_children(relative: Rank, size: u32) -> impl DoubleEndedIterator<Item = (u32, u32)> {
     let ranks = binomial_ranks(relative, size);
     let distances = (0..doublings(ranks)).map(|bit| 1 << bit);
@@ -54,8 +54,8 @@ pub fn binomial_parent(relative: Rank) -> Rank {
     relative & (relative - 1)
 }
 
-/// Where a rank stands when the ranks beyond a power of two are folded away, as MPICH does: of the
-/// first pairs of neighbours the even one hands its data to the odd one and waits for the result.
+/// The role of a rank when the ranks beyond a power of two are folded away, as in MPICH: of the
+/// first pairs of neighbours, the even rank hands its data to the odd one and waits for the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Waits, represented by `partner`.
@@ -103,7 +103,7 @@ pub fn circulant(size: u32) -> Vec<(u32, u32)> {
     steps
 }
 
-/// Where a rank stands in one of two trees.
+/// A rank's neighbours in one of two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// The rank above; none at the root.
@@ -112,8 +112,8 @@ pub struct Branch {
     pub children: [Option<Rank>; 2],
 }
 
-/// Where a rank stands in tree 0 or 1 of the double binary tree that hangs from the root: a rank
-/// that has children in one has none in the other. Ranks as the root counts them: it is 0, and has
+/// A rank's neighbours in tree 0 or 1 of the double binary tree below the root: a rank that has
+/// children in one has none in the other. Ranks are as the root counts them: the root is 0, and has
 /// one child in each tree.
 ///
 /// Tree 0 is in order, with odd numbers as leaves; tree 1 is its mirror image, or, if the others
@@ -134,7 +134,7 @@ pub fn double_tree(tree: u32, relative: Rank, size: u32) -> Branch {
         (_, 0) => nodes + 1 - relative,
         _ => (relative + nodes - 2) % nodes + 1,
     };
-    // The lowest bit tells how high a node stands: its children are half of it away.
+    // The lowest bit is a node's height: its children are half of that away.
     let bit = node & node.wrapping_neg();
     let parent = if node == power_of_two_below(nodes) {
         0

@@ -7,15 +7,15 @@ use super::builder::Builder;
 use super::contract::everyone;
 use super::cost::{Load, Phase, Traffic};
 use super::{
-    Algorithm, Block, Build, Contract, Holds, Operands, Place, Schedule, Team, Topology, figures,
-    peers,
+    Algorithm, Block, BlockContent, Build, Contract, Operands, Place, Schedule, Team, Topology,
+    figures, peers,
 };
 
 /// One input block everywhere, one output block at the root.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
-        let output = if is_root(place) { vec![Holds::Anything] } else { vec![] };
-        (vec![Holds::One((place.rank, 0))], output)
+        let output = if is_root(place) { vec![BlockContent::Anything] } else { vec![] };
+        (vec![BlockContent::One((place.rank, 0))], output)
     },
     after: |place| if is_root(place) { vec![everyone(0, place.size)] } else { vec![] },
     in_place: |place| is_root(place).then_some((0, 0)),

@@ -9,15 +9,15 @@ use super::builder::Builder;
 use super::contract::everyone;
 use super::cost::{Load, Phase, Traffic};
 use super::{
-    Algorithm, Block, Buffer, Build, Contract, Holds, Operands, Place, Rank, Schedule, Team,
+    Algorithm, Block, BlockContent, Buffer, Build, Contract, Operands, Place, Rank, Schedule, Team,
     Topology, figures, peers,
 };
 
 /// One input block for each rank, and one output block.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
-        let input = (0..place.size).map(|block| Holds::One((place.rank, block))).collect();
-        (input, vec![Holds::Anything])
+        let input = (0..place.size).map(|block| BlockContent::One((place.rank, block))).collect();
+        (input, vec![BlockContent::Anything])
     },
     after: |place| vec![everyone(place.rank, place.size)],
     in_place: |place| Some((place.rank, 0)),
@@ -165,7 +165,7 @@ fn ring(place: Place) -> Schedule {
 fn halving(place: Place) -> Schedule {
     let Place { rank, size, .. } = place;
     let mut builder = Builder::new();
-    // Where the sum stands of the block of the rank so many places on.
+    // By distance: where the sum for the rank at that distance lies.
     let mut sums: Vec<Block> =
         (0..size).map(|way| Block::input(peers::after(rank, way, size))).collect();
     for (distance, moved) in peers::circulant(size).into_iter().rev() {
@@ -183,7 +183,7 @@ fn halving(place: Place) -> Schedule {
     finish(builder, place)
 }
 
-/// Where a sum goes that stands in `sum`: to the output in the end, never into the input.
+/// Where the next sum of the one in `sum` goes: into the output at the end, never into the input.
 fn target(builder: &mut Builder, sum: Block, own: bool) -> Block {
     match sum.buffer {
         _ if own => Block::output(0),

@@ -6,16 +6,16 @@
 
 use super::builder::Builder;
 use super::cost::Load;
-use super::{Algorithm, Block, Build, Contract, Holds, Place, Schedule, figures, peers};
+use super::{Algorithm, Block, BlockContent, Build, Contract, Place, Schedule, figures, peers};
 
 /// One input block for each rank at the root, one output block everywhere.
 pub const CONTRACT: Contract = Contract {
     before: |place| {
         let blocks = if place.rank == place.root { place.size } else { 0 };
-        let input = (0..blocks).map(|block| Holds::One((place.root, block))).collect();
-        (input, vec![Holds::Anything])
+        let input = (0..blocks).map(|block| BlockContent::One((place.root, block))).collect();
+        (input, vec![BlockContent::Anything])
     },
-    after: |place| vec![Holds::One((place.root, place.rank))],
+    after: |place| vec![BlockContent::One((place.root, place.rank))],
     in_place: |place| (place.rank == place.root).then_some((place.root, 0)),
     barrier: false,
 };

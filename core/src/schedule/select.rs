@@ -12,7 +12,7 @@ use crate::generated::collective::Collective;
 const UNKNOWN_BYTES: u64 = 64 * 1024;
 
 /// Sizes beyond this cost as much as this one.
-const BYTES_MAX: u64 = 1 << 48;
+const MAX_BYTES: u64 = 1 << 48;
 
 /// What all ranks know of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Selector {
         }
         let table = &self.tables[collective as usize][usize::from(known.equal_blocks)];
         let table = table.get_or_init(|| self.table(collective, known.equal_blocks));
-        let bytes = known.bytes.unwrap_or(UNKNOWN_BYTES).min(BYTES_MAX);
+        let bytes = known.bytes.unwrap_or(UNKNOWN_BYTES).min(MAX_BYTES);
         let place = table.partition_point(|&(up_to, _)| up_to < bytes);
         table.get(place).map_or(0, |&(_, choice)| choice)
     }
@@ -111,7 +111,7 @@ impl Selector {
     fn table(&self, collective: Collective, equal_blocks: bool) -> Table {
         let cheapest = |bytes| self.cheapest(collective, equal_blocks, bytes);
         let (mut table, mut choice, mut from) = (Table::new(), cheapest(0), 0);
-        for bytes in (0..=BYTES_MAX.ilog2()).map(|bits| 1 << bits) {
+        for bytes in (0..=MAX_BYTES.ilog2()).map(|bits| 1 << bits) {
             let next = cheapest(bytes);
             while choice != next {
                 // The last size at which the earlier choice holds; there may be another between.

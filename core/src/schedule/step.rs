@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Block, Buffer, Chunk, Rank};
 
-/// Which operand of a reduction stands on the left, so that all ranks end with the same bits.
+/// Which operand of a reduction is the left one, so that all ranks end with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operands {
     /// `local ⊕ incoming`.
@@ -63,16 +63,16 @@ pub enum Action {
 
 /// One step, and the steps of the same schedule that must come before it.
 ///
-/// The k-th `Send` to a peer, in the order of the list, meets the k-th `Recv` or `RecvReduce` from
-/// this rank in the peer's list, whenever each happens. A `Send` may wait until the step that
-/// receives it is ready: no schedule relies on messages being buffered.
+/// The k-th `Send` to a peer, in the order of the list, is matched with the k-th `Recv` or
+/// `RecvReduce` from this rank in the peer's list, whenever each runs. A `Send` may have to wait
+/// until the step that receives it is ready: no schedule relies on messages being buffered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// What it does.
     pub action: Action,
-    /// Indices, all smaller than this step's own, of the steps it waits for. Where the chunk that
-    /// the earlier step wrote or sent is the same as the one this step reads or writes, the
-    /// executor lets segments of the two overlap: a segment waits for its own segment only.
+    /// Indices, all smaller than this step's own, of the steps it waits for. If the earlier step
+    /// wrote or sent the same chunk as this step reads or writes, the executor overlaps the two: a
+    /// segment waits only for the same segment of the earlier step.
     pub after: Vec<u32>,
 }
 

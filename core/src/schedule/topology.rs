@@ -66,7 +66,8 @@ impl Topology {
         self.host_of(one) == self.host_of(other)
     }
 
-    /// The ranks of the host that has the fewest: so many lanes run from host to host side by side.
+    /// The number of ranks on the smallest host, which is also that of parallel lanes between
+    /// hosts.
     pub fn fewest(&self) -> u32 {
         self.members.iter().map(|members| members.len() as u32).min().unwrap_or(0)
     }

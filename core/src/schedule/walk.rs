@@ -1,4 +1,4 @@
-//! All ranks' schedules seen together: which send meets which receive, and what comes before what.
+//! All ranks' schedules together: which send matches which receive, and the order of their steps.
 //! Knows no contract and no link costs.
 
 use super::{Rank, Schedule};
@@ -6,7 +6,7 @@ use crate::sorted::sort;
 
 /// A step of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct At {
+pub(super) struct StepId {
     pub(super) rank: Rank,
     pub(super) step: u32,
 }
@@ -24,12 +24,12 @@ pub(super) struct Walk<'a> {
     /// For each rank, the number of its first step; one more entry for the end.
     first: Vec<usize>,
     /// For each step, the step at the other end of its message.
-    partners: Vec<Option<At>>,
+    partners: Vec<Option<StepId>>,
 }
 
 impl<'a> Walk<'a> {
     /// Pairs sends with receives. Fails with a step that has no partner.
-    pub(super) fn new(schedules: &'a [Schedule]) -> Result<Walk<'a>, At> {
+    pub(super) fn new(schedules: &'a [Schedule]) -> Result<Walk<'a>, StepId> {
         let mut first = vec![0];
         for schedule in schedules {
             first.push(first[first.len() - 1] + schedule.steps.len());
@@ -40,12 +40,12 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    pub(super) fn index(&self, at: At) -> usize {
+    pub(super) fn index(&self, at: StepId) -> usize {
         self.first[at.rank as usize] + at.step as usize
     }
 
     /// The step at the other end of this step's message.
-    pub(super) fn partner(&self, at: At) -> Option<At> {
+    pub(super) fn partner(&self, at: StepId) -> Option<StepId> {
         self.partners[self.index(at)]
     }
 
@@ -55,14 +55,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Every step, rank by rank.
-    pub(super) fn all(&self) -> impl Iterator<Item = At> + use<'a> {
+    pub(super) fn all(&self) -> impl Iterator<Item = StepId> + use<'a> {
         let lists = self.schedules.iter().enumerate();
         lists.flat_map(|(rank, schedule)| {
-            (0..schedule.steps.len()).map(move |step| At { rank: rank as u32, step: step as u32 })
+            (0..schedule.steps.len())
+                .map(move |step| StepId { rank: rank as u32, step: step as u32 })
         })
     }
 
-    fn pair(&mut self) -> Result<(), At> {
+    fn pair(&mut self) -> Result<(), StepId> {
         // (sender, receiver) and the place in the list, sorted, bring the k-th send to (a, b) to
         // the place of the k-th receive.
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
@@ -82,12 +83,17 @@ impl<'a> Walk<'a> {
             let (send, recv) = (sends.get(at), recvs.get(at));
             let (Some(send), Some(recv)) = (send, recv) else {
                 return Err(send.map_or_else(
-                    || recv.map_or(At { rank: 0, step: 0 }, |r| At { rank: r.1, step: r.2 }),
-                    |s| At { rank: s.0, step: s.2 },
+                    || {
+                        recv.map_or(StepId { rank: 0, step: 0 }, |r| StepId {
+                            rank: r.1,
+                            step: r.2,
+                        })
+                    },
+                    |s| StepId { rank: s.0, step: s.2 },
                 ));
             };
-            let sender = At { rank: send.0, step: send.2 };
-            let receiver = At { rank: recv.1, step: recv.2 };
+            let sender = StepId { rank: send.0, step: send.2 };
+            let receiver = StepId { rank: recv.1, step: recv.2 };
             if ends(send) != ends(recv) {
                 return Err(if ends(send) < ends(recv) { sender } else { receiver });
             }
@@ -101,9 +107,9 @@ impl<'a> Walk<'a> {
     /// All events in an order in which they can happen if no message is buffered: a send ends only
     /// when its receive has started. Fails with steps that wait for one another, each for the next.
     ///
-    /// What can happen without buffers can happen with them, and every other legal order has the
-    /// same events before each event that matter to it; so one order stands for all.
-    pub(super) fn order(&self) -> Result<Vec<(At, Event)>, Vec<At>> {
+    /// An order that is possible without buffers is possible with them. Every other legal order has
+    /// the same relevant events before each event, so it suffices to check this one.
+    pub(super) fn order(&self) -> Result<Vec<(StepId, Event)>, Vec<StepId>> {
         let nodes = 2 * self.steps();
         let mut missing = vec![0u32; nodes];
         let mut edges: Vec<(u32, u32)> = Vec::with_capacity(2 * nodes);
@@ -126,7 +132,7 @@ impl<'a> Walk<'a> {
             next[fill[before as usize] as usize] = after;
             fill[before as usize] += 1;
         }
-        let places: Vec<At> = self.all().collect();
+        let places: Vec<StepId> = self.all().collect();
         let mut ready: Vec<u32> =
             (0..nodes as u32).filter(|&node| missing[node as usize] == 0).collect();
         let mut order = Vec::with_capacity(nodes);
@@ -146,12 +152,12 @@ impl<'a> Walk<'a> {
 
     /// Tells `edge` every pair of nodes (start is twice the step's number, finish one more) of
     /// which the first comes before the second, the second being of this step.
-    fn requirements(&self, at: At, mut edge: impl FnMut(usize, usize)) {
+    fn requirements(&self, at: StepId, mut edge: impl FnMut(usize, usize)) {
         let own = self.index(at);
         let step = &self.schedules[at.rank as usize].steps[at.step as usize];
         edge(2 * own, 2 * own + 1);
         for &before in &step.after {
-            edge(2 * self.index(At { rank: at.rank, step: before }) + 1, 2 * own);
+            edge(2 * self.index(StepId { rank: at.rank, step: before }) + 1, 2 * own);
         }
         if let Some(partner) = self.partners[own] {
             edge(2 * self.index(partner), 2 * own + 1);
@@ -159,7 +165,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A circle among the events that could not happen.
-    fn circle(&self, missing: &[u32], places: &[At]) -> Vec<At> {
+    fn circle(&self, missing: &[u32], places: &[StepId]) -> Vec<StepId> {
         let stuck = |node: usize| missing[node] > 0;
         let Some(mut node) = (0..missing.len()).find(|&node| stuck(node)) else {
             return Vec::new();
@@ -177,7 +183,8 @@ impl<'a> Walk<'a> {
             });
             node = before;
         }
-        let mut steps: Vec<At> = path[seen[node]..].iter().map(|&node| places[node / 2]).collect();
+        let mut steps: Vec<StepId> =
+            path[seen[node]..].iter().map(|&node| places[node / 2]).collect();
         steps.dedup();
         steps
     }

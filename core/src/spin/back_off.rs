@@ -1,18 +1,18 @@
-//! How long a waiting thread looks again before it sleeps, or whether it does so at all, learned
-//! from what came of it lately. Reads no clock.
+//! How long a waiting thread polls before it sleeps, or whether it polls at all, learned from how
+//! well that has worked lately. Reads no clock.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::SpinPolicy;
 
-/// So many soon ended sleeps pass until spinning that was in the way is tried again.
-const HELD_BACK: u32 = 64;
+/// After spinning has kept others from running, it is tried again after this many short sleeps.
+const HELD_BACK_SLEEPS: u32 = 64;
 
 /// How long to spin before a sleep, learned by threads that wait for the same.
 ///
-/// A sleep that was over soon says that spinning for longer would have saved it: unless the thread
-/// had spun for as long as it may. Then what it waited for did not come because of it: another
+/// A short sleep shows that spinning for longer would have saved it, unless the thread had spun for
+/// as long as it may. In that case, spinning itself delayed what the thread waited for: another
 /// process has a core, and the rank that it waits for needs this one.
 pub(crate) struct AdaptiveSpin {
     /// Nanoseconds, as the others.
@@ -25,7 +25,7 @@ pub(crate) struct AdaptiveSpin {
 }
 
 impl AdaptiveSpin {
-    /// Nothing learned yet: it spins for as long as `policy` lets it.
+    /// Nothing learned yet: it spins for as long as `policy` allows.
     pub(crate) fn new(policy: SpinPolicy) -> AdaptiveSpin {
         let limit = nanos(policy.limit());
         AdaptiveSpin {
@@ -51,7 +51,7 @@ impl AdaptiveSpin {
             self.held_back.store(held_back - 1, Ordering::Relaxed);
             shortest
         } else if spin >= self.limit && self.takes_core {
-            self.held_back.store(HELD_BACK, Ordering::Relaxed);
+            self.held_back.store(HELD_BACK_SLEEPS, Ordering::Relaxed);
             shortest
         } else {
             spin.saturating_mul(2).max(self.limit / 16).min(self.limit)
@@ -60,21 +60,21 @@ impl AdaptiveSpin {
     }
 }
 
-/// Whether it pays to look again before a sleep, learned by one thread at a time.
+/// Whether it pays to poll before a sleep, learned by one thread at a time.
 ///
 /// After some misses, one after the other, it is not tried for a while, each time twice as long,
 /// until a hit.
 #[derive(Debug)]
 pub(crate) struct BackOff {
-    /// So many misses show that it does not pay.
+    /// The number of misses that shows that it does not pay.
     misses: u32,
     /// Most attempts that are skipped at a time.
     max_skips: u32,
     /// Misses since the last hit, or since attempts were skipped.
     missed: u32,
-    /// So many of the next attempts are skipped.
+    /// How many of the next attempts are skipped.
     skips: u32,
-    /// So many were skipped last; 0 after a hit.
+    /// How many were skipped last; 0 after a hit.
     last_skips: u32,
 }
 
@@ -91,7 +91,7 @@ impl BackOff {
         pays
     }
 
-    /// Notes what came of an attempt.
+    /// Notes the result of an attempt.
     pub(crate) fn note(&mut self, is_hit: bool) {
         if is_hit {
             *self = BackOff::new(self.misses, self.max_skips);
@@ -138,7 +138,7 @@ mod tests {
         let spinning = AdaptiveSpin::new(SpinPolicy::Spin(LIMIT));
         for _ in 0..3 {
             assert_eq!(spinning.duration(), LIMIT);
-            for _ in 0..=HELD_BACK {
+            for _ in 0..=HELD_BACK_SLEEPS {
                 assert_eq!(after(&spinning, SOON), LIMIT / 64);
             }
             for _ in 0..5 {

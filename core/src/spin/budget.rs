@@ -1,14 +1,14 @@
-//! How often, or how long, a waiting thread looks again before it sleeps, and what it does between
-//! two looks.
+//! How often, or how long, a waiting thread polls before it sleeps, and what it does between two
+//! polls.
 
 use std::time::Duration;
 
 use super::cores;
 
-/// What a thread does between two looks.
+/// What a thread does between two polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Nothing: a look takes long enough.
+    /// Nothing: a poll takes long enough.
     Nothing,
     /// Tells the processor that it waits, and keeps the core.
     Spin,
@@ -31,26 +31,26 @@ impl Pause {
 /// What a waiting thread does before it sleeps in the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpinPolicy {
-    /// Looks again and again, for at most this long without progress.
+    /// Polls, for at most this long without progress.
     Spin(Duration),
-    /// Lets other processes run between looks, for at most this long without progress.
+    /// Polls, and lets other processes run in between, for at most this long without progress.
     Yield(Duration),
     /// Sleeps immediately.
     Sleep,
 }
 
-/// How long one user of [`SpinPolicy::for_host`] looks again.
+/// How long one user of [`SpinPolicy::for_host`] polls.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinLimits {
-    /// Where each rank has a core.
+    /// If each rank has a core.
     pub spin: Duration,
-    /// Where ranks share cores.
+    /// If ranks share cores.
     pub yielding: Duration,
 }
 
 impl SpinPolicy {
-    /// The policy where `ranks_on_host` ranks share this host's cores: with a core for each, a rank
-    /// may spin; otherwise it would take the core from the rank that it waits for.
+    /// The policy for `ranks_on_host` ranks on this host's cores. With a core for each, a rank may
+    /// spin; otherwise it would take the core from the rank that it waits for.
     pub fn for_host(ranks_on_host: usize, limits: SpinLimits) -> SpinPolicy {
         if cores::is_crowded(ranks_on_host) {
             SpinPolicy::Yield(limits.yielding)
@@ -59,7 +59,7 @@ impl SpinPolicy {
         }
     }
 
-    /// How long it looks again.
+    /// How long it polls.
     pub fn limit(self) -> Duration {
         match self {
             SpinPolicy::Spin(limit) | SpinPolicy::Yield(limit) => limit,
@@ -77,36 +77,36 @@ impl SpinPolicy {
     }
 }
 
-/// How often a thread looks for what is expected soon, before it gives way to others.
+/// How often a thread polls for what is expected soon, before it gives way to others.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinBudget {
     /// How often it looks.
     pub spins: u32,
-    /// What it does between two looks.
+    /// What it does between two polls.
     pub pause: Pause,
 }
 
 impl SpinBudget {
-    /// For those who never look twice.
+    /// For callers that poll only once.
     pub const NONE: SpinBudget = SpinBudget { spins: 0, pause: Pause::Nothing };
 }
 
-/// How a thread waits for what no signal tells of, so that it has to look until it is there: again
-/// and again at first, and with sleeps in between when it takes longer.
+/// How a thread waits for an event that no signal reports: it polls, at first without a sleep, and
+/// with sleeps in between when that takes longer.
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollStages {
-    /// How long it keeps the core, where each rank has one.
+    /// How long it keeps the core, if each rank has one.
     pub(crate) spin: Duration,
-    /// How long it lets others have the core between looks, from the begin on.
+    /// How long, from the start, it lets others have the core between two polls.
     pub(crate) yielding: Duration,
-    /// The sleep between two looks after that.
+    /// The sleep between two polls after that.
     pub(crate) nap: Duration,
 }
 
 #[cfg(any(feature = "mpi", feature = "nccl"))]
 impl PollStages {
-    /// Makes the pause of a thread that has looked in vain for `idle`.
+    /// Makes the pause of a thread that has polled in vain for `idle`.
     pub(crate) fn pause(&self, idle: Duration, is_crowded: bool) {
         match self.pause_after(idle, is_crowded) {
             Some(pause) => pause.take(),

@@ -1,25 +1,25 @@
-//! Whether others compute on this host's cores, so that to busy-poll for what comes next would cost
-//! more than to sleep until it comes. Knows nothing of sockets.
+//! Whether other threads compute on this host's cores, so that busy-polling for the next event
+//! would cost more than sleeping until it comes. Knows nothing of sockets.
 //!
-//! A thread that busy-polls gives up its core between two polls. Where nobody wants the core, or
-//! only threads that soon wait themselves, that costs a microsecond. Where somebody computes, the
-//! system lets that one use up its time: 3 to 4 ms were measured, for an answer that takes 20 µs. A
-//! thread that sleeps is given the core when its message comes.
+//! A thread that busy-polls yields its core between two polls. If no thread needs the core, or only
+//! threads that soon wait themselves, that costs a microsecond. If another thread computes, the
+//! system lets that one use up its time slice: 3 to 4 ms were measured, for an answer that takes
+//! 20 µs. A thread that sleeps is given the core when its message arrives.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A core that comes back later than this was with somebody who computes. Sixteen clients that ask
-/// in turn on two cores had it back within half of this.
-const LATE: Duration = Duration::from_millis(1);
-/// Nobody busy-polls for so long after that: one attempt in this time costs little.
-const PAUSE: Duration = Duration::from_millis(250);
+/// If a core comes back later than this, another thread computed on it. Sixteen clients that send
+/// requests in turn on two cores got it back within half of this.
+const LATE_AFTER: Duration = Duration::from_millis(1);
+/// How long no thread busy-polls after that: one attempt in this time costs little.
+const POLL_PAUSE: Duration = Duration::from_millis(250);
 
-/// What this process has noticed.
+/// The contention that this process has noticed.
 static NOTICED: CpuContention = CpuContention { until_ns: AtomicU64::new(0) };
 
-/// Until when the cores count as wanted.
+/// Until when the cores count as contended.
 #[derive(Debug, Default)]
 struct CpuContention {
     until_ns: AtomicU64,
@@ -30,7 +30,7 @@ impl CpuContention {
         (now.as_nanos() as u64) < self.until_ns.load(Ordering::Relaxed)
     }
 
-    /// Gives the core to others; whether busy-polling still pays.
+    /// Yields the core. Returns whether busy-polling still pays.
     fn yield_core(&self, now: impl Fn() -> Duration, give_up_core: impl FnOnce()) -> bool {
         let before = now();
         if self.is_contended(before) {
@@ -40,17 +40,17 @@ impl CpuContention {
         self.notice(before, now())
     }
 
-    /// The core was given up from `before` to `after`; whether it came back soon.
+    /// Notes that the core was yielded from `before` to `after`. Returns whether it came back soon.
     fn notice(&self, before: Duration, after: Duration) -> bool {
-        let came_soon = after - before <= LATE;
+        let came_soon = after - before <= LATE_AFTER;
         if !came_soon {
-            self.until_ns.store((after + PAUSE).as_nanos() as u64, Ordering::Relaxed);
+            self.until_ns.store((after + POLL_PAUSE).as_nanos() as u64, Ordering::Relaxed);
         }
         came_soon
     }
 }
 
-/// A time of busy-polling, in which others that want the core get it between two polls.
+/// A period of busy-polling, in which other threads get the core between two polls.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
     limit: Duration,
@@ -58,7 +58,7 @@ pub(crate) struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Busy-polling for up to `limit`; none where others want the cores.
+    /// Busy-polling for up to `limit`; none if the cores are contended.
     pub(crate) fn start(limit: Duration) -> Option<BusyPoll> {
         (!NOTICED.is_contended(now())).then(|| BusyPoll { limit, since: Instant::now() })
     }
@@ -68,12 +68,12 @@ impl BusyPoll {
         self.since.elapsed() <= self.limit
     }
 
-    /// Gives the core to others, within the limit; whether to poll again.
+    /// Yields the core, within the limit. Returns whether to poll again.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_in_time() && NOTICED.yield_core(now, std::thread::yield_now)
     }
 
-    /// Has the limit begin now.
+    /// Restarts the limit now.
     pub(crate) fn restart(&mut self) {
         self.since = Instant::now();
     }

@@ -5,8 +5,8 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Whether `ranks_on_host` ranks share fewer cores, so that one that looks again and again may take
-/// the core from the rank that it waits for.
+/// Whether `ranks_on_host` ranks share fewer cores, so that a rank that polls may take the core
+/// from the rank that it waits for.
 pub(crate) fn is_crowded(ranks_on_host: usize) -> bool {
     ranks_on_host > cores()
 }

@@ -1,11 +1,11 @@
-//! How a thread waits before it sleeps: how often it looks again, what it does between two looks,
-//! whether that has paid lately, and whether others want the core. Knows neither what is waited for
-//! nor who waits: how long it pays was measured for each user, and is that user's parameter.
+//! How a thread waits before it sleeps: how often it polls, what it does between two polls, whether
+//! that has paid lately, and whether the core is contended. Knows neither what is waited for nor
+//! which thread waits: how long polling pays was measured for each user, and is its parameter.
 //!
 //! | file | what it answers |
 //! |---|---|
-//! | `budget` | how often or how long to look, and what to do between two looks |
-//! | `back_off` | how long to look, or whether at all, learned from what came of it |
+//! | `budget` | how often or how long to poll, and what to do between two polls |
+//! | `back_off` | how long to poll, or whether at all, learned from earlier results |
 //! | `contention` | whether others compute on this host, so that a core given up comes back late |
 //! | `cores` | whether each rank of this host has a core |
 

@@ -65,7 +65,7 @@ pub struct TensorMut<'a> {
     _borrow: std::marker::PhantomData<&'a mut ()>,
 }
 
-/// Views of `buffers`. The caller must not return to whoever owns the memory before every region
+/// Views of `buffers`. The caller must not return to the owner of the memory before every region
 /// of the views is dropped.
 pub(crate) fn lend_mut<B: Buffers + ?Sized>(buffers: &mut B) -> Vec<Tensor> {
     buffers.lend_mut(LendingProof(()))

@@ -184,8 +184,8 @@ impl Region {
         self.piece.ptr.as_ptr() as usize + self.start
     }
 
-    /// Where it begins, for a library that reads or writes the memory itself, in order with
-    /// whoever else has it by what the library promises, and not by accesses.
+    /// Where it begins, for a library that reads or writes the memory itself, and orders its
+    /// accesses and ours by what it promises of its calls.
     #[cfg(feature = "mpi")]
     pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
         // SAFETY: in bounds, kept by `slice`.

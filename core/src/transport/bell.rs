@@ -1,5 +1,5 @@
-//! Wakes a thread that waits for transports. Knows nothing of what it is woken for.
-//! Where there are no descriptors to wait for, nobody waits, and there is nothing to wake.
+//! Wakes a thread that waits for transports. Knows nothing of why it is woken. Where there are no
+//! descriptors to wait for, no thread waits, and a bell does nothing.
 
 #[cfg(feature = "tcp")]
 pub(crate) use self::descriptor::Bell;
@@ -16,20 +16,20 @@ mod descriptor {
     use crate::generated::error::{Error, Result};
     use crate::transport::Interest;
 
-    /// A descriptor that can be read from when it was rung until it was heard.
+    /// A descriptor that is readable from [`Bell::ring`] until [`Bell::heard`].
     #[derive(Clone, Debug)]
     pub(crate) struct Bell(Arc<BellState>);
 
     #[derive(Debug)]
     struct BellState {
         fd: Arc<OwnedFd>,
-        /// Whether it was rung and not heard, which is when the descriptor can be read: only the
+        /// Whether it was rung and not heard, which is when the descriptor is readable: only the
         /// first ring costs a system call.
         rung: Mutex<bool>,
     }
 
     impl Bell {
-        /// A bell that was not rung.
+        /// A bell that has not been rung.
         ///
         /// # Errors
         /// [`Error::Network`] if the process has no descriptor left.
@@ -51,12 +51,13 @@ mod descriptor {
         pub(crate) fn ring(&self) {
             let mut rung = self.lock();
             if !std::mem::replace(&mut *rung, true) {
-                // Nothing was written since it was read, so that there is room.
+                // Nothing was written since it was last read, so there is room.
                 let _ = rustix::io::write(&*self.0.fd, &1u64.to_ne_bytes());
             }
         }
 
-        /// Silences it; whether it was rung. Look only afterwards at what it was rung for.
+        /// Silences it, and returns whether it was rung. Check only afterwards what it was rung
+        /// for.
         pub(crate) fn heard(&self) -> bool {
             let mut rung = self.lock();
             if *rung {
@@ -66,11 +67,11 @@ mod descriptor {
         }
 
         fn lock(&self) -> MutexGuard<'_, bool> {
-            // It is right between any two statements here.
+            // The flag is valid between any two statements here, even after a panic.
             self.0.rung.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// What a thread waits for that is to be woken.
+        /// What a thread has to wait for in order to be woken.
         pub(crate) fn interest(&self) -> Option<Interest> {
             Some(Interest { fd: self.0.fd.clone(), writable: false })
         }

@@ -1,9 +1,9 @@
-//! What ranks of one host show each other in place of frames: small operations go over a board.
+//! The board: shared memory over which ranks of one host run small operations, without frames.
 //! Knows nothing of schedules or groups, and not where the memory lies.
 //!
-//! Every rank has a few places of its own, one for each of the last sequence numbers. It writes
-//! what it gives to an operation into its place, and reads the others'. Nobody asks anybody, and a
-//! rank that is killed leaves no lock.
+//! Every rank has a few slots of its own, one for each of the last sequence numbers. It writes its
+//! part of an operation into its slot, and reads the others' slots. No rank sends a request to
+//! another, and a rank that is killed leaves no lock behind.
 
 use super::Rank;
 use crate::wire::frame::Fingerprint;
@@ -14,27 +14,27 @@ pub const BOARD_BYTES: usize = 4096;
 /// How many operations a rank may be ahead of the slowest.
 pub const BOARD_PLACES: u64 = 8;
 
-/// What stands in a rank's place for an operation.
+/// What a rank's slot holds for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing yet.
     Empty,
-    /// This many bytes, of a rank that runs what the fingerprint says.
+    /// This many bytes, from a rank that runs the operation of this fingerprint.
     Bytes(usize, Fingerprint),
-    /// What no rank of this version writes.
+    /// Something that no rank of this version writes.
     Corrupt,
 }
 
-/// What a rank says of itself.
+/// The state that a rank shows to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
-    /// It looks by itself.
+    /// It polls the board.
     Awake,
     /// It has to be woken when something is shown.
     Asleep,
-    /// It failed: what it shows does not count any more, and it will say why.
+    /// It failed: what it shows does not count any more. An abort that says why will follow.
     Withdrawn,
-    /// It left in order, with nothing in flight: what it shows counts, and there will be no more.
+    /// It left in order, with nothing in flight: what it shows counts, and it shows nothing more.
     Left,
 }
 
@@ -42,12 +42,12 @@ pub enum Attention {
 pub trait Board: Send {
     /// The number of ranks.
     fn size(&self) -> u32;
-    /// Shows `payload`, at most [`BOARD_BYTES`], for operation `sequence`; false if some rank may
-    /// still want what stands in its place. Sequence numbers rise.
+    /// Shows `payload`, at most [`BOARD_BYTES`], for operation `sequence`; false if a rank may
+    /// still have to read what is in the slot. Sequence numbers rise.
     fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool;
     /// Whether `rank` shows something for operation `sequence`.
     fn shows(&self, rank: Rank, sequence: u64) -> bool;
-    /// What the operation `sequence` is for `rank`, if it shows something for it.
+    /// The fingerprint that `rank` shows for operation `sequence`, if it shows any.
     fn fingerprint(&self, rank: Rank, sequence: u64) -> Option<Fingerprint>;
     /// What `rank` shows for operation `sequence`, copied to the start of `into`, which has
     /// [`BOARD_BYTES`]. This rank's own place can be read, too.
@@ -55,16 +55,16 @@ pub trait Board: Send {
     /// Tells the others that this rank will not read what they show for operations up to
     /// `sequence` any more.
     fn pass(&mut self, sequence: u64);
-    /// Up to which operation `rank` will not read what is shown any more, as far as it has told.
+    /// The last operation whose slots `rank` will not read any more, as far as it has said.
     fn passed(&self, rank: Rank) -> u64;
     /// Tells the others whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
-    /// Tells the others that this rank failed. It cannot be taken back.
+    /// Tells the others that this rank failed. This is final.
     fn withdraw(&mut self);
-    /// Tells the others that this rank leaves in order. It cannot be taken back.
+    /// Tells the others that this rank leaves in order. This is final.
     fn leave(&mut self);
-    /// What `rank` says of itself, asked after something was shown.
+    /// The state of `rank`. Read it after showing something.
     fn attention(&self, rank: Rank) -> Attention;
 }
 
@@ -72,7 +72,7 @@ pub trait Board: Send {
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub type AnyBoard = Box<dyn Board>;
 
-/// Elsewhere there is none, and the compiler leaves out what would use it.
+/// On other systems there is none, and the compiler leaves out the code that would use it.
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 pub type AnyBoard = NoBoard;
 

@@ -1,11 +1,11 @@
-//! The one transport of a rank, out of what it has and what the others' cards offer. Knows nothing
-//! of stores, schedules or groups.
+//! Composes the one transport of a rank from its own endpoints and the others' address cards. Knows
+//! nothing of stores, schedules or groups.
 //!
-//! Ranks that listen reach each other through shared memory if they are on one host, and else by
-//! TCP. A rank that cannot listen, as in a browser, dials the WebSocket of each that does; two of
-//! them talk through the relay of the store's server. So do a rank that does not listen and one
-//! whose store is reached by encrypted connections: for those, only the store's server listens, and
-//! an encrypted page may open no others.
+//! Ranks that listen reach each other through shared memory if they are on one host, and by TCP
+//! otherwise. A rank that cannot listen, as in a browser, dials the WebSocket of each rank that
+//! does. Two ranks that cannot listen communicate through the relay of the store's server. So does
+//! a rank that cannot listen if its store is reached over TLS: an encrypted page may open encrypted
+//! connections only, and only the store's server accepts those.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::generated::error::Result;
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 
-/// What a rank has to reach others and to be reached.
+/// The ways in which a rank reaches others and is reached.
 #[derive(Default)]
 pub struct Endpoints {
     /// Where it listens.
@@ -31,18 +31,18 @@ pub struct Endpoints {
     /// How it shares memory with the ranks of its host; not used by a rank that does not listen.
     #[cfg(feature = "tcp")]
     pub within_host: WithinHost,
-    /// Who opens WebSockets; not used by a rank that listens.
+    /// Opens WebSockets; not used by a rank that listens.
     pub dialer: Option<Arc<dyn Dialer>>,
-    /// Who carries what nothing else does, or nothing else may.
+    /// Carries pipes between ranks that cannot, or must not, connect directly.
     pub relay: Option<Arc<dyn Relay>>,
-    /// How long the others are to wait for this rank when a WebSocket that it opened is lost, ms.
+    /// How long the others have to wait for this rank when a WebSocket that it opened is lost, ms.
     pub reconnect_grace_ms: Option<u32>,
-    /// What the environment says about WebSockets: read before the others count on this rank.
+    /// The environment's settings for WebSockets, read before the others rely on this rank.
     pub environment: WebSocketEnvironment,
 }
 
 impl Endpoints {
-    /// The address card of a rank with these means.
+    /// The address card of a rank with these endpoints.
     pub fn card(&self) -> Card {
         let relay = self.relay.as_ref().map(|relay| relay.number());
         #[cfg(feature = "tcp")]
@@ -52,18 +52,18 @@ impl Endpoints {
             return if answers { card.answering_websockets() } else { card };
         }
         let process_id = clock::process_id();
-        // It shares no memory with anybody, whatever its host is.
+        // It shares no memory with other ranks, whatever its host is.
         Card { relay, ..Card::new(&format!("process {process_id}"), process_id, Vec::new()) }
     }
 }
 
 /// The transport of `rank` in a group whose ranks published `cards`, one for each rank. All ranks
-/// of the group have the same `token`, and no other group has it. Ranks to which nothing leads are
-/// told of when they are first wanted.
+/// of the group have the same `token`, and no other group has it. A rank that cannot be reached is
+/// reported as lost when it is first needed.
 ///
 /// # Errors
 /// [`Error::Rendezvous`](crate::Error::Rendezvous) if another rank is a different version;
-/// [`Error::Network`](crate::Error::Network) if the system gives no more of something.
+/// [`Error::Network`](crate::Error::Network) if the system lacks resources.
 pub fn compose(
     rank: Rank,
     cards: &[Card],
@@ -77,7 +77,7 @@ pub fn compose(
     compose_with(Membership { rank, cards, token, generation }, means, options)
 }
 
-/// As [`compose`], with other limits of time for WebSockets.
+/// As [`compose`], with other timeouts for WebSockets.
 pub(super) fn compose_with(
     membership: Membership<'_>,
     means: Endpoints,
@@ -109,7 +109,7 @@ pub(super) fn compose_with(
     Ok(Box::new(transport))
 }
 
-/// How a rank that does not listen reaches the one of `card`.
+/// How a rank that does not listen reaches the rank of `card`.
 fn route(
     card: &Card,
     means: &Endpoints,

@@ -1,4 +1,4 @@
-//! Which host this is, so that ranks can tell who shares it. Knows nothing of transports.
+//! The identity of this host, so that ranks can tell which of them share one. Knows no transports.
 
 use std::sync::OnceLock;
 

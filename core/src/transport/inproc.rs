@@ -1,8 +1,8 @@
 //! Ranks that are threads of one process: frames go through queues in memory. Knows nothing of
 //! sockets.
 //!
-//! A payload is copied out of the sender's memory by the sender's thread and into the receiver's by
-//! the receiver's: memory of an operation belongs to the thread that drives its rank.
+//! The sender's thread copies a payload out of its memory, and the receiver's thread copies it into
+//! its own: memory of an operation is only touched by the thread that drives its rank.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub struct InprocTransport {
     closed: bool,
 }
 
-/// What a rank knows of another.
+/// The state of another rank.
 #[derive(Default)]
 struct Peer {
     /// Frames for which the receiver has no room yet.
@@ -37,7 +37,7 @@ struct Peer {
     lost: bool,
 }
 
-/// What waits for one rank.
+/// The mailbox of one rank.
 struct Mailbox {
     content: Mutex<Content>,
     /// Readable while [`Content::rung`].
@@ -50,7 +50,7 @@ struct Content {
     letters: VecDeque<(Rank, Delivery)>,
     /// By sender: bytes of payload in `letters`.
     waiting_bytes: Vec<usize>,
-    /// By sender: whether it has said that it wants to hear of this rank's end.
+    /// By sender: whether it has asked to be told of this rank's end.
     linked: Vec<bool>,
     /// By sender: whether it waits for room.
     wants_room: Vec<bool>,
@@ -69,10 +69,10 @@ pub fn connect(size: u32) -> Vec<InprocTransport> {
     (0..size).map(|rank| InprocTransport::new(rank, mailboxes.clone())).collect()
 }
 
-/// A group that some ranks of it have not come to yet.
+/// A group that not all of its ranks have joined yet.
 struct PendingGroup {
     token: [u8; 16],
-    /// How many ranks are still to come.
+    /// How many ranks have not joined yet.
     left: usize,
     mailboxes: Arc<[Mailbox]>,
 }
@@ -85,7 +85,7 @@ struct PendingGroup {
 pub fn join(token: [u8; 16], rank: u32, size: u32) -> Result<InprocTransport> {
     static GROUPS: Mutex<Vec<PendingGroup>> = Mutex::new(Vec::new());
     let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whoever came to a group and left it leaves mailboxes that only this list holds.
+    // The mailboxes of a group that all its ranks have left are held by this list alone.
     groups.retain(|group| Arc::strong_count(&group.mailboxes) > 1);
     let found = groups.iter().position(|group| group.token == token).unwrap_or_else(|| {
         groups.push(PendingGroup { token, left: size as usize, mailboxes: mailboxes(size) });
@@ -301,7 +301,7 @@ impl Mailbox {
         }
         #[cfg(feature = "tcp")]
         if let Some(doorbell) = &self.doorbell {
-            // It can only fail when it is rung already.
+            // An error means that it is rung already.
             let _ = rustix::io::write(doorbell, &1_u64.to_ne_bytes());
         }
     }

@@ -7,7 +7,7 @@ use crate::wire::card::Card;
 use crate::wire::handshake::Hello;
 use crate::wire::handshake::Token;
 
-/// One rank's place in a group, and what the ranks published of themselves.
+/// One rank's place in a group, and the cards that the ranks published.
 #[derive(Clone, Copy)]
 pub struct Membership<'a> {
     /// Whose place it is.
@@ -48,7 +48,7 @@ impl Membership<'_> {
         Ok(size)
     }
 
-    /// What the rank, one of `size`, says of itself; its own rank stands for the target.
+    /// The hello of the rank, one of `size`, with its own rank in place of the target.
     #[cfg(feature = "tcp")]
     pub(super) fn hello(&self, size: u32) -> Hello {
         Hello::new(self.token, self.generation, self.rank, size, self.rank)

@@ -1,5 +1,5 @@
-//! Ranks that are reached by TCP beside ranks that are reached by WebSocket, which come to the same
-//! port. Knows nothing of schedules or groups.
+//! A transport to ranks that are reached by TCP and ranks that are reached by WebSocket, through
+//! the same port. Knows nothing of schedules or groups.
 
 use super::router::{Router, TurnOrder};
 use super::tcp::TcpTransport;
@@ -33,7 +33,7 @@ impl TurnOrder<TcpTransport, WebSocketTransport> for SharedPort {
     ) -> bool {
         let moved = tcp.advance(sink);
         for (socket, bytes) in tcp.take_web() {
-            // It is refused only by a transport that was closed.
+            // Only a transport that was closed refuses it.
             let _ = self.0.send(Upgrade { socket, bytes });
         }
         websocket.advance(sink) || moved

@@ -51,16 +51,16 @@ use crate::wire::frame::Header;
 pub type Rank = u32;
 
 /// Messages of up to this many bytes leave without asking the receiver, whatever the transport.
-pub const EAGER: usize = 32 << 10;
+pub const EAGER_BYTES: usize = 32 << 10;
 
-/// How long a rank tries to accept connections while the system has nothing left for one.
+/// How long a rank tries to accept connections while the system lacks resources for one.
 #[cfg(feature = "tcp")]
 pub(crate) const SHORTAGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The bytes behind a header.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// None.
+    /// No bytes.
     Empty,
     /// Memory of an operation; it is not copied, and it is held until the frame has left.
     Region(Region),
@@ -96,8 +96,8 @@ impl Payload {
 /// Where the payload of an arriving frame goes.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Straight into this memory, which is exactly as long as the payload; copied so, if the
-    /// transport copies it itself.
+    /// Directly into this memory, which is exactly as long as the payload. The second field says
+    /// how to store, if the transport copies the payload itself.
     Into(Region, Stores),
     /// Into a buffer of the transport, shown to [`Sink::arrived`] and reused afterwards.
     Borrowed,
@@ -111,8 +111,8 @@ pub enum ArrivedPayload<'a> {
     InPlace,
     /// It lies in the transport's buffer until the call returns.
     Borrowed(&'a [u8]),
-    /// It lies in the peer's own memory. What was read or computed of it counts only if the
-    /// function says so afterwards: the peer may have taken it back. If it has, it is lost.
+    /// It lies in the peer's own memory, which the peer may take back. What was read or computed
+    /// from it counts only if the function returns true afterwards; otherwise the payload is lost.
     Lent(&'a [u8], &'a dyn Fn() -> bool),
     /// It was discarded.
     Discarded,
@@ -127,7 +127,7 @@ impl ArrivedPayload<'_> {
         }
     }
 
-    /// Whether what was read of them until now was what the peer sent.
+    /// Whether the bytes read until now are those that the peer sent.
     pub fn holds(&self) -> bool {
         match self {
             ArrivedPayload::Lent(_, holds) => holds(),
@@ -160,34 +160,35 @@ pub enum LossReason {
     Unreachable(String),
     /// The peer sent what is not a frame of this protocol.
     Protocol(String),
-    /// The peer is not to blame: this process lacks what the connection needs, as descriptors or
-    /// address space.
+    /// The peer is not to blame: this process lacks resources for the connection, such as
+    /// descriptors or address space.
     Local(String),
 }
 
-/// Who is told of what a transport did. Called from [`Transport::advance`] only.
+/// Receives the events of a transport. Called from [`Transport::advance`] only.
 pub trait Sink {
-    /// Whether a frame that has come is to be told now. If not, a transport that can leave it where
-    /// it lies, with all that is behind it, may do so and ask again later; others tell it.
+    /// Whether a frame that has arrived should be delivered now. If not, a transport that can leave
+    /// it where it lies, with all frames behind it, may do so and ask again later; other transports
+    /// deliver it.
     fn wants(&mut self, peer: Rank, header: &Header) -> bool {
         let _ = (peer, header);
         true
     }
-    /// The header of a frame came: says where its payload goes. Called once for each frame, except
-    /// goodbyes, which the transport keeps to itself.
+    /// The header of a frame arrived; returns where its payload goes. Called once for each frame,
+    /// except goodbyes, which the transport handles itself.
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination;
     /// The frame is complete.
     fn arrived(&mut self, peer: Rank, header: &Header, payload: ArrivedPayload<'_>);
     /// A frame that was queued has left, and its payload is not read any more.
     fn sent(&mut self, peer: Rank, header: &Header);
-    /// The connection to `peer` is gone; frames queued for it are dropped. Told once.
+    /// The connection to `peer` is gone; frames queued for it are dropped. Called once for a peer.
     fn lost(&mut self, peer: Rank, why: LossReason);
 }
 
 /// A file descriptor that a thread may wait for, see [`wait`](wait::wait).
 #[derive(Clone, Debug)]
 pub struct Interest {
-    /// The descriptor. Whoever holds it may wait for it even while the transport is closed.
+    /// The descriptor. Its holder may wait for it even while the transport is being closed.
     #[cfg(feature = "tcp")]
     pub fd: std::sync::Arc<std::os::fd::OwnedFd>,
     /// Whether to wait until it can be written, besides until it can be read.
@@ -204,29 +205,30 @@ pub trait Transport: Send {
     /// Frames to one peer arrive in the order in which they were queued. To a lost peer: dropped.
     ///
     /// The payload has at most [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES), and
-    /// `payload_bytes` of the header is set to its length. The sink hears of a frame that left at
-    /// once in the next [`Transport::advance`]: call that before waiting.
+    /// `payload_bytes` of the header is set to its length. If the frame leaves immediately, the
+    /// next [`Transport::advance`] tells the sink: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
-    /// Sends a short frame to `peer` immediately, or does nothing: whether it has left. The sink
-    /// does not hear of it.
+    /// Sends a short frame to `peer` immediately, or does nothing. Returns whether it has left. The
+    /// sink is not told.
     fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
         let _ = (peer, header, payload);
         false
     }
-    /// Whether it costs next to nothing to look again and again for what `peer` sends.
+    /// Whether polling for frames from `peer` costs next to nothing.
     fn is_near(&self, peer: Rank) -> bool {
         let _ = peer;
         false
     }
-    /// Up to which length messages to and from `peer` leave without asking the receiver, who keeps
-    /// those that it cannot use yet. Both ends say the same, and at least [`EAGER`].
+    /// Up to which length messages to and from `peer` are sent without asking the receiver, which
+    /// keeps those that it cannot use yet. The same on both ends, and at least [`EAGER_BYTES`].
     fn eager_bytes(&self, peer: Rank) -> usize {
         let _ = peer;
-        EAGER
+        EAGER_BYTES
     }
-    /// How many of the first of `message_bytes`, where those are more, to `peer` had better leave
-    /// before that one has said where they go, because its answer takes longer than a copy of so
-    /// much. At most [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
+    /// The length of the prefix of a larger message, of `message_bytes` to `peer`, that should be
+    /// sent before the peer has answered where the message goes, because its answer takes longer
+    /// than a copy of the prefix. At most
+    /// [`MAX_PAYLOAD_BYTES`](crate::wire::frame::MAX_PAYLOAD_BYTES).
     fn unasked_bytes(&self, peer: Rank, message_bytes: usize) -> usize {
         let _ = (peer, message_bytes);
         0
@@ -237,14 +239,14 @@ pub trait Transport: Send {
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.
     fn interests(&self, interests: &mut Vec<Interest>);
-    /// When [`Transport::advance`] must be called even if nothing happened; for those who cannot
+    /// When [`Transport::advance`] must be called even if nothing happened; for callers that cannot
     /// wait for [`Transport::interests`], which include it.
     fn deadline(&self) -> Option<crate::clock::Instant> {
         None
     }
-    /// Releases all memory of operations while the connections stay: drops the frames that were
-    /// not begun, finishes a frame that has left in part from a copy, and discards what is still to
-    /// come of a frame that has come in part. What becomes of these frames need not be told.
+    /// Releases all memory of operations while the connections stay: drops the frames that were not
+    /// begun, finishes a partly sent frame from a copy, and discards the rest of a partly received
+    /// one. The sink need not be told of these frames.
     fn abandon(&mut self);
     /// Drops everything queued, releases all memory of operations, and closes every connection:
     /// with a goodbye if `orderly` (which may wait up to half a second for room to say it), else at

@@ -1,10 +1,10 @@
-//! What happened to a transport while its sink was out of reach, and is told later. Knows nothing
-//! of what the sink makes of it.
+//! Events of a transport that happened while its sink was not at hand, and are delivered later.
+//! Knows nothing of what the sink does with them.
 
 use super::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
-/// What the sink has not been told yet.
+/// An event that the sink was not told yet.
 pub(super) enum Notice {
     /// A frame to this rank has left.
     Sent(Rank, Header),
@@ -12,7 +12,7 @@ pub(super) enum Notice {
     Lost(Rank, LossReason),
 }
 
-/// Tells `sink` all of `notices`, in their order; whether there were any.
+/// Delivers all `notices` to `sink`, in order. Returns whether there were any.
 pub(super) fn tell(notices: &mut Vec<Notice>, sink: &mut dyn Sink) -> bool {
     let moved = !notices.is_empty();
     for notice in notices.drain(..) {

@@ -1,5 +1,4 @@
-//! Which sockets can be moved now: one epoll descriptor with a timer in it. Knows nothing of
-//! frames.
+//! Which sockets are ready: one epoll descriptor, which includes a timer. Knows nothing of frames.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,9 +25,9 @@ pub(in crate::transport) struct Readiness {
     wakes_at: Option<Instant>,
 }
 
-/// What a socket can do now.
+/// A socket that is ready, and for what.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::transport) struct Ready {
+pub(in crate::transport) struct ReadySocket {
     /// The key it was added with.
     pub(in crate::transport) key: u64,
     /// It can be read, or it has ended.
@@ -51,8 +50,8 @@ impl Readiness {
         self.epoll.clone()
     }
 
-    /// Starts to watch `socket`. Before it is closed it is to be removed: a child process that
-    /// holds it too would keep it watched, and nobody could ask for it any more.
+    /// Starts to watch `socket`. It must be removed before it is closed: if a child process holds
+    /// it, too, it would stay watched and could not be removed any more.
     pub(in crate::transport) fn add(
         &self,
         socket: impl AsFd,
@@ -74,7 +73,7 @@ impl Readiness {
 
     /// Stops watching `socket`.
     pub(in crate::transport) fn remove(&self, socket: impl AsFd) {
-        // Whatever is not watched need not be removed.
+        // An error means that it is not watched.
         let _ = epoll::delete(&*self.epoll, socket);
     }
 
@@ -106,8 +105,8 @@ impl Readiness {
         self.wakes_at.is_some_and(|when| Instant::now() >= when)
     }
 
-    /// Asks the system, without waiting, which sockets can be moved now.
-    pub(in crate::transport) fn poll(&self, ready: &mut Vec<Ready>) {
+    /// Asks the system, without waiting, which sockets are ready.
+    pub(in crate::transport) fn poll(&self, ready: &mut Vec<ReadySocket>) {
         ready.clear();
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -122,7 +121,7 @@ impl Readiness {
         for event in events {
             let (flags, key) = (event.flags, event.data.u64());
             let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-            ready.push(Ready {
+            ready.push(ReadySocket {
                 key,
                 readable: ended || flags.intersects(EventFlags::IN | EventFlags::RDHUP),
                 writable: ended || flags.contains(EventFlags::OUT),

@@ -1,4 +1,4 @@
-//! One transport out of two: each rank is reached by one of them. Knows nothing of schedules or
+//! One transport made of two: each rank is reached by one of them. Knows nothing of schedules or
 //! groups, nor which transports they are.
 
 use super::{Interest, Payload, Rank, Sink, Transport};
@@ -32,7 +32,7 @@ macro_rules! of_peer {
 
 impl<First, Second: ?Sized, Turns> Router<First, Second, Turns> {
     /// The transport to the ranks of which `is_first` is true through `first`, and to the others
-    /// through `second`. `turns` says whose turn it is.
+    /// through `second`. `turns` decides which of them is moved next.
     pub(super) fn new(
         first: First,
         second: Box<Second>,

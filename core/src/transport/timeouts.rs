@@ -1,16 +1,16 @@
-//! How long the ways to other ranks may take to come to stand. Knows no transport.
+//! How long opening a connection to another rank may take. Knows no transport.
 
 use std::time::Duration;
 
-/// Limits of time until a connection stands.
+/// Timeouts until a connection is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// How long a peer, or its system, may take until a connection to it stands.
+    /// How long a peer, or its system, may take until a connection to it is open.
     pub connect_timeout: Duration,
     /// How long a peer's endpoints may refuse connections. Shorter, because ranks listen before
-    /// they publish their cards: who refuses is dead.
+    /// they publish their cards: a rank that refuses is dead.
     pub refused_timeout: Duration,
-    /// How long whoever connected may take to say who it is.
+    /// How long a peer that connected may take to send its hello.
     pub hello_timeout: Duration,
 }
 

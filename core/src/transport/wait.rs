@@ -1,4 +1,4 @@
-//! Waiting in the system for what transports are interested in. Knows no transport.
+//! Waiting for the descriptors of transports. Knows no transport.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use rustix::time::Timespec;
 
 use super::Interest;
 
-/// Waits until one of `interests` can be moved or `timeout` has passed (`None`: no limit). Whether
-/// one can be moved; a signal may end the waiting early.
+/// Waits until one of `interests` is ready or `timeout` has passed (`None`: no limit). Returns
+/// whether one is ready; a signal may end the wait early.
 pub fn wait(interests: &[Interest], timeout: Option<Duration>) -> bool {
     let flags = |writable| if writable { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let descriptors = interests.iter().map(|it| PollFd::new(&it.fd, flags(it.writable)));
@@ -23,7 +23,7 @@ pub fn wait(interests: &[Interest], timeout: Option<Duration>) -> bool {
         Err(Errno::INTR) => false,
         Err(error) => {
             tracing::warn!(%error, "cannot wait for the transports");
-            // Whoever cannot wait must look.
+            // A caller that cannot wait has to look.
             true
         }
     }

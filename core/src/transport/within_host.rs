@@ -1,5 +1,5 @@
-//! Whether the ranks of one host reach each other through shared memory or as all others do, and
-//! whose turn it is where there are both. Knows nothing of schedules or groups.
+//! Whether the ranks of one host reach each other through shared memory or as all others do, and in
+//! which order a rank serves both kinds. Knows nothing of schedules or groups.
 
 use super::{Membership, Transport};
 use crate::env::{TransportChoice, TransportEnvironment};
@@ -13,16 +13,16 @@ use super::shm::{self, Listener, ShmTransport};
 #[cfg(target_os = "linux")]
 use super::{Sink, Timeouts};
 
-/// One turn of so many is for the ranks elsewhere while those of this host keep this one busy.
+/// While the ranks of this host keep this one busy, one turn in this many is for ranks elsewhere.
 #[cfg(target_os = "linux")]
 const ELSEWHERE_TURNS: u32 = 8;
 
-/// What a rank has to share memory with others of its host; by default, nothing.
+/// How a rank shares memory with others of its host; by default, not at all.
 #[derive(Debug, Default)]
 pub struct WithinHost {
     #[cfg(target_os = "linux")]
     listener: Option<Listener>,
-    /// Whether nothing else will do.
+    /// Whether the user demands shared memory.
     is_required: bool,
 }
 
@@ -73,12 +73,12 @@ impl WithinHost {
         card
     }
 
-    /// The transport of a rank to those with whom it shares memory and, by what `others` makes, to
-    /// the rest, if there are any.
+    /// The transport of a rank: through shared memory to the ranks of its host, and by the
+    /// transport that `others` makes to the rest, if there are any.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] if there are some and shared memory is demanded; [`Error::Network`] if
-    /// the system gives no more of something.
+    /// [`Error::Rendezvous`] if there are others and shared memory is demanded; [`Error::Network`]
+    /// if the system lacks resources.
     #[cfg(target_os = "linux")]
     pub(super) fn transport(
         self,
@@ -106,7 +106,7 @@ impl WithinHost {
         if far.is_none() {
             return Ok(Box::new(shared));
         }
-        Ok(Box::new(Router::new(shared, others()?, is_near, NearFirst::default())))
+        Ok(Box::new(Router::new(shared, others()?, is_near, NearFirstOrder::default())))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -119,15 +119,15 @@ impl WithinHost {
     }
 }
 
-/// Turns that are for the ranks of this host as long as those have something to say, but for a few.
+/// Serves the ranks of this host as long as they send something, and the others in a few turns.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
-struct NearFirst {
+struct NearFirstOrder {
     turn: u32,
 }
 
 #[cfg(target_os = "linux")]
-impl TurnOrder<ShmTransport, dyn Transport> for NearFirst {
+impl TurnOrder<ShmTransport, dyn Transport> for NearFirstOrder {
     fn advance(
         &mut self,
         near: &mut ShmTransport,

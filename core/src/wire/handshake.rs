@@ -16,7 +16,7 @@ pub const PREFIX_BYTES: usize = 10;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub [u8; 16]);
 
-/// Who a rank says it is, and whom it wants to reach.
+/// How a rank introduces itself, and which rank it wants to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`WIRE_VERSION`] of the sender.

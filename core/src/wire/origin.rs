@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-/// Who may connect, beside programs that are not browsers and pages of this very host.
+/// The origins that may connect, beside programs that are not browsers and pages of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedOrigins {
     all: bool,

@@ -85,7 +85,7 @@ export async function takeTurns(
   }
 }
 
-/** A choice among a few that all ranks share, made by whoever chose last. */
+/** A choice among a few that all ranks share; the last one made counts. */
 class Choice {
   /** How many choices there were before, times `count`, and the place chosen. */
   code = 0;

@@ -75,7 +75,7 @@ export function merged(pieces: readonly Report[]): Report[] {
   return [...reports.values()];
 }
 
-/** The report that says most to whoever comes new: of the most other libraries, by its index. */
+/** The index of the report that says most to a new visitor: of the most other libraries. */
 export function openingOf(reports: readonly Report[]): number {
   const libraries = (report: Report) => {
     const names = contendersOf(report.cases);

@@ -40,7 +40,7 @@ pub(crate) fn copy(from: usize, into: usize, bytes: usize) {
     if from == into || bytes == 0 {
         return;
     }
-    // SAFETY: whoever issued the operation keeps the memory until it is over, and gives places that
+    // SAFETY: the issuer of the operation keeps the memory until it is over, and gives places that
     // do not overlap otherwise.
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, into as *mut u8, bytes) };
 }

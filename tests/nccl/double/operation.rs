@@ -9,7 +9,7 @@ use super::mesh::{Mesh, read_number, read_text, write_number, write_text};
 use super::reduce;
 
 /// Bytes up to which a rank writes before it reads; sockets hold as much.
-const AT_ONCE: usize = 16 << 10;
+const WRITE_FIRST_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -175,13 +175,13 @@ impl RankView<'_> {
                 let mut stream = self.mesh.peer(*peer)?;
                 write_text(&mut stream, what)?;
                 write_number(&mut stream, *bytes as u64)?;
-                // SAFETY: whoever issued the operation keeps the memory until it is over.
+                // SAFETY: the issuer of the operation keeps the memory until it is over.
                 let data = unsafe { std::slice::from_raw_parts(*from as *const u8, *bytes) };
                 stream.write_all(if *bytes == 0 { &[] } else { data })
             })
         };
         let bytes: usize = sends.iter().map(|send| send.3).sum();
-        if bytes <= AT_ONCE {
+        if bytes <= WRITE_FIRST_BYTES {
             send()?;
             return self.take(takes);
         }

@@ -1,4 +1,4 @@
-//! Who imports whom, read from the `use` lines and the paths in the code. Code for tests only is
+//! Which room imports which, read from the `use` lines and the paths in the code. Code for tests is
 //! free: a suite may mount a concrete transport.
 
 use std::collections::BTreeMap;
@@ -37,9 +37,10 @@ pub(crate) fn is_test(path: &str) -> bool {
 /// Every path that the file names, from the crate's root (`crate::…`) or from another crate's.
 pub(crate) fn imports(file: &File) -> Vec<(String, usize)> {
     let tree = parse(file);
-    let mut uses = Uses { module: module(&file.path), names: BTreeMap::new(), found: Vec::new() };
+    let mut uses =
+        UseLines { module: module(&file.path), names: BTreeMap::new(), found: Vec::new() };
     uses.visit_file(&tree);
-    let Uses { module, names, found } = uses;
+    let UseLines { module, names, found } = uses;
     let mut paths = Paths { module, names, found };
     paths.visit_file(&tree);
     paths.found
@@ -82,13 +83,13 @@ fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
 }
 
 /// First pass: the `use` lines, and what each name means afterwards.
-struct Uses {
+struct UseLines {
     module: Vec<String>,
     names: BTreeMap<String, Vec<String>>,
     found: Vec<(String, usize)>,
 }
 
-impl Uses {
+impl UseLines {
     fn add(&mut self, name: String, path: Vec<String>, at: Span) {
         let path = absolute(&self.module, path);
         self.found.push((path.join("::"), at.start().line));
@@ -119,7 +120,7 @@ impl Uses {
     }
 }
 
-impl<'tree> Visit<'tree> for Uses {
+impl<'tree> Visit<'tree> for UseLines {
     fn visit_item_use(&mut self, item: &'tree syn::ItemUse) {
         if !is_for_tests(&item.attrs) {
             self.walk(&item.tree, &[]);

@@ -86,7 +86,7 @@ fn no_path_of_a_machine_is_written_down() {
 
 #[test]
 fn retired_words_stay_away() {
-    let advice = "Use the word that words.rs gives in its place. Whoever retires a name adds it \
+    let advice = "Use the word that words.rs gives in its place. A name that is retired is added \
                   there.";
     expect_none(check(words::retired), advice);
 }

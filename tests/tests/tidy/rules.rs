@@ -130,7 +130,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "crate::transport::shm",
             "crate::transport::websocket",
         ],
-        why: "whoever makes one transport of two says which they are",
+        why: "the room that composes transports names them",
     },
     Room {
         place: "core/src/executor",

@@ -11,22 +11,22 @@ pub(crate) fn misplaced(file: &File) -> Vec<String> {
     if file.language() != Language::Rust || is_allowed {
         return Vec::new();
     }
-    let mut found = Unsafe(Vec::new());
+    let mut found = UnsafeLines(Vec::new());
     found.visit_file(&parse(file));
     let places = found.0.into_iter();
     places.map(|line| format!("{}:{line}: unsafe is not allowed here", file.path)).collect()
 }
 
 /// The lines with an `unsafe`.
-struct Unsafe(Vec<usize>);
+struct UnsafeLines(Vec<usize>);
 
-impl Unsafe {
+impl UnsafeLines {
     fn add(&mut self, word: Option<&syn::token::Unsafe>) {
         self.0.extend(word.map(|word| word.span().start().line));
     }
 }
 
-impl<'tree> Visit<'tree> for Unsafe {
+impl<'tree> Visit<'tree> for UnsafeLines {
     fn visit_expr_unsafe(&mut self, item: &'tree syn::ExprUnsafe) {
         self.add(Some(&item.unsafe_token));
         visit::visit_expr_unsafe(self, item);

@@ -8,7 +8,7 @@ use crate::idl::syntax::{AttributeValue, ExtendedAttribute, Literal, LiteralKind
 use crate::idl::syntax::{TypeKind, TypeSyntax};
 
 /// How many `sequence<` may stand in one another. Tensors in lists of lists need two.
-const DEEPEST_TYPE: usize = 8;
+const MAX_TYPE_DEPTH: usize = 8;
 
 impl Parser<'_> {
     /// `[Name, Name=value]`, if it is there.
@@ -123,9 +123,9 @@ impl Parser<'_> {
         match name.text.as_str() {
             "sequence" => {
                 self.symbol('<', "`sequence`")?;
-                if depth == DEEPEST_TYPE {
+                if depth == MAX_TYPE_DEPTH {
                     let message = "this type is too deep";
-                    let advice = format!("at most {DEEPEST_TYPE} sequences may be nested");
+                    let advice = format!("at most {MAX_TYPE_DEPTH} sequences may be nested");
                     let diagnostic = Diagnostic::new(Rule::TypeTooDeep, name.span, message);
                     self.diagnostics.push(diagnostic.advice(advice));
                     return None;

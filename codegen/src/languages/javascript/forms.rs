@@ -34,7 +34,7 @@ pub(super) struct Form {
 pub(super) type NamedOptions = BTreeMap<String, Vec<String>>;
 
 /// From as many options on, they have a name, so that programs can speak of them.
-const MANY: usize = 5;
+const MIN_NAMED_OPTIONS: usize = 5;
 
 /// Every way to call `method`. Large sets of options are put into `named`.
 pub(super) fn forms(
@@ -241,7 +241,7 @@ impl Writer<'_> {
         };
         let is_taken = self.api.dictionaries.iter().any(|known| known.name == name);
         let is_generic = members.iter().any(|member| member.ends_with(": T | undefined;"));
-        if members.len() >= MANY && waits && !is_taken && !is_generic {
+        if members.len() >= MIN_NAMED_OPTIONS && waits && !is_taken && !is_generic {
             let others: Vec<&String> = named.get(&name).into_iter().flatten().collect();
             let mut all = members.to_vec();
             // What one form takes by position is an option of another.

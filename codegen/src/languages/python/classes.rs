@@ -21,7 +21,7 @@ pub(super) struct Index {
 pub(super) struct Classes {
     stamp: String,
     classes: Vec<Class>,
-    unbuilt: Vec<Unbuilt>,
+    unbuilt: Vec<UnbuiltClass>,
     /// Name, variant, name of the constant.
     dtypes: Vec<(String, String, String)>,
 }
@@ -47,7 +47,7 @@ struct Class {
 }
 
 /// A class that only stands in the surface.
-struct Unbuilt {
+struct UnbuiltClass {
     name: String,
     has_constructor: bool,
     doc: String,
@@ -122,7 +122,7 @@ pub(super) fn view(api: &Api) -> Classes {
         stamp: stamp("idl/*.webidl"),
         classes: built.map(|interface| class(api, interface)).collect(),
         unbuilt: unbuilt
-            .map(|interface| Unbuilt {
+            .map(|interface| UnbuiltClass {
                 name: interface.name.clone(),
                 has_constructor: interface.constructor.is_some(),
                 doc: rust_doc(&lines(api, &interface.doc), ""),

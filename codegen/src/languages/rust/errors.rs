@@ -48,7 +48,7 @@ struct Accessor {
 pub(super) fn errors(api: &Api) -> Errors {
     let file = api.errors.first().map_or("idl/*.webidl", |error| error.source.file.as_str());
     let accessors = [
-        ("/// The rank that it is about, if it is about one.", "rank", "u32", "*rank"),
+        ("/// The rank that the error is about, if it is about one.", "rank", "u32", "*rank"),
         ("/// The collective that failed, if one did.", "collective", "&str", "collective"),
         (
             "/// The sequence number of the operation that failed, if one did.",
@@ -57,7 +57,7 @@ pub(super) fn errors(api: &Api) -> Errors {
             "*sequence",
         ),
         (
-            "/// The ranks that are missing, if it is a limit that passed without them.",
+            "/// The ranks that did not come, if a limit passed without them.",
             "missing_ranks",
             "&[u32]",
             "missing_ranks",

@@ -77,7 +77,7 @@ fn doc_comment(doc: &str) -> String {
         // The rest of a list's item stays below its text.
         let indent = if line.starts_with("- ") { "  " } else { "" };
         let mut rest = line.to_owned();
-        while let Some(space) = break_before(&rest, WIDEST_DOC) {
+        while let Some(space) = break_before(&rest, MAX_DOC_COLUMNS) {
             comment.push(format!("/// {}", &rest[..space]));
             rest = format!("{indent}{}", rest[space..].trim_start());
         }
@@ -87,7 +87,7 @@ fn doc_comment(doc: &str) -> String {
 }
 
 /// Columns of a doc comment's text, so that it fits 100 with its signs and four of indentation.
-const WIDEST_DOC: usize = 92;
+const MAX_DOC_COLUMNS: usize = 92;
 
 /// The last space at which a line that is too long can be broken.
 fn break_before(line: &str, most: usize) -> Option<usize> {

@@ -58,7 +58,7 @@ impl Outcomes {
         self.changed.notify_all();
     }
 
-    /// Waits until the step `name` has ended. It is among the steps, before whoever needs it.
+    /// Waits until the step `name` has ended. It is among the steps, before those that need it.
     fn wait_for(&self, name: &str) -> Verdict {
         let mut ended = self.lock();
         loop {
@@ -87,6 +87,7 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
+    use super::super::TestCounts;
     use super::super::steps::Action;
     use super::*;
 
@@ -105,7 +106,7 @@ mod tests {
         ];
         let outcomes = run(steps, &|step, before: &[Verdict]| {
             assert!(before.iter().all(|verdict| *verdict == Verdict::Passed));
-            Outcome::new(step.name, Verdict::Passed, (1, 0), Duration::ZERO)
+            Outcome::new(step.name, Verdict::Passed, TestCounts::ONE_PASSED, Duration::ZERO)
         });
         let place = |name| outcomes.iter().position(|outcome| outcome.name == name);
         assert_eq!(outcomes.len(), 4);
@@ -119,7 +120,7 @@ mod tests {
         let outcomes = run(steps, &|step, before: &[Verdict]| {
             let failed = before.contains(&Verdict::Failed) || step.needs.is_empty();
             let verdict = if failed { Verdict::Failed } else { Verdict::Passed };
-            Outcome::new(step.name, verdict, (0, 1), Duration::ZERO)
+            Outcome::new(step.name, verdict, TestCounts::ONE_FAILED, Duration::ZERO)
         });
         assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Failed));
     }

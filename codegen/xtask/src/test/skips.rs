@@ -1,31 +1,33 @@
-//! What a suite's own output says that it left out, and why. Knows the tools' words for it.
+//! Which tests a suite skipped, and why, read from its output. Knows how each tool prints that.
 
 use std::collections::BTreeSet;
 
-/// The tests that were left out, wholly or in part, each with its reason: those of ours that write
-/// "skipped: NAME: REASON", "ok 3 - NAME # SKIP REASON" (Node), `SKIPPED [1] PLACE: REASON`
-/// (pytest), and "test NAME ... ignored, REASON" (cargo).
+/// The tests that were skipped, wholly or in part, each with its reason. Read from the lines
+/// "skipped: NAME: REASON" (our own suites), "ok 3 - NAME # SKIP REASON" (Node),
+/// `SKIPPED [1] PLACE: REASON` (pytest), and "test NAME ... ignored, REASON" (cargo).
 pub(super) fn skipped(output: &str) -> BTreeSet<String> {
     output.lines().filter_map(skip).collect()
 }
 
-/// How many of the tests that a tool counted as passed are among them: only ours are.
+/// How many of the skipped tests the tool counted as passed: cargo does so with our own suites.
 pub(super) fn counted_as_passed(output: &str) -> u64 {
-    let ours = output.lines().filter_map(own);
+    let ours = output.lines().filter_map(own_suite);
     let names: BTreeSet<&str> = ours.filter_map(|it| it.split(": ").next()).collect();
     names.len() as u64
 }
 
 fn skip(line: &str) -> Option<String> {
-    own(line).map(str::to_owned).or_else(|| node(line)).or_else(|| pytest(line)).or_else(|| {
-        let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
-        let reason = rest.strip_prefix(", ").unwrap_or("ignored");
-        Some(format!("{name}: {reason}"))
-    })
+    own_suite(line).map(str::to_owned).or_else(|| node(line)).or_else(|| pytest(line)).or_else(
+        || {
+            let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+            let reason = rest.strip_prefix(", ").unwrap_or("ignored");
+            Some(format!("{name}: {reason}"))
+        },
+    )
 }
 
-fn own(line: &str) -> Option<&str> {
-    // A suite that runs one test at a time has written that test's name before.
+fn own_suite(line: &str) -> Option<&str> {
+    // When cargo runs one test at a time, it has written that test's name before.
     let rest = line.split_once(" ... skipped: ").map(|(_, rest)| rest);
     line.strip_prefix("skipped: ").or(rest)
 }
@@ -48,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_tool_has_its_words() {
+    fn skips_are_found_in_the_output_of_each_tool() {
         let output = "\
 test conformance ... ok
 skipped: node_alone: Node: polyrank.node is missing

@@ -1,5 +1,5 @@
-//! The command line of `polyrank bench`, read into a [`Benchmark`]: what is measured, and who is
-//! compared. Starts nothing.
+//! The command line of `polyrank bench`, read into a [`Benchmark`]: what is measured, and which
+//! contenders are compared. Starts nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::sizes::{self, Step};
 use polyrank::DType;
 use polyrank::env::variable;
 
-/// More ranks than this are not a measurement of one host; sums of small integers would not fit.
+/// Most ranks. More do not measure one host, and sums of small integers would not fit.
 const MAX_RANKS: u32 = 120;
-/// More than this at once is a typing mistake.
+/// Most contenders: more are a typing error.
 const MAX_CONTENDERS: usize = 16;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -227,7 +227,7 @@ impl BenchArguments {
         let notes = self.forced(&operations)?.into_iter().filter_map(|forced| forced.note);
         let notes = notes.collect();
         let contenders = self.contenders(&operations)?;
-        // Others are there to be compared with.
+        // Other libraries are compared with polyrank.
         let is_own = |one: &&Contender| matches!(one.library, Library::Polyrank(_));
         operations.retain(|operation| {
             contenders.iter().filter(is_own).any(|one| !one.lacking.contains(operation))
@@ -289,7 +289,7 @@ impl BenchArguments {
         for settings in self.settings() {
             let [language, algorithm, transport, memory, call] = settings.map(|(value, _)| value);
             let shown = settings.into_iter().filter(|(_, is_shown)| *is_shown);
-            // "polyrank" once more says nothing.
+            // The name need not say "polyrank" twice.
             let shown =
                 shown.map(|(value, _)| if value == "polyrank" { "own memory" } else { value });
             let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::Benchmark;
 use super::build::Build;
-use super::find::FoundPrograms;
+use super::find::ContenderPrograms;
 use super::library::{Contender, Library, Peer};
 use super::machine::{self, Machine};
 use super::measure::{Interruption, Outcome, measure};
@@ -28,12 +28,12 @@ use crate::sizes;
 /// One run.
 pub(super) struct BenchmarkRun {
     benchmark: Benchmark,
-    /// Those that were found, with what they need.
-    contenders: Vec<(Contender, FoundPrograms)>,
+    /// The contenders whose programs were found, with these.
+    contenders: Vec<(Contender, ContenderPrograms)>,
     terms: Limits,
     report: Report,
     failures: Vec<String>,
-    /// Contenders that are not there.
+    /// Contenders whose programs are missing.
     absent: Vec<String>,
     progress: ProgressBar,
     /// Where the script of Python's ranks lies until the end.
@@ -42,23 +42,23 @@ pub(super) struct BenchmarkRun {
 
 /// Why nothing can be measured.
 pub(super) enum StartError {
-    /// Nothing of what was asked for is installed.
+    /// None of the contenders is installed.
     Absence,
-    /// Something else that was told.
+    /// Another reason, in words.
     Failure(String),
 }
 
-/// What came of a run.
+/// The result of a run.
 pub(super) struct Measurement {
     pub(super) report: Report,
     /// What went wrong.
     pub(super) failures: Vec<String>,
-    /// Contenders that were asked for and are not there.
+    /// Contenders that were asked for but are missing.
     pub(super) absent: Vec<String>,
 }
 
-/// So many sizes that are not those that were asked for are named.
-const MAX_ROUNDED: usize = 4;
+/// Most sizes that are named because they differ from those that were asked for.
+const MAX_NAMED_SIZES: usize = 4;
 
 /// What a table is about.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ struct Topic {
 }
 
 impl BenchmarkRun {
-    /// Looks for everything that is needed, and says what is missing.
+    /// Finds the programs that are needed, and says which are missing.
     ///
     /// # Errors
     /// Nothing is left to measure.
@@ -160,7 +160,7 @@ impl BenchmarkRun {
         let mut topics = Vec::new();
         for &operation in operations {
             for &dtype in dtypes {
-                // What does not reduce is the same for every reduction.
+                // An operation that does not reduce is the same for every reduction.
                 let reductions =
                     if operation.reduces() { &reductions[..] } else { &reductions[..1] };
                 let topic =
@@ -171,7 +171,7 @@ impl BenchmarkRun {
         topics
     }
 
-    /// Starts every contender's ranks. Who does not start is left out.
+    /// Starts every contender's ranks. A contender that does not start is left out.
     fn start(&mut self, ranks: u32) -> Result<Vec<Team>, Interruption> {
         let mut teams = Vec::new();
         for (contender, found) in &self.contenders {
@@ -225,8 +225,8 @@ impl BenchmarkRun {
         Ok(())
     }
 
-    /// What is measured of the sizes that were asked for, each but once, and what to say if that is
-    /// something else.
+    /// The sizes that are measured, each once, and a note if they differ from those that were asked
+    /// for.
     fn extents(&self, topic: Topic) -> (Vec<Extent>, Vec<String>) {
         let Topic { operation, dtype, ranks, .. } = topic;
         if !operation.has_size() {
@@ -248,8 +248,8 @@ impl BenchmarkRun {
         if rounded.is_empty() {
             return (extents, rounded);
         }
-        let etc = if rounded.len() > MAX_ROUNDED { ", …" } else { "" };
-        rounded.truncate(MAX_ROUNDED);
+        let etc = if rounded.len() > MAX_NAMED_SIZES { ", …" } else { "" };
+        rounded.truncate(MAX_NAMED_SIZES);
         let line = format!("# sizes (B) in whole elements: {}{etc}", rounded.join(", "));
         (extents, vec![line])
     }
@@ -277,7 +277,7 @@ impl BenchmarkRun {
                 }
                 Outcome::Unsupported(why) => {
                     let what = format!("{name}: {}", operation.name());
-                    // Of algorithms it was said at the beginning.
+                    // For algorithms, a note was printed at the beginning.
                     let is_told = teams[at].lacking.contains(&operation);
                     let known = self.report.missing.insert(what.clone(), why.clone());
                     if !is_told && known.as_deref() != Some(&why) {
@@ -291,7 +291,7 @@ impl BenchmarkRun {
                 }
             }
         }
-        // A group that failed once is broken; the others go on.
+        // A group that failed is broken; the other groups go on.
         for at in failed.into_iter().rev() {
             teams.remove(at);
         }
@@ -311,13 +311,13 @@ impl BenchmarkRun {
         Ok(())
     }
 
-    /// A copy moves every byte once, whatever it stands beside.
+    /// A copy moves every byte once, whatever operation it is compared with.
     fn bus_factor(&self, name: &str, operation: Operation, ranks: u32) -> f64 {
         let is_copy = name == Peer::Memcpy.name();
         if is_copy { 1.0 } else { operation.bus_factor(ranks) }
     }
 
-    /// What runs where, before the first table.
+    /// The lines above the first table: what runs, and on which machine.
     fn introduce(&self) {
         let Machine { cpu, cores, system, .. } = &self.report.machine;
         let load = self.report.load[0].map_or(String::new(), |load| format!(", load {load:.2}"));
@@ -336,7 +336,7 @@ impl BenchmarkRun {
         self.show(&lines);
     }
 
-    /// Asks what the ranks hold beside their buffers, now that they have worked.
+    /// Asks how much memory the ranks hold beside their buffers, after their work.
     fn measure_memory(&mut self, ranks: u32, teams: &mut [Team]) {
         for team in teams {
             let answers = match team.tell(&Command::Memory) {
@@ -364,7 +364,8 @@ impl BenchmarkRun {
         self.progress.suspend(|| {
             let mut out = std::io::stdout().lock();
             for line in lines {
-                // A reader that is gone wants no more; the files are written all the same.
+                // If stdout is closed, its reader wants no more; the files are written all the
+                // same.
                 let _ = writeln!(out, "{line}");
             }
             let _ = out.flush();

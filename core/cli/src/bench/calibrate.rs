@@ -14,13 +14,13 @@ use polyrank::kernels::{self, Order};
 use polyrank::schedule::cost::{Calibration, Link, LinkClass, Sample};
 use polyrank::{DType, ReduceOp};
 
-/// Messages of these lengths, over both ways that ranks of a host have.
+/// The messages that are measured, over both transports that ranks of a host have.
 const COURSE: &str =
     "bench pingpong --sizes 4,256,4K,32K,256K,1M,4M --transport shm,tcp -n 2 --no-check";
-/// How the contenders of [`COURSE`] end that go over a link.
+/// How the names of those contenders of [`COURSE`] end that use a link.
 const LINKS: [(&str, LinkClass); 2] =
     [("shm", LinkClass::SharedMemory), ("tcp", LinkClass::Loopback)];
-/// A reduction of as many bytes stays in a core's cache, as segments do.
+/// Bytes of the measured reduction, which stay in a core's cache, as segments do.
 const LOCAL_BYTES: usize = 256 << 10;
 const LOCAL_TURNS: usize = 200;
 
@@ -30,10 +30,10 @@ struct Line {
     arguments: BenchArguments,
 }
 
-/// What is to be measured.
+/// The benchmark that measures links and local work.
 ///
 /// # Errors
-/// None that a user could cause.
+/// None that a user can cause.
 pub(super) fn benchmark() -> Result<Benchmark, String> {
     let line = Line::try_parse_from(COURSE.split(' ')).map_err(|error| error.to_string())?;
     line.arguments.benchmark()
@@ -68,8 +68,8 @@ fn samples(report: &Report, ending: &str) -> Vec<Sample> {
     pingpongs.filter_map(sample).collect()
 }
 
-/// The link that `samples` are of. A pingpong does not tell for how much of its time the ends are
-/// occupied: their share is that of such links elsewhere.
+/// The costs of the link that gave `samples`. A pingpong does not show for how much of its time the
+/// ranks are busy: that share is taken from the known costs of such links.
 fn link(samples: &[Sample], class: LinkClass) -> Option<Link> {
     let usual = class.link();
     let whole = Link::fit(samples, 0.0)?;
@@ -77,7 +77,8 @@ fn link(samples: &[Sample], class: LinkClass) -> Option<Link> {
     Link::fit(samples, whole.latency_s * share)
 }
 
-/// Seconds for which a byte is reduced: the least of many turns, as nothing makes one faster.
+/// Seconds that the reduction of a byte takes: the shortest of many turns, since nothing makes a
+/// turn faster than it is.
 fn local_byte_s() -> f64 {
     let (mut into, from) = (vec![0; LOCAL_BYTES], vec![0; LOCAL_BYTES]);
     let turn = |_| {

@@ -1,21 +1,22 @@
-//! What a benchmark writes: its tables on stdout, its files at the end. Knows nothing of what
-//! stands in them.
+//! What a benchmark writes: its tables on stdout, its files at the end. Knows nothing of their
+//! content.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// Text on stdout. A reader that is gone wants no more; the files are written all the same.
+/// Writes text to stdout. If that is closed, its reader wants no more; the files are written all
+/// the same.
 pub(super) fn show(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Finds out before minutes of measuring whether files can be written after them. Those that are
-/// there stay as they are.
+/// Checks, before minutes of measuring, whether files can be written afterwards. Existing files
+/// stay as they are.
 ///
 /// # Errors
-/// The first that cannot be written.
+/// Names the first file that cannot be written.
 pub(super) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), String> {
     for path in paths {
         if path == Path::new("-") {
@@ -26,7 +27,7 @@ pub(super) fn check<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(),
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|error| cannot_write(path, &error))?;
         if is_new {
-            // Whoever ends the benchmark early finds no empty file.
+            // A benchmark that ends early leaves no empty file.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Looks for the programs that a contender needs, and says how to install what is missing. Knows
+//! Finds the programs that a contender needs, and says how to install those that are missing. Knows
 //! nothing of what is measured.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use super::library::{Contender, Language, Library, Peer};
 use polyrank::env::variable::{self, Variable};
 
-/// Programs that the command line names, by what they are for.
+/// Programs that the command line names, by their purpose.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Programs {
     /// `NAME=PATH`: the Python of a peer, or of polyrank.
@@ -18,14 +18,14 @@ pub(super) struct Programs {
 
 /// The programs of one contender.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FoundPrograms {
+pub(super) struct ContenderPrograms {
     pub(super) python: OsString,
     pub(super) node: OsString,
-    /// What starts the ranks, with its options up to the number of ranks.
+    /// The launcher of the ranks, with its options up to the number of ranks.
     pub(super) launcher: Vec<OsString>,
 }
 
-/// What a contender lacks.
+/// A program that a contender needs and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MissingProgram {
     pub(super) what: String,
@@ -34,10 +34,11 @@ pub(super) struct MissingProgram {
 }
 
 impl Programs {
-    /// Those that `--python` names, as `NAME=PATH`.
+    /// The programs that `--python` names, as `NAME=PATH`.
     ///
     /// # Errors
-    /// What is not of that form, or names something else than a peer with a Python.
+    /// Names an argument that is not of that form, or whose name is not that of a peer with a
+    /// Python.
     pub(super) fn of_option(python: &[String]) -> Result<Programs, String> {
         let mut programs = Programs::default();
         for (name, path) in pairs(python, "--python gloo=/usr/bin/python3")? {
@@ -49,16 +50,16 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Looks for everything that `contender` needs, and tries it.
-    pub(super) fn find(&self, contender: &Contender) -> Result<FoundPrograms, MissingProgram> {
+    /// Finds all programs that `contender` needs, and tries them.
+    pub(super) fn find(&self, contender: &Contender) -> Result<ContenderPrograms, MissingProgram> {
         match &contender.library {
             Library::Polyrank(languages) => self.find_polyrank(languages),
             Library::Peer(peer) => self.find_peer(*peer),
         }
     }
 
-    fn find_polyrank(&self, languages: &[Language]) -> Result<FoundPrograms, MissingProgram> {
-        let mut found = FoundPrograms::default();
+    fn find_polyrank(&self, languages: &[Language]) -> Result<ContenderPrograms, MissingProgram> {
+        let mut found = ContenderPrograms::default();
         if languages.contains(&Language::Python) {
             found.python = self.python("polyrank", variable::POLYRANK_PYTHON);
             try_program(&found.python, &["-c", "import numpy, polyrank"]).map_err(|said| {
@@ -84,13 +85,13 @@ impl Programs {
         Ok(found)
     }
 
-    fn find_peer(&self, peer: Peer) -> Result<FoundPrograms, MissingProgram> {
+    fn find_peer(&self, peer: Peer) -> Result<ContenderPrograms, MissingProgram> {
         let name = if peer == Peer::OpenMpiTcp { Peer::OpenMpi.name() } else { peer.name() };
         let variable = match peer {
             Peer::Gloo => variable::POLYRANK_BENCH_GLOO,
             Peer::OpenMpi | Peer::OpenMpiTcp => variable::POLYRANK_BENCH_OPENMPI,
             Peer::Mpich => variable::POLYRANK_BENCH_MPICH,
-            Peer::Memcpy => return Ok(FoundPrograms::default()),
+            Peer::Memcpy => return Ok(ContenderPrograms::default()),
         };
         let python = self.python(name, variable);
         let missing = |said: String| MissingProgram {
@@ -103,7 +104,7 @@ impl Programs {
         if !peer.is_mpi() {
             let probe = "import numpy, torch.distributed as d; assert d.is_gloo_available()";
             try_program(&python, &["-c", probe]).map_err(missing)?;
-            return Ok(FoundPrograms { python, ..FoundPrograms::default() });
+            return Ok(ContenderPrograms { python, ..ContenderPrograms::default() });
         }
         let wanted = if peer == Peer::Mpich { "MPICH" } else { "Open MPI" };
         let probe = format!(
@@ -114,7 +115,7 @@ impl Programs {
         let launcher = launcher(peer, &mpiexec(&python));
         try_program(&launcher[0], &["--version"])
             .map_err(|said| missing(format!("{}: {said}", launcher[0].to_string_lossy())))?;
-        Ok(FoundPrograms { python, launcher, ..FoundPrograms::default() })
+        Ok(ContenderPrograms { python, launcher, ..ContenderPrograms::default() })
     }
 
     /// The Python that the command line names, or the environment, or the usual one.
@@ -124,10 +125,10 @@ impl Programs {
     }
 }
 
-/// The `mpiexec` beside a Python of its own, else the usual one.
+/// The `mpiexec` beside the given Python, or else the usual one.
 fn mpiexec(python: &OsString) -> OsString {
     let beside = Path::new(python).with_file_name("mpiexec");
-    // A bare `python3` is looked for, and then so is `mpiexec`.
+    // A bare `python3` is searched for in the path, and so is `mpiexec` then.
     if beside.components().count() > 1 && beside.exists() {
         return beside.into_os_string();
     }
@@ -156,7 +157,7 @@ fn launcher(peer: Peer, mpiexec: &OsString) -> Vec<OsString> {
     words.chain(options.iter().map(OsString::from)).collect()
 }
 
-/// Runs a program to its end; what it said last if it failed.
+/// Runs a program to its end. The error is its last line of output, if it failed.
 fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null());
@@ -170,10 +171,10 @@ fn try_program(program: &OsString, words: &[&str]) -> Result<(), String> {
     let mut errors = lines.filter(|line| !line.starts_with("Node.js") && !line.starts_with("at "));
     let named = errors.clone().find(|line| line.starts_with("Error"));
     let said = named.or(errors.next_back()).map(str::to_owned);
-    Err(said.unwrap_or_else(|| format!("it failed without a word, {}", output.status)))
+    Err(said.unwrap_or_else(|| format!("it failed without output, {}", output.status)))
 }
 
-/// Names and values of an option of which `example` is one.
+/// Reads the names and values of an option that is written like `example`.
 pub(super) fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, String)>, String> {
     let pair = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());

@@ -1,4 +1,4 @@
-//! Who is measured: polyrank in one language or several, another library, or plain copies of
+//! What is measured: polyrank in one language or several, another library, or plain copies of
 //! memory. Knows nothing of how they are found or started.
 
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Measures one case: every contender prepares it, and then they take turns, so that whatever else
 //! the machine does meets all alike (A B C, C B A, …). Knows nothing of tables or files.
 
-use super::messages::{Answer, Case, Command, MAX_SINGLE_CALLS};
+use super::messages::{Answer, Case, Command, MAX_SINGLE_CALLS, RunTimes};
 use super::results::Turns;
 use super::team::{Team, TeamError};
 
@@ -19,7 +19,7 @@ pub(super) struct Effort {
 /// More calls than this in one turn measure nothing better.
 const MAX_ITERATIONS: u64 = 20_000;
 /// Calls from which a turn's length is reckoned.
-const TRIAL: u64 = 5;
+const TRIAL_CALLS: u64 = 5;
 
 /// Why an operation is not measured whose algorithms are others.
 const LACKS_ALGORITHM: &str = "it has no such algorithm";
@@ -50,7 +50,7 @@ pub(super) fn measure(
     }
     for turn in 0..effort.turns {
         let mut order: Vec<usize> = (0..teams.len()).collect();
-        // Whoever comes last in one turn comes first in the next.
+        // The last of one turn is the first of the next.
         if turn % 2 == 1 {
             order.reverse();
         }
@@ -87,7 +87,7 @@ fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Tea
         }
     }
     let mut turns = Turns::default();
-    // The call itself is needed even if nobody asks what came of it: connections are lazy.
+    // The call is needed even without `--check`, because it opens the connections.
     let wrong = team.tell(&Command::Check)?.into_iter().map(|answer| match answer {
         Answer::Checked { wrong } => wrong,
         _ => 0,
@@ -100,17 +100,17 @@ fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Tea
     turns.iterations = match effort.iterations {
         Some(iterations) => iterations,
         None => {
-            let (first, _) = run(team, TRIAL)?;
-            // A closer look where a few calls say little.
-            let (seconds, _) = run(team, fitting(effort.seconds / 10.0, first))?;
-            fitting(effort.seconds, seconds)
+            let trial = run(team, TRIAL_CALLS)?;
+            // A longer trial, because a few calls say little.
+            let trial = run(team, fitting(effort.seconds / 10.0, trial.seconds))?;
+            fitting(effort.seconds, trial.seconds)
         }
     };
     Ok(Outcome::Measured(turns))
 }
 
 fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), TeamError> {
-    let (seconds, cpu_seconds) = run(team, turns.iterations)?;
+    let RunTimes { seconds, cpu_seconds } = run(team, turns.iterations)?;
     turns.seconds.push(seconds);
     turns.cpu_seconds.push(cpu_seconds);
     let iterations = turns.iterations.div_ceil(4).clamp(3, MAX_SINGLE_CALLS);
@@ -125,8 +125,8 @@ fn take_turn(team: &mut Team, turns: &mut Turns) -> Result<(), TeamError> {
     Ok(())
 }
 
-/// Seconds of one call of the slowest rank, and of CPU time of all ranks.
-fn run(team: &mut Team, iterations: u64) -> Result<(f64, f64), TeamError> {
+/// What one call takes: the time of the slowest rank, and the CPU time of all ranks.
+fn run(team: &mut Team, iterations: u64) -> Result<RunTimes, TeamError> {
     let (mut slowest, mut cpu) = (0f64, 0.0);
     for answer in team.tell(&Command::Run { iterations })? {
         if let Answer::Ran { seconds, cpu_seconds } = answer {
@@ -134,12 +134,13 @@ fn run(team: &mut Team, iterations: u64) -> Result<(f64, f64), TeamError> {
             cpu += cpu_seconds;
         }
     }
-    Ok((slowest / iterations as f64, cpu / iterations as f64))
+    let iterations = iterations as f64;
+    Ok(RunTimes { seconds: slowest / iterations, cpu_seconds: cpu / iterations })
 }
 
 /// How many calls of `each` seconds fit into `seconds`.
 fn fitting(seconds: f64, each: f64) -> u64 {
-    // A clock that did not move says that there may be many.
+    // If the clock did not move, there may be many.
     let calls = seconds / each.max(1e-9);
     (calls as u64).clamp(1, MAX_ITERATIONS)
 }

@@ -42,6 +42,15 @@ pub(super) const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Calls that a rank times one by one for one answer, at most.
 pub(super) const MAX_SINGLE_CALLS: u64 = 4096;
 
+/// What a number of calls took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunTimes {
+    /// Seconds of the clock.
+    pub(super) seconds: f64,
+    /// Seconds of CPU time.
+    pub(super) cpu_seconds: f64,
+}
+
 /// One case, as a rank needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Case {

@@ -9,9 +9,9 @@
 //!  for each case:   prepare A, B, C · check · A B C · C B A · A B C · …
 //! ```
 //!
-//! All teams stand at the same time and take turns, so that whatever else the machine does meets
-//! all alike; a team whose turn it is not waits for its next command and takes no time. The ranks
-//! of a team talk to one another through their library alone.
+//! All teams run at the same time and take turns, so that other load on the machine affects all of
+//! them alike. A team waits between its turns, and takes no processor time then. The ranks of a
+//! team communicate through their library alone.
 //!
 //! Knows the launcher's processes and, in its Rust ranks, the public API. Nothing of polyrank knows
 //! the benchmark.
@@ -53,7 +53,7 @@ pub(crate) use arguments::{BenchArguments, EXAMPLES};
 use benchmark_run::{BenchmarkRun, Measurement, StartError};
 use results::Report;
 
-/// The exit code of a command line that makes no sense.
+/// The exit code for a wrong command line.
 const EXIT_USAGE: i32 = 2;
 /// The exit code of a run that lacked something it was asked to measure, such as a library that is
 /// not installed, and measured the rest, if there was any.
@@ -145,12 +145,12 @@ pub(crate) fn run_rank(rank: u32) -> i32 {
     rank::run(rank)
 }
 
-/// Where no operation goes together with what else was asked for.
+/// Printed where no operation can be combined with the other options.
 const NOTHING_MEASURED: &str = "nothing was measured: what --op, --dtype, --call, --memory and \
     --form ask for exists for none of these operations and libraries; bitwise reductions need \
     integers, and only an allreduce in place can be prepared";
 
-/// What becomes true when the user wants to end.
+/// A flag that becomes true when the user wants to end.
 fn interruption() -> Result<Arc<AtomicBool>, String> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -160,9 +160,9 @@ fn interruption() -> Result<Arc<AtomicBool>, String> {
     Ok(interrupted)
 }
 
-/// What is said at the end of a table that is shorter than it was to be.
+/// The note below a table that lacks contenders.
 fn not_measured(absent: &[String]) -> String {
-    format!("not measured, for want of what is named above: {}", absent.join(", "))
+    format!("not measured, because the programs named above are missing: {}", absent.join(", "))
 }
 
 fn has_wrong(report: &Report) -> bool {
@@ -182,7 +182,7 @@ fn write_files(arguments: &BenchArguments, report: &Report) -> Result<(), String
     Ok(())
 }
 
-/// One line of the benchmark's own on stderr. A stderr that nobody reads is no reason to fail.
+/// Writes a line of the benchmark's own to stderr. It is not an error if nobody reads stderr.
 fn say(message: &str) {
     let _ = std::io::stderr().lock().write_all(format!("polyrank bench: {message}\n").as_bytes());
 }

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::library::{CallStyle, Memory};
-use super::messages::{Answer, Command};
+use super::messages::{Answer, Command, RunTimes};
 use buffers::{Member, PreparedCase, prepare};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::env::variable::{self, Variable};
@@ -171,7 +171,7 @@ fn obey(
             Ok(Answer::Checked { wrong: prepared.check().map_err(text)? })
         }
         Command::Run { iterations } => {
-            let (seconds, cpu_seconds) = prepared.run(iterations).map_err(text)?;
+            let RunTimes { seconds, cpu_seconds } = prepared.run(iterations).map_err(text)?;
             Ok(Answer::Ran { seconds, cpu_seconds })
         }
         Command::Each { iterations } => {

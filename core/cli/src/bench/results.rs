@@ -1,4 +1,4 @@
-//! What was measured, as it is written to a file and read by whoever draws it. Times are
+//! What was measured, as it is written to a file and read by programs that draw it. Times are
 //! microseconds, bandwidths are 10⁹ bytes a second, as in nccl-tests. Knows nothing of how it was
 //! measured.
 

@@ -20,8 +20,8 @@ const SCRIPT: &str = "rank.py";
 /// A folder that nobody else can write to, gone when this is dropped.
 pub(super) struct Scripts {
     folder: PathBuf,
-    /// The script, locked: whoever can lock it knows that its benchmark is over. The number of a
-    /// process alone says nothing in another container.
+    /// The script, locked: a process that can lock it knows that its benchmark is over. A process
+    /// id alone says nothing in another container.
     _held: File,
 }
 
@@ -85,7 +85,7 @@ fn is_abandoned(entry: &DirEntry) -> bool {
 
 impl Drop for Scripts {
     fn drop(&mut self) {
-        // What cannot be removed is for whoever cleans the system's folder.
+        // What cannot be removed is left to the clean-up of the system's temporary folder.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

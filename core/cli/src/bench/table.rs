@@ -1,4 +1,4 @@
-//! The table on the terminal: nccl-tests' columns, so that whoever knows those can read these, and
+//! The table on the terminal: nccl-tests' columns, so that users of nccl-tests can read it, and
 //! behind them the median and the 99th percentile of single calls. Knows nothing of how it was
 //! measured.
 
@@ -14,13 +14,32 @@ pub(super) struct Table {
     pub(super) name_width: usize,
 }
 
+/// The texts of the columns that say what a case is.
+#[derive(Clone, Copy, Debug, Default)]
+struct CaseColumns<'a> {
+    contender: &'a str,
+    bytes: &'a str,
+    count: &'a str,
+    dtype: &'a str,
+    reduction: &'a str,
+    root: &'a str,
+}
+
 impl Table {
     /// The lines above the first row.
     pub(super) fn header(&self) -> Vec<String> {
-        let mut forms = format!("#{:1$}", "", self.lead_width() - 1);
-        let mut names =
-            format!("#{}", &self.lead("", "size", "count", "type", "redop", "root")[1..]);
-        let mut units = format!("#{}", &self.lead("", "(B)", "(elements)", "", "", "")[1..]);
+        let names = CaseColumns {
+            bytes: "size",
+            count: "count",
+            dtype: "type",
+            reduction: "redop",
+            root: "root",
+            ..CaseColumns::default()
+        };
+        let units = CaseColumns { bytes: "(B)", count: "(elements)", ..CaseColumns::default() };
+        let mut forms = format!("#{:1$}", "", self.case_columns(&units).len() - 1);
+        let [mut names, mut units] =
+            [names, units].map(|columns| format!("#{}", &self.case_columns(&columns)[1..]));
         for form in &self.forms {
             let form = match form {
                 Form::OutOfPlace => "out-of-place",
@@ -55,8 +74,14 @@ impl Table {
             (true, None) => "all".to_owned(),
         };
         let reduction = first.reduction.map_or("none", |reduction| reduction.name());
-        let (bytes, count) = (first.bytes.to_string(), first.count.to_string());
-        let mut row = self.lead(contender, &bytes, &count, &first.dtype, reduction, &root);
+        let mut row = self.case_columns(&CaseColumns {
+            contender,
+            bytes: &first.bytes.to_string(),
+            count: &first.count.to_string(),
+            dtype: &first.dtype,
+            reduction,
+            root: &root,
+        });
         let mut ratio = None;
         for form in &self.forms {
             let case = cases.iter().find(|case| case.form == *form);
@@ -71,25 +96,15 @@ impl Table {
         row
     }
 
-    fn lead(
-        &self,
-        contender: &str,
-        bytes: &str,
-        count: &str,
-        dtype: &str,
-        reduction: &str,
-        root: &str,
-    ) -> String {
-        let mut lead = String::new();
+    /// The columns in front of the measured ones, which say what the case is.
+    fn case_columns(&self, columns: &CaseColumns<'_>) -> String {
+        let CaseColumns { contender, bytes, count, dtype, reduction, root } = columns;
+        let mut line = String::new();
         if self.compares() {
-            lead = format!("  {contender:<0$}", self.name_width);
+            line = format!("  {contender:<0$}", self.name_width);
         }
-        lead.push_str(&format!("{bytes:>12}{count:>14}{dtype:>10}{reduction:>8}{root:>8}"));
-        lead
-    }
-
-    fn lead_width(&self) -> usize {
-        self.lead("", "", "", "", "", "").len()
+        line.push_str(&format!("{bytes:>12}{count:>14}{dtype:>10}{reduction:>8}{root:>8}"));
+        line
     }
 
     fn compares(&self) -> bool {
@@ -97,7 +112,7 @@ impl Table {
     }
 }
 
-/// What stands below the last row of a table: nccl-tests' two lines, the second for each contender.
+/// The lines below the last row of a table: nccl-tests' two lines, the second for each contender.
 pub(super) fn footer(cases: &[CaseReport]) -> Vec<String> {
     let results = || cases.iter().flat_map(|case| &case.results);
     let wrong: u64 = results().filter_map(|result| result.wrong).sum();
@@ -123,7 +138,7 @@ pub(super) fn footer(cases: &[CaseReport]) -> Vec<String> {
     lines
 }
 
-/// What ranks hold beside the buffers, below the tables of so many ranks.
+/// The memory that ranks hold beside their buffers: lines below the tables of one number of ranks.
 pub(super) fn memory_lines<'a>(reports: impl Iterator<Item = &'a MemoryReport>) -> Vec<String> {
     let line = |report: &MemoryReport| {
         let mib = report.most_bytes as f64 / f64::from(1 << 20);
@@ -144,7 +159,7 @@ fn block(cells: [&str; 6]) -> String {
     format!("{time:>11}{algbw:>9}{busbw:>9}{wrong:>8}{median:>13}{p99:>14}")
 }
 
-/// Four digits that count, as far as the point is concerned.
+/// A number with four significant digits, but never without those in front of the point.
 pub(super) fn significant(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 1000.0 => 0,
@@ -222,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_the_digits_that_count() {
+    fn numbers_have_four_significant_digits() {
         let shown = [0.12345, 1.5, 12.345, 123.45, 12345.6].map(significant);
         assert_eq!(shown, ["0.123", "1.500", "12.35", "123.5", "12346"]);
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::find::FoundPrograms;
+use super::find::ContenderPrograms;
 use super::library::Contender;
 use super::messages::{Answer, Command};
 use super::operation::Operation;
@@ -24,16 +24,16 @@ use crate::launch::output::LastLines;
 use crate::launch::process::Process;
 use crate::launch::report::ProcessEnd;
 use connections::Event;
-use start::Until;
+use start::StartStage;
 
 /// How often a wait looks whether the user wants to end.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long ranks have at least to leave their group, before they are told to end, and before they
 /// are killed.
-const FAREWELL: Duration = Duration::from_secs(5);
+const LEAVE_GRACE: Duration = Duration::from_secs(5);
 /// How long the ends of ranks may take to be seen after the first that failed, and the output of
 /// one that ended to be read: a process that it left behind may hold it open.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a team cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Member {
     fn last_words(&self) -> Vec<String> {
         if self.ending.is_some() {
             // Nothing is ever sent: this waits for the readers' end.
-            let _ = self.reading.recv_timeout(LAST_WORDS);
+            let _ = self.reading.recv_timeout(LAST_OUTPUT_GRACE);
         }
         self.last_lines.lines()
     }
@@ -95,11 +95,11 @@ impl Team {
     /// A program that does not start, a rank that fails, or one that does not arrive in time.
     pub(super) fn start(
         contender: &Contender,
-        found: &FoundPrograms,
+        found: &ContenderPrograms,
         ranks: u32,
         terms: &Limits,
     ) -> Result<Team, TeamError> {
-        start::start(contender, found, ranks, Until::Joined, terms)
+        start::start(contender, found, ranks, StartStage::Joined, terms)
     }
 
     /// Starts `ranks` ranks and waits until all have loaded their library; they join when they are
@@ -109,11 +109,11 @@ impl Team {
     /// As [`Team::start`].
     pub(super) fn load(
         contender: &Contender,
-        found: &FoundPrograms,
+        found: &ContenderPrograms,
         ranks: u32,
         terms: &Limits,
     ) -> Result<Team, TeamError> {
-        start::start(contender, found, ranks, Until::Loaded, terms)
+        start::start(contender, found, ranks, StartStage::Loaded, terms)
     }
 
     /// Tells every rank the same and waits for all answers, by rank.
@@ -168,7 +168,7 @@ impl Team {
     pub(super) fn end(mut self) -> Result<(), TeamError> {
         self.close_connections();
         // Many ranks that unload a large library on few cores take longer than one that hangs may.
-        let deadline = Instant::now() + self.terms.limit.max(FAREWELL);
+        let deadline = Instant::now() + self.terms.limit.max(LEAVE_GRACE);
         while self.processes.iter().any(|member| member.ending.is_none()) {
             match self.receive(deadline) {
                 Ok(_) => {}
@@ -197,7 +197,7 @@ impl Team {
                 let seconds = self.terms.limit.as_secs();
                 return Err(self.failed(&format!("no answer within {seconds} s")));
             }
-            match self.inbox.recv_timeout(left.min(LOOK)) {
+            match self.inbox.recv_timeout(left.min(CHECK_INTERVAL)) {
                 Ok(event) => {
                     if let Event::Ended(member, ending) = event {
                         self.processes[member].ending = Some(ending);
@@ -214,7 +214,7 @@ impl Team {
 
     /// A connection that broke says less than how the process ended, which follows soon.
     fn gone(&mut self, rank: usize, why: &str) -> TeamError {
-        let deadline = Instant::now() + LAST_WORDS;
+        let deadline = Instant::now() + LAST_OUTPUT_GRACE;
         while let Ok(event) = self.receive(deadline) {
             if let Event::Answer(rank, Answer::Failed { why }) = event {
                 return self.rank_failed(rank, &why);
@@ -228,12 +228,12 @@ impl Team {
 
     /// A rank says why it failed, which may be that another ended: that one's words are needed.
     fn rank_failed(&mut self, rank: usize, why: &str) -> TeamError {
-        self.wait_for_ends(Instant::now() + LAST_WORDS);
+        self.wait_for_ends(Instant::now() + LAST_OUTPUT_GRACE);
         self.failed(&format!("rank {rank}: {why}"))
     }
 
     fn ended(&mut self, member: usize, ending: ProcessEnd) -> TeamError {
-        self.wait_for_ends(Instant::now() + LAST_WORDS);
+        self.wait_for_ends(Instant::now() + LAST_OUTPUT_GRACE);
         match self.processes.len() {
             1 => self.failed(&format!("its launcher ended: {ending}")),
             _ => self.failed(&format!("rank {member} ended: {ending}")),
@@ -282,7 +282,7 @@ impl Drop for Team {
         self.close_connections();
         // A launcher must hear of it to end its ranks.
         self.signal(Signal::TERM);
-        self.wait_for_ends(Instant::now() + FAREWELL);
+        self.wait_for_ends(Instant::now() + LEAVE_GRACE);
         self.signal(Signal::KILL);
         for member in &mut self.processes {
             member.process.take().into_iter().for_each(Process::reap);

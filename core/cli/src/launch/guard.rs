@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use rustix::process::Pid;
 
-/// Reads a number a line up to "end"; kills these process groups if that does not come.
+/// Reads one number per line up to "end"; if that does not come, kills these process groups.
 const SCRIPT: &str = "
 groups=
 while read -r word; do
@@ -21,7 +21,7 @@ done
 for group in $groups; do kill -s KILL -- \"$group\" 2> /dev/null; done
 ";
 
-/// The shell beside a launcher.
+/// The shell that runs beside a launcher.
 pub(super) struct Guard {
     shell: Child,
     pipe: ChildStdin,
@@ -31,18 +31,18 @@ impl Guard {
     /// Starts the shell.
     ///
     /// # Errors
-    /// There is none, or no room for a process.
+    /// There is no shell, or the system starts no more processes.
     pub(super) fn start() -> io::Result<Guard> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT]).current_dir("/").process_group(0);
-        // Whoever reads the launcher's output waits for its end, not for the shell's.
+        // A program that reads the launcher's output must see its end before the shell ends.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         let pipe = shell.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(Guard { shell, pipe })
     }
 
-    /// Has the process group `leader` killed when the launcher is.
+    /// Makes the shell kill the process group `leader` if the launcher is killed.
     ///
     /// # Errors
     /// The shell is gone.
@@ -50,9 +50,9 @@ impl Guard {
         self.pipe.write_all(format!("{}\n", leader.as_raw_nonzero()).as_bytes())
     }
 
-    /// Ends the shell, before the numbers of the groups can pass to others.
+    /// Ends the shell, before the system can reuse the numbers of the groups.
     pub(super) fn dismiss(mut self) {
-        // A shell that is gone already kills nobody.
+        // An error means that the shell is gone; then it kills nothing.
         let _ = self.pipe.write_all(b"end\n");
         drop(self.pipe);
         let _ = self.shell.wait();

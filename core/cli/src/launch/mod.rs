@@ -26,7 +26,7 @@ mod supervise;
 
 pub(crate) use arguments::{EXAMPLES, RunArguments};
 
-/// The exit code of a command line that makes no sense, as getopt and clap have it.
+/// The exit code for a wrong command line, as of getopt and clap.
 const EXIT_USAGE: i32 = 2;
 
 /// Starts the ranks and waits for them; the exit code.

@@ -1,5 +1,5 @@
 //! `polyrank run --with-mpi`: the same command line for ranks that MPI's own launcher starts. Knows
-//! the launchers' words; nothing of MPI.
+//! the launchers' options; nothing of MPI.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -11,17 +11,17 @@ use super::environment::PLACE;
 use super::report::say;
 use polyrank::env::variable::{self, Variable};
 
-/// Names MPI's launcher, where it is neither that of the program's environment nor the first on the
-/// path.
+/// The variable that names MPI's launcher, if it is neither that of the program's environment nor
+/// the first in the path.
 const VARIABLE: Variable = variable::POLYRANK_MPIEXEC;
 /// MPI's launcher, by its name in the MPI standard.
 const LAUNCHER: &str = "mpiexec";
-/// What an environment of Python has beside its folder of programs.
+/// A file or folder that a Python environment has beside its folder of programs.
 const ENVIRONMENTS: [&str; 2] = ["pyvenv.cfg", "conda-meta"];
 
-/// Up to so many ranks, Open MPI's allreduce that does not block sends every tensor to one rank and
-/// back, which takes twice as long as a ring does and saves no message. All ranks of a job must be
-/// told alike, so that it is the launcher that tells them. A job of more chooses for itself.
+/// Up to this many ranks, Open MPI's non-blocking allreduce sends every tensor to one rank and
+/// back, which takes twice as long as a ring and saves no message. The launcher chooses the ring,
+/// because all ranks of a job must choose alike. A larger job is left to Open MPI's own choice.
 const FEW_RANKS: u32 = 3;
 const RING: (Variable, &str) = (variable::OMPI_MCA_coll_libnbc_iallreduce_algorithm, "ring");
 
@@ -55,7 +55,7 @@ pub(super) fn run(job: &Job) -> i32 {
     for variable in PLACE {
         command.env_remove(variable.name());
     }
-    // More ranks than cores are the user's choice here, as they are without MPI.
+    // The user may start more ranks than there are cores, as without MPI.
     let mut unless_set = vec![
         (variable::PYTHONUNBUFFERED, "1"),
         (variable::OMPI_MCA_rmaps_base_oversubscribe, "1"),
@@ -84,7 +84,7 @@ fn of_environment(program: &Path) -> Option<OsString> {
     (has_launcher && launcher.is_file()).then(|| launcher.into_os_string())
 }
 
-/// How the launcher of this version shows which rank a line is of.
+/// The option by which a launcher of this version marks each line with its rank.
 fn prefix(version: &str) -> &'static [&'static str] {
     if version.contains("HYDRA") {
         return &["-prepend-rank"];

@@ -1,4 +1,4 @@
-//! The ranks' output: read line by line, shown whole and behind the rank's name, and the last lines
+//! The ranks' output: each line is shown whole, behind the name of its rank, and the last lines are
 //! kept for the report. Knows nothing of processes.
 
 use std::collections::VecDeque;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polyrank::env::variable;
 
-/// Lines of a rank that the report can show.
+/// Most lines of a rank that the report shows.
 const KEPT_LINES: usize = 20;
-/// A line is shown in pieces of this size when it does not end: memory stays bounded.
+/// A line that does not end is shown in pieces of this size, so that memory stays bounded.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
-/// Of each kept line.
+/// Most bytes of each line that is kept.
 const KEPT_LINE_BYTES: usize = 500;
 /// ANSI colours that can be told apart on dark and on light ground.
 const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
@@ -23,7 +23,7 @@ pub(super) enum Stream {
     Stderr,
 }
 
-/// The one place through which all ranks' lines leave, one whole line at a time.
+/// Writes all ranks' lines, one whole line at a time.
 pub(super) struct Screen {
     prefix: bool,
     colour_stdout: bool,
@@ -79,7 +79,7 @@ impl Screen {
 pub(crate) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
-    /// What is kept so far, oldest first.
+    /// The lines kept so far, oldest first.
     pub(crate) fn lines(&self) -> Vec<String> {
         lock(&self.0).iter().cloned().collect()
     }
@@ -98,7 +98,7 @@ impl LastLines {
     }
 }
 
-/// Passes one stream of one rank on until its end.
+/// Passes on one stream of one rank until its end.
 ///
 /// # Errors
 /// The launcher's own stream cannot be written any more (its reader is gone). The rank's output is

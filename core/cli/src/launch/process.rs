@@ -37,7 +37,7 @@ impl Process {
         Ok(Process { child, pid })
     }
 
-    /// The process number, which is its group's number too.
+    /// The process id, which is also the id of its process group.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
@@ -49,10 +49,10 @@ impl Process {
 
     /// Sends `signal` to the rank and to everything that it started.
     ///
-    /// The number of the group cannot have passed to anybody else: the rank itself stays a zombie
-    /// until [`Process::reap`].
+    /// The system cannot have reused the group's id: the rank stays a zombie until
+    /// [`Process::reap`].
     pub(crate) fn signal(&self, signal: Signal) {
-        // An error says that nobody is left in the group, or that they changed their user.
+        // An error means that no process is left in the group, or that they changed their user.
         let _ = kill_process_group(self.pid, signal);
     }
 
@@ -73,7 +73,7 @@ pub(crate) fn wait_for_end(pid: Pid) -> ProcessEnd {
                 return signal.or(code).unwrap_or(ProcessEnd::Code(1));
             }
             Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            // Somebody else in this process reaped our child; all we know is that it is gone.
+            // Other code in this process reaped the child; all we know is that it is gone.
             Err(_) => return ProcessEnd::Code(1),
         }
     }
@@ -98,6 +98,6 @@ pub(crate) fn die_with_launcher(command: &mut Command) {
     unsafe { command.pre_exec(in_child) };
 }
 
-/// Elsewhere there is no such wish to the kernel; the ranks see their pipes close.
+/// Other systems cannot do that; there, the ranks see their pipes close.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn die_with_launcher(_command: &mut Command) {}

@@ -1,4 +1,4 @@
-//! What the launcher itself says: how a rank ended, in words. Knows nothing of processes.
+//! The launcher's own messages: how a rank ended, in words. Knows nothing of processes.
 
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) fn signal_name(signal: i32) -> String {
     }
 }
 
-/// One line of the launcher's own on stderr. A stderr that nobody reads is no reason to fail.
+/// Writes a line of the launcher's own to stderr. It is not an error if nobody reads stderr.
 pub(super) fn say(message: &str) {
     use std::io::Write;
     let _ = std::io::stderr().lock().write_all(format!("polyrank run: {message}\n").as_bytes());

@@ -22,16 +22,16 @@ use super::report::{self, ProcessEnd, say, signal_name};
 /// How long the launcher waits for output after the last rank has ended: a process that left its
 /// rank's group may hold the pipe open for ever.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
-/// What a shell reports for a program that is killed because nobody reads its output.
+/// The exit code that a shell reports for a program that was killed because its output was closed.
 const EXIT_OUTPUT_CLOSED: i32 = 128 + 13;
 
-/// What the threads around the supervisor tell it.
+/// What the other threads of the launcher report to the supervisor.
 enum Event {
     /// A rank, by its number on this host, ended.
     Ended(usize, ProcessEnd),
     /// One stream of one rank has been read to its end.
     OutputEnded,
-    /// Nobody reads the launcher's own output any more.
+    /// The launcher's own output was closed.
     OutputClosed,
     /// The launcher got a signal.
     Signal(i32),
@@ -104,7 +104,7 @@ struct Supervisor<'job> {
     events: Sender<Event>,
     screen: Arc<Screen>,
     ranks: Vec<Rank>,
-    /// Ends the ranks if the launcher is killed; none where it could not be started.
+    /// Kills the ranks if the launcher is killed; none if it could not be started.
     guard: Option<Guard>,
     started: Instant,
     first_failure: Option<FirstFailure>,
@@ -113,7 +113,7 @@ struct Supervisor<'job> {
     output_closed: bool,
     open_streams: usize,
     stopping: bool,
-    /// When patience with the ranks ends.
+    /// When the ranks that were asked to stop are killed.
     kill_at: Option<Instant>,
     /// The ranks that did not stop when asked.
     killed: Vec<u32>,
@@ -225,7 +225,7 @@ impl<'job> Supervisor<'job> {
 
     fn ended(&mut self, local_rank: usize, ending: ProcessEnd) {
         self.ranks[local_rank].ending = Some(ending);
-        // What ends because it was told to is not a failure.
+        // A rank that was asked to stop did not fail.
         if ending.is_success() || self.stopping || self.first_failure.is_some() {
             return;
         }
@@ -255,12 +255,12 @@ impl<'job> Supervisor<'job> {
             self.stopping = false;
             self.stop(signal);
         } else {
-            // Whoever asks twice does not want to wait.
+            // A user who interrupts twice does not want to wait.
             self.kill();
         }
     }
 
-    /// Asks the ranks to stop, once, and starts the time that they have for it.
+    /// Asks the ranks to stop, once, and sets the time that they have for that.
     fn stop(&mut self, signal: Signal) {
         if !self.stopping {
             self.stopping = true;
@@ -282,7 +282,7 @@ impl<'job> Supervisor<'job> {
         }
     }
 
-    /// Cleans up behind the ranks, reports, and gives the exit code.
+    /// Cleans up after the ranks, reports, and returns the exit code.
     fn finish(&mut self, inbox: &Receiver<Event>) -> i32 {
         let endings: Vec<ProcessEnd> = self.ranks.iter().filter_map(|rank| rank.ending).collect();
         let (mut programs, mut last_lines) = (Vec::new(), Vec::new());

@@ -12,9 +12,9 @@ use polyrank::{Collective, env};
 /// The tables of ranks and hosts take some memory for each rank.
 const MAX_RANKS: i64 = 1 << 20;
 /// Numbers of ranks whose executors fit into memory.
-const MAX_RUN: u32 = 1 << 14;
+const MAX_RUN_RANKS: u32 = 1 << 14;
 /// More messages than this, of all ranks, are not simulated.
-const MAX_SIMULATED: u64 = 1 << 22;
+const MAX_SIMULATED_MESSAGES: u64 = 1 << 22;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -54,8 +54,8 @@ pub(crate) struct PredictArguments {
     #[arg(long)]
     uneven: bool,
     /// How ranks of one host reach each other
-    #[arg(long, value_enum, default_value_t = Within::SharedMemory)]
-    within: Within,
+    #[arg(long, value_enum, default_value_t = WithinHostLink::SharedMemory)]
+    within: WithinHostLink,
     /// A file of measured link costs, as `polyrank bench --calibrate` writes it
     #[arg(long, value_name = "FILE")]
     link_costs: Option<PathBuf>,
@@ -85,7 +85,7 @@ pub(crate) struct PredictArguments {
 
 /// How ranks of one host reach each other.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Within {
+enum WithinHostLink {
     Process,
     SharedMemory,
     Loopback,
@@ -135,8 +135,8 @@ impl PredictArguments {
                  as in --topology 8x512"
             ));
         }
-        if self.run && self.ranks > MAX_RUN {
-            return Err(format!("--run takes up to {MAX_RUN} ranks, not {}", self.ranks));
+        if self.run && self.ranks > MAX_RUN_RANKS {
+            return Err(format!("--run takes up to {MAX_RUN_RANKS} ranks, not {}", self.ranks));
         }
         let known = self.collective.algorithms();
         if let Some(unknown) = self.algorithm.iter().find(|&a| known.iter().all(|k| k.name != a)) {
@@ -153,16 +153,16 @@ impl PredictArguments {
             bytes: if self.collective.facts().has_data() { self.bytes } else { 0 },
             equal_blocks: !self.uneven,
             link_costs: self.link_costs()?,
-            simulated: self.simulate.then_some(MAX_SIMULATED),
+            simulated: self.simulate.then_some(MAX_SIMULATED_MESSAGES),
             algorithms: self.algorithm.clone(),
         })
     }
 
     fn link_costs(&self) -> Result<LinkCosts, String> {
         let within = match self.within {
-            Within::Process => LinkClass::Process,
-            Within::SharedMemory => LinkClass::SharedMemory,
-            Within::Loopback => LinkClass::Loopback,
+            WithinHostLink::Process => LinkClass::Process,
+            WithinHostLink::SharedMemory => LinkClass::SharedMemory,
+            WithinHostLink::Loopback => LinkClass::Loopback,
         };
         let calibration = match &self.link_costs {
             None => Calibration::default(),

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &PredictArguments) -> i32 {
     }
     let forecast = Forecast::new(question);
     let text = if arguments.json { show::json(&forecast) } else { show::table(&forecast) };
-    // Whoever closed the pipe has read enough.
+    // If the pipe is closed, its reader has read enough.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     if let Some(path) = &arguments.svg
         && let Err(error) = std::fs::write(path, show::chart(&forecast).svg())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use polyrank::clock::Instant;
 use polyrank::completion::Completion;
 use polyrank::executor::{Bindings, Executor, GroupIdentity, Operation};
-use polyrank::schedule::{Algorithm, Holds, Place, Schedule, Topology};
+use polyrank::schedule::{Algorithm, BlockContent, Place, Schedule, Topology};
 use polyrank::transport::sim::{Options, Simulation};
 use polyrank::wire::frame::Fingerprint;
 use polyrank::{Blocks, Collective, DType, ReduceOp, Region};
@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 1 << 20;
 /// Bytes of all ranks' buffers together.
 const MAX_BYTES: u64 = 2 << 30;
 /// Bytes of an element.
-const ELEMENT: usize = 8;
+const ELEMENT_BYTES: usize = 8;
 /// How long everything is under way. Nothing else takes time, so that the time at the end counts
 /// the messages that followed one another.
 const HOP_NS: u64 = 1_000_000_000;
@@ -120,8 +120,8 @@ impl Rehearsal<'_> {
     }
 
     fn block_bytes(&self) -> u64 {
-        let elements = self.bytes / u64::from(self.blocks()) / ELEMENT as u64;
-        elements.max(1) * ELEMENT as u64
+        let elements = self.bytes / u64::from(self.blocks()) / ELEMENT_BYTES as u64;
+        elements.max(1) * ELEMENT_BYTES as u64
     }
 
     fn place(&self, rank: u32) -> Place {
@@ -220,13 +220,13 @@ fn drive(
 
 impl Buffer {
     /// Memory for as many blocks, with what is in them before.
-    fn new(before: &[Holds], block_bytes: usize) -> Buffer {
+    fn new(before: &[BlockContent], block_bytes: usize) -> Buffer {
         let memory = Region::zeroed(before.len() * block_bytes);
         let mut blocks = Vec::with_capacity(before.len());
         for (index, holds) in before.iter().enumerate() {
             let block = memory.slice(index * block_bytes..(index + 1) * block_bytes);
             block.write(|memory| {
-                for (index, element) in memory.chunks_exact_mut(ELEMENT).enumerate() {
+                for (index, element) in memory.chunks_exact_mut(ELEMENT_BYTES).enumerate() {
                     let value = expected(holds, index).unwrap_or(-1);
                     element.copy_from_slice(&value.to_ne_bytes());
                 }
@@ -237,11 +237,11 @@ impl Buffer {
     }
 
     /// Elements that are not what they should be.
-    fn wrong(&self, after: &[Holds]) -> u64 {
-        let wrong = |(block, holds): (&Region, &Holds)| {
+    fn wrong(&self, after: &[BlockContent]) -> u64 {
+        let wrong = |(block, holds): (&Region, &BlockContent)| {
             let scale = scale(holds);
             block.read(|memory| {
-                let elements = memory.chunks_exact(ELEMENT).enumerate();
+                let elements = memory.chunks_exact(ELEMENT_BYTES).enumerate();
                 let wrong = elements.filter(|(index, element)| {
                     let expected = scale.map(|scale| value(scale, *index));
                     expected.is_some_and(|value| **element != value.to_ne_bytes())
@@ -254,7 +254,7 @@ impl Buffer {
 }
 
 /// What stands at `index` of a block; none where nothing is promised.
-fn expected(holds: &Holds, index: usize) -> Option<i64> {
+fn expected(holds: &BlockContent, index: usize) -> Option<i64> {
     scale(holds).map(|scale| value(scale, index))
 }
 
@@ -264,11 +264,11 @@ fn value(scale: i64, index: usize) -> i64 {
     scale * (index as i64 % 1000 + 1)
 }
 
-fn scale(holds: &Holds) -> Option<i64> {
+fn scale(holds: &BlockContent) -> Option<i64> {
     let number = |&(rank, block): &(u32, u32)| i64::from(rank + 1) * 100_003 + i64::from(block);
     match holds {
-        Holds::Anything => None,
-        Holds::One(origin) => Some(number(origin)),
-        Holds::Reduction(origins) => Some(origins.iter().map(number).sum()),
+        BlockContent::Anything => None,
+        BlockContent::One(origin) => Some(number(origin)),
+        BlockContent::Reduction(origins) => Some(origins.iter().map(number).sum()),
     }
 }

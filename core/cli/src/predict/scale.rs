@@ -16,9 +16,9 @@ use polyrank::schedule::select::{CallSize, Overrides, Selector};
 use polyrank::schedule::{Algorithm, Topology};
 
 /// The fewest ranks of a series.
-const FEWEST: u32 = 16;
+const MIN_RANKS: u32 = 16;
 /// How often a run says how far it is.
-const PAUSE: Duration = Duration::from_secs(3);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Says on stderr how far a run is, once in a while.
 struct Progress {
@@ -32,7 +32,7 @@ struct Progress {
 impl Progress {
     /// Of what is run, so many ranks have ended.
     fn tell(&mut self, ended: usize) {
-        if self.last.elapsed() < PAUSE {
+        if self.last.elapsed() < PROGRESS_INTERVAL {
             return;
         }
         self.last = Instant::now();
@@ -61,7 +61,7 @@ pub(super) fn run(question: &Question, is_json: bool, out: &mut impl Write) -> i
     let algorithms: Vec<_> = question.usable().collect();
     let names = algorithms.iter().map(|(_, algorithm)| algorithm.name.len());
     let width = names.max().unwrap_or_default().max("algorithm".len());
-    // Whoever closed the pipe has read enough: here and below.
+    // If the pipe is closed, its reader has read enough: here and below.
     let mut show = |text: &str| {
         if !is_json {
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -223,7 +223,7 @@ fn series(on: &Topology) -> Vec<Topology> {
             _ => Topology::blocks(hosts, on.most()),
         });
         (ranks, hosts) = if on.hosts() == 1 { (ranks / 4, 1) } else { (ranks / 4, hosts / 4) };
-        if ranks < FEWEST || hosts == 0 || on.hosts() > 1 && hosts < 2 {
+        if ranks < MIN_RANKS || hosts == 0 || on.hosts() > 1 && hosts < 2 {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Who waits for the group to break, and is told.
+//! Waiting for the group to break.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::completion::Completion;
 use crate::transport::Rank;
 
 impl Driver {
-    /// What ends, badly, when the group breaks. As long as somebody has it, the background thread
-    /// looks out for ranks that are gone, `peers` among them.
+    /// A completion that fails when the group breaks. While it is held, the background thread
+    /// checks whether ranks are gone, `peers` among them.
     pub fn await_failure(&self, peers: &[Rank]) -> Arc<Completion> {
         let completion = Arc::new(Completion::new());
         if self.is_inherited() {
@@ -16,7 +16,7 @@ impl Driver {
             return completion;
         }
         self.change(|executor, _| executor.tell_of_failure(&completion, peers));
-        self.background.attend();
+        self.background.request_check();
         completion
     }
 }

@@ -1,6 +1,6 @@
-//! The fast path: what takes a few microseconds runs immediately, on the calling thread and in its
-//! memory: small collectives over the board, short messages. Nobody sleeps for it, and what cannot
-//! run like that is left to the general path. Knows no schedule.
+//! The fast path: small collectives over the board, and short messages, which take a few
+//! microseconds, run immediately, on the calling thread and in its memory. It never sleeps; what it
+//! cannot complete is left to the general path. Knows no schedule.
 
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, TryLockError};
@@ -14,20 +14,20 @@ use crate::spin::{Pause, SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
 
-/// How often the fast path looks whether the others have shown what a small collective needs,
-/// before anybody else may have the executor: a few microseconds.
-const SPINS: u32 = 256;
+/// How often the fast path checks whether the others have shown what a small collective needs,
+/// before it releases the executor: a few microseconds.
+const MAX_SPINS: u32 = 256;
 
-/// As [`SPINS`], where the other rank may need this core.
-const YIELDS: u32 = 16;
+/// As [`MAX_SPINS`], where the other rank may need this core.
+const MAX_YIELDS: u32 = 16;
 
-/// Every so many small collectives, or calls that send short messages, frames are looked at.
-const LOOK_AT_FRAMES: u64 = 64;
+/// After this many small collectives, or calls that send short messages, frames are checked, too.
+const CALLS_PER_FRAME_CHECK: u64 = 64;
 
 impl Driver {
     /// Tries to run a small collective from beginning to end, in the memory of the caller and
-    /// without waiting for long. What else has finished by then is notified when the caller drops
-    /// the other result, as with [`Driver::submit`].
+    /// without waiting for long. Other operations that are over by then are settled when the caller
+    /// drops the second result, as with [`Driver::submit`].
     pub fn try_small(
         &self,
         operation: &SmallOperation,
@@ -44,18 +44,18 @@ impl Driver {
         };
         self.activity.fetch_add(1, Ordering::Relaxed);
         let attempt = executor.try_small(operation, memory, spin);
-        if !operation.sequence.is_multiple_of(LOOK_AT_FRAMES) && !executor.has_replies() {
+        if !operation.sequence.is_multiple_of(CALLS_PER_FRAME_CHECK) && !executor.has_replies() {
             return (attempt, deferred_completions);
         }
-        // Others have to be woken; or a loop of small operations keeps frames waiting.
+        // Others have to be woken, or frames must not wait for the end of a loop of small calls.
         drop(executor);
         self.turn(&mut deferred_completions.finished, |_, _| {});
         (attempt, deferred_completions)
     }
 
-    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing: whether
-    /// it has gone. What else is over by then is told when the caller drops the other result, as
-    /// with [`Driver::submit`].
+    /// Sends a short message to a rank, with a tag, from beginning to end, or does nothing. Returns
+    /// whether it was sent. Other operations that are over by then are settled when the caller
+    /// drops the second result, as with [`Driver::submit`].
     pub fn send_short(&self, to: Envelope, payload: &[u8]) -> (bool, DeferredCompletions<'_>) {
         let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
         let mut sent = false;
@@ -63,26 +63,26 @@ impl Driver {
             && let Some(executor) = self.try_lock()
         {
             let calls = self.activity.fetch_add(1, Ordering::Relaxed);
-            let looks = calls.is_multiple_of(LOOK_AT_FRAMES);
+            let checks_frames = calls.is_multiple_of(CALLS_PER_FRAME_CHECK);
             self.act_on(executor, &mut deferred_completions.finished, |executor, now| {
                 sent = executor.send_short(to, payload, now);
-                if looks {
-                    // Who only sends hears in this way that the group broke.
+                if checks_frames {
+                    // This is how a rank that only sends learns that the group broke.
                     return executor.advance(now);
                 }
-                // Whether there is more to do is known to whoever has moved things.
+                // The thread that moved the frames knows whether there is more to do.
                 Progress { moved: sent, unfinished: self.unfinished.load(Ordering::SeqCst) }
             });
-            if looks && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-                self.attend();
+            if checks_frames && self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+                self.hand_to_background();
             }
         }
         (sent, deferred_completions)
     }
 
     /// Receives a short message of exactly this length from a rank, or any, with a tag, if it comes
-    /// soon; its sender. None if nothing was received: then nothing waits for it. What else is over
-    /// by then is told as with [`Driver::send_short`].
+    /// soon. Returns its sender, or none if nothing was received: then no receive is left pending.
+    /// Other operations that are over by then are settled as with [`Driver::send_short`].
     pub fn receive_short(
         &self,
         from: Envelope,
@@ -90,7 +90,7 @@ impl Driver {
     ) -> (Option<Rank>, DeferredCompletions<'_>) {
         let mut deferred_completions = DeferredCompletions { driver: self, finished: Vec::new() };
         let mut sender = None;
-        // What is in flight would move in between, and be waited for.
+        // With operations in flight, the call would spend its time on those.
         if !self.is_inherited()
             && !self.is_busy()
             && let Some(executor) = self.try_lock()
@@ -101,16 +101,16 @@ impl Driver {
                 sender = executor.receive_short(from, memory, spin, now);
                 Progress { moved: true, unfinished: true }
             });
-            // What else came meanwhile is not to wait for the next call.
+            // Other frames that came meanwhile must not wait for the next call.
             if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
-                self.attend();
+                self.hand_to_background();
             }
         }
         (sender, deferred_completions)
     }
 
-    /// The executor, unless another thread has it: who moves something large has it for longer than
-    /// what is done here may take.
+    /// The executor, unless another thread has it: a thread that moves a large message keeps it for
+    /// longer than the fast path may take.
     fn try_lock(&self) -> Option<MutexGuard<'_, Executor>> {
         match self.executor.try_lock() {
             Ok(executor) => Some(executor),
@@ -119,17 +119,17 @@ impl Driver {
         }
     }
 
-    /// How often to look for what is expected soon, and what to do in between.
+    /// How often to check for what is expected soon, and what to do in between.
     fn spin_budget(&self, waiting: WaitIntent) -> SpinBudget {
         match (self.spin, waiting) {
             (SpinPolicy::Spin(_), WaitIntent::Soon | WaitIntent::Likely) => {
-                SpinBudget { spins: SPINS, pause: Pause::Spin }
+                SpinBudget { spins: MAX_SPINS, pause: Pause::Spin }
             }
             (SpinPolicy::Spin(_), WaitIntent::Later) => {
-                SpinBudget { spins: SPINS / 4, pause: Pause::Spin }
+                SpinBudget { spins: MAX_SPINS / 4, pause: Pause::Spin }
             }
             (SpinPolicy::Yield(_), WaitIntent::Soon | WaitIntent::Likely) => {
-                SpinBudget { spins: YIELDS, pause: Pause::Yield }
+                SpinBudget { spins: MAX_YIELDS, pause: Pause::Yield }
             }
             _ => SpinBudget::NONE,
         }

@@ -33,7 +33,7 @@ impl GroupProgress for Driver {
         executor.next_deadline()
     }
 
-    fn tell_of_stall(&self, limit: Duration) {
+    fn report_stall(&self, limit: Duration) {
         if let Some(hook) = self.stall_hook.get()
             && self.stalled().is_some_and(|report| report.stalled_for >= limit)
         {
@@ -49,7 +49,7 @@ impl GroupProgress for Driver {
         self.activity.load(Ordering::Relaxed)
     }
 
-    fn set_attended(&self, attended: bool) {
-        self.attended.store(attended, Ordering::SeqCst);
+    fn set_driven_in_background(&self, is_driven: bool) {
+        self.driven_in_background.store(is_driven, Ordering::SeqCst);
     }
 }

@@ -1,5 +1,6 @@
 //! An alltoall whose ranks do not know of each other whether their blocks fit the board: right
-//! results whoever shows bytes and whoever runs the schedule, and mismatches that are found.
+//! results for every mix of ranks that show bytes and ranks that run the schedule, and mismatches
+//! that are found.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,5 +1,5 @@
 //! Frames, and marks on the board, that no rank of this version sends while an alltoall goes over
-//! the board: a typed error on whoever they reach, or nothing, and never a hang.
+//! the board: a typed error on the rank that they reach, or nothing, and never a hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::boards;
 use super::world::{assert_ok, errors, memory, values};
 use super::{Call, World, with_seeds};
 use crate::completion::Completion;
-use crate::executor::limits::{FRAME_COST, WINDOW};
+use crate::executor::limits::{FRAME_COST_BYTES, WINDOW_BYTES};
 use crate::generated::collective::Collective;
 use crate::generated::error::Error;
 use crate::tensor::Region;
@@ -199,7 +199,7 @@ fn frames_of_other_numbers_wait_for_them_or_are_dropped() {
 fn too_many_frames_ahead_are_their_senders_fault() {
     with_seeds(|seed| {
         let mut world = World::with_board(3, seed);
-        let (right, most) = (data(), 2 * WINDOW / (BYTES + FRAME_COST));
+        let (right, most) = (data(), 2 * WINDOW_BYTES / (BYTES + FRAME_COST_BYTES));
         for ahead in 0..=most as u64 {
             forge(&world, Header { sequence: 2 + ahead, ..right });
         }

@@ -351,7 +351,7 @@ pub(super) fn take_turn(
             return Ok(values(&Region::from_vec(taken)));
         }
         call.shown = attempt == SmallAttempt::Shown;
-        // Whoever is between the two steps may lose the executor to others.
+        // Between the two steps, a thread may lose the executor to others.
         if sequence.is_multiple_of(7) {
             thread::yield_now();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::schedules::{barrier, chain_broadcast, direct_allgather, flat_reduce, ring_allreduce};
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
-use crate::executor::{EAGER, SEGMENT, WINDOW};
+use crate::executor::{EAGER_BYTES, SEGMENT_BYTES, WINDOW_BYTES};
 use crate::tensor::Region;
 use crate::wire::frame::Kind;
 
@@ -54,7 +54,7 @@ fn messages_leave_unasked_as_far_as_the_transport_says() {
     with_seeds(|seed| {
         let (size, count) = (4, 70_000);
         // The ring's messages are a quarter of the tensor.
-        for (eager_bytes, asks) in [(EAGER, true), (count - 1, true), (count, false)] {
+        for (eager_bytes, asks) in [(EAGER_BYTES, true), (count - 1, true), (count, false)] {
             let mut world = World::with_eager_bytes(size, seed, eager_bytes);
             let tensors: Vec<_> = (0..size).map(|rank| contribution(rank, count)).collect();
             let mut calls = Vec::new();
@@ -224,7 +224,7 @@ fn a_rank_that_is_ahead_is_held_back_by_its_window() {
         }
         world.settle();
         let sent = calls.iter().filter(|call| call.is_done()).count();
-        assert!(sent < WINDOW / (count * 4) + 1, "{sent} were sent ahead");
+        assert!(sent < WINDOW_BYTES / (count * 4) + 1, "{sent} were sent ahead");
         assert!(sent > 10);
         let mut results = Vec::new();
         for _ in 0..many {
@@ -256,7 +256,7 @@ fn large_messages_wait_at_the_sender() {
     world.run(&[sender, receiver]);
     assert_eq!(values(&result), (0..count).map(|index| value(0, index)).collect::<Vec<_>>());
     let network = world.network.lock().unwrap();
-    assert!(network.delivered[&Kind::Data] >= count * 4 / SEGMENT);
+    assert!(network.delivered[&Kind::Data] >= count * 4 / SEGMENT_BYTES);
 }
 
 #[test]

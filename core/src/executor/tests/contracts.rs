@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::world::{assert_ok, memory, values};
 use super::{Call, SIZES, World, with_seeds};
 use crate::generated::collective::Collective;
-use crate::schedule::{Holds, Origin, Place, Topology};
+use crate::schedule::{BlockContent, Origin, Place, Topology};
 use crate::tensor::Region;
 use crate::transport::sim::Options;
 
@@ -35,11 +35,11 @@ fn data(case: Case, origin: Origin, count: usize) -> Vec<i32> {
 }
 
 /// What a block holds; `None` where nothing is promised.
-fn expected(case: Case, holds: &Holds, count: usize) -> Option<Vec<i32>> {
+fn expected(case: Case, holds: &BlockContent, count: usize) -> Option<Vec<i32>> {
     match holds {
-        Holds::Anything => None,
-        Holds::One(origin) => Some(data(case, *origin, count)),
-        Holds::Reduction(origins) => {
+        BlockContent::Anything => None,
+        BlockContent::One(origin) => Some(data(case, *origin, count)),
+        BlockContent::Reduction(origins) => {
             let mut parts = origins.iter().map(|origin| data(case, *origin, count));
             let mut sum = parts.next()?;
             for part in parts {
@@ -52,8 +52,13 @@ fn expected(case: Case, holds: &Holds, count: usize) -> Option<Vec<i32>> {
 
 /// Memory for the blocks of a buffer, with what the contract says is in them, and the lengths of
 /// what will be in them.
-fn blocks(case: Case, before: &[Holds], after: Option<&[Holds]>, count: usize) -> Vec<Region> {
-    let block = |(index, holds): (usize, &Holds)| match expected(case, holds, count) {
+fn blocks(
+    case: Case,
+    before: &[BlockContent],
+    after: Option<&[BlockContent]>,
+    count: usize,
+) -> Vec<Region> {
+    let block = |(index, holds): (usize, &BlockContent)| match expected(case, holds, count) {
         Some(values) => memory(values),
         None => {
             let after = after.and_then(|after| expected(case, &after[index], count));

@@ -193,7 +193,7 @@ fn a_leader_that_falls_asleep_before_it_is_told_is_woken() {
     let operation = allreduce(0, 2, 1, &tensors[0]);
     let completion = operation.completion.clone();
     drop(drivers[0].submit(operation, WaitIntent::Soon));
-    // Whoever ends it is held up before it tells, until the leader sleeps.
+    // The thread that ends it is held up before it notifies others, until the leader sleeps.
     let (reached, is_reached) = mpsc::channel();
     let slow = Arc::downgrade(&drivers[0]);
     drivers[0].set_before_telling(move || {

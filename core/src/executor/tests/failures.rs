@@ -447,7 +447,7 @@ fn a_disagreement_does_not_wait_for_ever_for_operations_before_it() {
         calls.extend((0..2).map(|rank| allreduce(&mut world, rank, 7 + rank as usize)));
         world.settle();
         world.pass(Duration::from_secs(1));
-        // Who found it tells the other, which waits for as long again.
+        // The rank that found it tells the other, which waits for as long again.
         world.settle();
         world.pass(Duration::from_secs(1));
         world.run(&calls);

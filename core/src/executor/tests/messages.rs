@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::world::{assert_ok, errors, memory, values};
 use super::{World, with_seeds};
-use crate::executor::EAGER;
-use crate::executor::limits::{IN_TRANSPORT, MESSAGE_WINDOW, SEGMENT};
+use crate::executor::EAGER_BYTES;
+use crate::executor::limits::{MESSAGE_WINDOW_BYTES, SEGMENT_BYTES, TRANSPORT_QUEUE_BYTES};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::tensor::Region;
@@ -140,7 +140,7 @@ fn messages_that_nobody_receives_are_bounded() {
         }
         world.settle();
         let gone = sends.iter().filter(|send| send.is_done()).count();
-        assert!(gone > 10 && gone <= MESSAGE_WINDOW / bytes, "{gone} left");
+        assert!(gone > 10 && gone <= MESSAGE_WINDOW_BYTES / bytes, "{gone} left");
         let mut receives = Vec::new();
         for _ in 0..many {
             receives.push(world.recv(1, Some(0), 0, &Region::zeroed(bytes)));
@@ -161,7 +161,7 @@ fn messages_that_nobody_receives_are_bounded() {
 fn two_that_send_first_are_told_what_to_do() {
     with_seeds(|seed| {
         let mut world = World::new(2, seed);
-        let large = Region::zeroed(2 * MESSAGE_WINDOW);
+        let large = Region::zeroed(2 * MESSAGE_WINDOW_BYTES);
         let sends = [world.send(0, 1, 7, &large), world.send(1, 0, 7, &large)];
         world.settle();
         world.pass(Duration::from_secs(61));
@@ -177,7 +177,7 @@ fn two_that_send_first_are_told_what_to_do() {
             assert!(detail.starts_with(&begin), "{detail}");
             assert!(detail.contains("isend") && detail.contains("batch_isend_irecv"), "{detail}");
         }
-        // Who receives needs other advice, if any.
+        // A receiver needs other advice, if any.
         let mut world = World::new(2, seed);
         let receives = [world.recv(0, Some(1), 3, &large), world.recv(0, None, 4, &large)];
         world.pass(Duration::from_secs(61));
@@ -190,8 +190,8 @@ fn two_that_send_first_are_told_what_to_do() {
 #[test]
 fn an_offer_brings_as_much_as_is_worth_it_and_the_rest_follows() {
     with_seeds(|seed| {
-        for worth in [1, 40_000, SEGMENT, 1 << 20, 4 << 20] {
-            for count in [EAGER / 4 + 1, 10_000, 1 << 18, (1 << 18) + 1] {
+        for worth in [1, 40_000, SEGMENT_BYTES, 1 << 20, 4 << 20] {
+            for count in [EAGER_BYTES / 4 + 1, 10_000, 1 << 18, (1 << 18) + 1] {
                 // What one world has not acknowledged yet leaves the next message less room.
                 let mut world = World::new(2, seed);
                 world.network.lock().unwrap().unasked_bytes = worth;
@@ -207,7 +207,7 @@ fn an_offer_brings_as_much_as_is_worth_it_and_the_rest_follows() {
                 let offered = std::mem::take(
                     world.network.lock().unwrap().delivered_bytes.entry(Kind::Offer).or_default(),
                 );
-                assert_eq!(offered, worth.min(count * 4).min(IN_TRANSPORT));
+                assert_eq!(offered, worth.min(count * 4).min(TRANSPORT_QUEUE_BYTES));
                 if !early {
                     assert!(!all[0].is_done(), "nobody has taken it");
                     all.push(world.recv(1, Some(0), 0, &into));
@@ -224,12 +224,15 @@ fn an_offer_brings_as_much_as_is_worth_it_and_the_rest_follows() {
 fn first_bytes_that_nobody_receives_are_bounded() {
     with_seeds(|seed| {
         let mut world = World::new(2, seed);
-        world.network.lock().unwrap().unasked_bytes = SEGMENT;
+        world.network.lock().unwrap().unasked_bytes = SEGMENT_BYTES;
         let sent: Vec<_> = (0..12).map(|k| memory(vec![k; 90_000])).collect();
         let mut all: Vec<_> = sent.iter().map(|memory| world.send(0, 1, 0, memory)).collect();
         world.settle();
         let offered = world.network.lock().unwrap().delivered_bytes[&Kind::Offer];
-        assert!(offered > MESSAGE_WINDOW / 2 && offered <= MESSAGE_WINDOW, "{offered} bytes came");
+        assert!(
+            offered > MESSAGE_WINDOW_BYTES / 2 && offered <= MESSAGE_WINDOW_BYTES,
+            "{offered} bytes came"
+        );
         let into: Vec<_> = (0..12).map(|_| Region::zeroed(360_000)).collect();
         all.extend(into.iter().map(|memory| world.recv(1, Some(0), 0, memory)));
         world.run(&all);
@@ -255,7 +258,7 @@ fn a_peer_that_is_none_is_refused() {
 }
 
 /// Messages below and above what leaves unasked, bytes.
-const LENGTHS: [usize; 3] = [8, 800, 4 * EAGER];
+const LENGTHS: [usize; 3] = [8, 800, 4 * EAGER_BYTES];
 
 #[test]
 fn messages_of_unlike_types_fail_on_both_sides() {

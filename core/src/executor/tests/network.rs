@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::kernels;
 use crate::transport::{
-    ArrivedPayload, Destination, EAGER, Interest, LossReason, Payload, Rank, Sink, Transport,
+    ArrivedPayload, Destination, EAGER_BYTES, Interest, LossReason, Payload, Rank, Sink, Transport,
 };
 use crate::wire::frame::{Header, Kind};
 
@@ -194,7 +194,7 @@ impl Transport for Loopback {
     fn connect(&mut self, _peer: Rank) {}
 
     fn eager_bytes(&self, _peer: Rank) -> usize {
-        self.network.lock().unwrap().eager_bytes.max(EAGER)
+        self.network.lock().unwrap().eager_bytes.max(EAGER_BYTES)
     }
 
     fn unasked_bytes(&self, _peer: Rank, _message_bytes: usize) -> usize {

@@ -100,7 +100,7 @@ fn messages_of_all_lengths_keep_their_order() {
                 let payload: Vec<i32> = vec![sent as i32; elements];
                 let bytes: Vec<u8> = payload.iter().flat_map(|it| it.to_le_bytes()).collect();
                 let length = (elements as u32).to_le_bytes();
-                // Whoever receives learns the length from a message before.
+                // The receiver learns the length from the message before.
                 for (tag, bytes) in [(1, &length[..]), (2, &bytes[..])] {
                     if ranks[0].send_short(envelope(1, tag), bytes, Instant::now()) {
                         at_once[0] += 1;

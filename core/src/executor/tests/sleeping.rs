@@ -1,4 +1,4 @@
-//! Who sleeps for a group in the system while another thread moves it: what comes later wakes it.
+//! A thread that sleeps for a group while another thread moves it: later events wake it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

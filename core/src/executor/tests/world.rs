@@ -18,7 +18,7 @@ use crate::schedule::{Rank, Schedule};
 use crate::spin::SpinBudget;
 use crate::tensor::Region;
 use crate::transport::sim::{Options, Simulation};
-use crate::transport::{EAGER, Transport};
+use crate::transport::{EAGER_BYTES, Transport};
 use crate::wire::frame::Fingerprint;
 
 /// All ranks.
@@ -106,7 +106,7 @@ pub(super) fn lend<'a>(given: &'a [u8], taken: &'a mut [u8]) -> crate::tensor::L
 
 impl World {
     pub(super) fn new(size: u32, seed: u64) -> World {
-        World::with_eager_bytes(size, seed, EAGER)
+        World::with_eager_bytes(size, seed, EAGER_BYTES)
     }
 
     /// As [`World::new`], where messages of up to `eager_bytes` leave unasked.

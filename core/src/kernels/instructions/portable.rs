@@ -67,12 +67,14 @@ fn widen_f16(half: u16) -> f32 {
     const EXPONENT: u32 = 0x7c00 << 13;
     // One with the exponent of the least normal number; what a subnormal one has on top of it
     // remains when it is subtracted.
-    const LEAST: u32 = (127 - 14) << 23;
+    const MIN_NORMAL_EXPONENT: u32 = (127 - 14) << 23;
     let sign = u32::from(half & 0x8000) << 16;
     let bits = u32::from(half & 0x7fff) << 13;
     let normal = bits + BIAS;
     let infinite = bits | 0x7f80_0000;
-    let subnormal = (f32::from_bits(bits + LEAST) - f32::from_bits(LEAST)).to_bits();
+    let subnormal = (f32::from_bits(bits + MIN_NORMAL_EXPONENT)
+        - f32::from_bits(MIN_NORMAL_EXPONENT))
+    .to_bits();
     let exponent = bits & EXPONENT;
     let finite = if exponent == 0 { subnormal } else { normal };
     f32::from_bits(sign | if exponent == EXPONENT { infinite } else { finite })

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::{Flaw, Sizes};
-use crate::schedule::walk::{At, Walk};
+use crate::schedule::walk::{StepId, Walk};
 use crate::schedule::{
-    Action, Block, Buffer, Chunk, Contract, Holds, Origin, Place, Rank, Schedule, Scratch,
+    Action, Block, BlockContent, Buffer, Chunk, Contract, Origin, Place, Rank, Schedule, Scratch,
 };
 
 /// The memory of all ranks.
@@ -21,8 +21,8 @@ pub(super) struct Layout<'a> {
     /// Cells of each block.
     pub(super) cells: u32,
     /// What each rank's memories hold at the start, and how many blocks' sizes each has.
-    pub(super) before: Vec<Vec<(Holds, u32)>>,
-    /// Who runs.
+    pub(super) before: Vec<Vec<(BlockContent, u32)>>,
+    /// The rank that runs.
     pub(super) places: Vec<Place>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Layout<'a> {
         layout.cells = cells(schedules)?;
         for (rank, schedule) in schedules.iter().enumerate() {
             for step in 0..schedule.steps.len() {
-                layout.check_step(At { rank: rank as u32, step: step as u32 })?;
+                layout.check_step(StepId { rank: rank as u32, step: step as u32 })?;
             }
         }
         Ok(layout)
@@ -101,7 +101,7 @@ impl<'a> Layout<'a> {
         (slot.map_or(0, |slot| slot.memory), cells)
     }
 
-    pub(super) fn action(&self, at: At) -> Action {
+    pub(super) fn action(&self, at: StepId) -> Action {
         self.schedules[at.rank as usize].steps[at.step as usize].action
     }
 
@@ -115,7 +115,7 @@ impl<'a> Layout<'a> {
         slots.get(block.index as usize).copied()
     }
 
-    fn check_step(&self, at: At) -> Result<(), Flaw> {
+    fn check_step(&self, at: StepId) -> Result<(), Flaw> {
         let flaw = |what: String| Err(Flaw::at(self.schedules, at, what));
         let action = self.action(at);
         let step = &self.schedules[at.rank as usize].steps[at.step as usize];
@@ -174,7 +174,7 @@ fn lay_out(
     schedule: &Schedule,
     aliased: bool,
     symbols: &mut Symbols,
-) -> Result<(Memory, Vec<(Holds, u32)>), Flaw> {
+) -> Result<(Memory, Vec<(BlockContent, u32)>), Flaw> {
     let (input, output) = (contract.before)(place);
     let after = (contract.after)(place);
     let mut before = Vec::new();
@@ -210,7 +210,7 @@ fn lay_out(
             return Err(Flaw { rank: Some(place.rank), step: None, what });
         };
         memory.scratch.push(Slot { memory: before.len() as u32, size, times: (*times).max(1) });
-        before.push((Holds::Anything, (*times).max(1)));
+        before.push((BlockContent::Anything, (*times).max(1)));
     }
     Ok((memory, before))
 }
@@ -230,7 +230,7 @@ fn cells(schedules: &[Schedule]) -> Result<u32, Flaw> {
                     .and_then(|cells| cells.checked_mul(parts))
                     .filter(|&cells| cells < 1 << 20);
                 let Some(multiple) = multiple else {
-                    let at = At { rank: rank as u32, step: step as u32 };
+                    let at = StepId { rank: rank as u32, step: step as u32 };
                     return Err(Flaw::at(schedules, at, format!("{chunk}: cannot be cut so")));
                 };
                 cells = multiple;
@@ -244,7 +244,7 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
-/// Which origins have the same size: those that stand in one block, or in one reduction.
+/// Which origins have the same size: those in one block, or in one reduction.
 struct Symbols {
     sizes: Sizes,
     numbers: HashMap<Origin, u32>,
@@ -272,16 +272,16 @@ impl Symbols {
     }
 
     /// The symbol of a block that holds these at different times.
-    fn size(&mut self, holds: &[&Holds]) -> u32 {
+    fn size(&mut self, holds: &[&BlockContent]) -> u32 {
         if self.sizes == Sizes::Equal {
             return 0;
         }
         let mut first = None;
         for holds in holds {
             let origins = match holds {
-                Holds::Anything => &[][..],
-                Holds::One(origin) => std::slice::from_ref(origin),
-                Holds::Reduction(origins) => origins,
+                BlockContent::Anything => &[][..],
+                BlockContent::One(origin) => std::slice::from_ref(origin),
+                BlockContent::Reduction(origins) => origins,
             };
             for &origin in origins {
                 let symbol = self.symbol(origin);
@@ -289,7 +289,7 @@ impl Symbols {
                     None => first = Some(symbol),
                     Some(first) => self.same[symbol as usize] = self.find(first),
                 }
-                // Joining may have changed who stands for the first.
+                // Joining may have changed the representative of the first.
                 first = first.map(|first| self.find(first));
             }
         }

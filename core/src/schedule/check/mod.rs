@@ -3,9 +3,9 @@
 //! The schedules of all ranks are looked at together. In this order it is proved that
 //! 1. every block and every rank that a step names exists, and operands have equal sizes
 //!    (`layout`);
-//! 2. every send meets a receive of the same size (`layout`, over `walk`);
+//! 2. every send matches a receive of the same size (`layout`, over `walk`);
 //! 3. steps of a rank that touch the same elements, one of them writing, are in order (`races`);
-//! 4. nobody waits for itself, even if no message is buffered (`walk`);
+//! 4. no rank waits for itself, even if no message is buffered (`walk`);
 //! 5. run on symbols, every output holds what the contract says, and reductions that several ranks
 //!    hold are the same expression, hence the same bits (`values`).
 //!
@@ -24,7 +24,7 @@ mod proofs;
 
 use std::fmt;
 
-use super::walk::{At, Walk};
+use super::walk::{StepId, Walk};
 use super::{Action, Algorithm, Contract, Place, Rank, Schedule, Topology};
 use layout::Layout;
 
@@ -93,7 +93,7 @@ pub fn check_schedules(
     Ok(())
 }
 
-fn deadlock(schedules: &[Schedule], circle: &[At]) -> Flaw {
+fn deadlock(schedules: &[Schedule], circle: &[StepId]) -> Flaw {
     let names: Vec<String> = circle
         .iter()
         .map(|at| {
@@ -109,7 +109,7 @@ fn deadlock(schedules: &[Schedule], circle: &[At]) -> Flaw {
 }
 
 impl Flaw {
-    fn at(schedules: &[Schedule], at: At, what: impl Into<String>) -> Flaw {
+    fn at(schedules: &[Schedule], at: StepId, what: impl Into<String>) -> Flaw {
         let step = schedules.get(at.rank as usize).and_then(|s| s.steps.get(at.step as usize));
         Flaw {
             rank: Some(at.rank),

@@ -8,7 +8,7 @@
 use super::Flaw;
 use super::layout::Layout;
 use crate::schedule::cost::overlap;
-use crate::schedule::walk::At;
+use crate::schedule::walk::StepId;
 use crate::schedule::{Action, Chunk, Rank, Schedule};
 
 /// Checks every rank.
@@ -71,7 +71,7 @@ fn race(schedules: &[Schedule], rank: Rank, earlier: &Access, later: &Access) ->
         verb(earlier.writes),
         earlier.chunk
     );
-    Flaw::at(schedules, At { rank, step: later.step }, what)
+    Flaw::at(schedules, StepId { rank, step: later.step }, what)
 }
 
 /// For each step, the set of steps from which a path leads to it.

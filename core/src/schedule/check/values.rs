@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use super::Flaw;
 use super::layout::Layout;
-use crate::schedule::walk::{At, Event, Walk};
-use crate::schedule::{Action, Block, Chunk, Contract, Holds, Operands, Origin, Rank};
+use crate::schedule::walk::{Event, StepId, Walk};
+use crate::schedule::{Action, Block, BlockContent, Chunk, Contract, Operands, Origin, Rank};
 use crate::sorted::sort;
 
 /// The number of an expression.
 type Value = u32;
 
-/// What nobody wrote.
+/// Memory that was never written.
 const UNKNOWN: Value = u32::MAX;
 
 /// Runs the events and checks the ends.
@@ -20,7 +20,7 @@ pub(super) fn check(
     contract: &Contract,
     layout: &Layout<'_>,
     walk: &Walk<'_>,
-    order: &[(At, Event)],
+    order: &[(StepId, Event)],
 ) -> Result<(), Flaw> {
     let mut run = Run::new(layout, walk);
     for &(at, event) in order {
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
             let (mut values, mut own_starts) = (Vec::new(), Vec::new());
             for (holds, times) in before {
                 let value = match holds {
-                    Holds::One(origin) => expressions.number(Node::Origin(*origin)),
+                    BlockContent::One(origin) => expressions.number(Node::Origin(*origin)),
                     _ => UNKNOWN,
                 };
                 own_starts.push(values.len());
@@ -108,15 +108,15 @@ impl<'a> Run<'a> {
         Run { layout, walk, expressions, cells, starts, sent: vec![Vec::new(); walk.steps()] }
     }
 
-    /// Notes what is sent when the sending starts; nobody may change it before it ends.
-    fn start(&mut self, at: At) -> Result<(), Flaw> {
+    /// Notes what is sent when the send starts; nothing may change it before the send ends.
+    fn start(&mut self, at: StepId) -> Result<(), Flaw> {
         if let Action::Send { from, .. } = self.layout.action(at) {
             self.sent[self.walk.index(at)] = self.read(at, &from)?.to_vec();
         }
         Ok(())
     }
 
-    fn finish(&mut self, at: At) -> Result<(), Flaw> {
+    fn finish(&mut self, at: StepId) -> Result<(), Flaw> {
         match self.layout.action(at) {
             Action::Send { .. } => {}
             Action::Recv { into, .. } => {
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn incoming(&mut self, at: At) -> Vec<Value> {
+    fn incoming(&mut self, at: StepId) -> Vec<Value> {
         let sender = self.walk.partner(at).map(|partner| self.walk.index(partner));
         sender.map(|sender| std::mem::take(&mut self.sent[sender])).unwrap_or_default()
     }
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
             .collect()
     }
 
-    fn read(&self, at: At, chunk: &Chunk) -> Result<&[Value], Flaw> {
+    fn read(&self, at: StepId, chunk: &Chunk) -> Result<&[Value], Flaw> {
         let values = &self.cells[at.rank as usize][self.range(at.rank, chunk)];
         if values.contains(&UNKNOWN) {
             let what = format!("reads {chunk}, where nothing has been written yet");
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         start + cells.start as usize..start + cells.end as usize
     }
 
-    /// Compares what is in the outputs to what the contract wants there.
+    /// Compares the outputs with what the contract requires.
     fn compare(&self, contract: &Contract) -> Result<(), Flaw> {
         // For each wanted content, the first rank's expressions, by cell: others hold the same.
         let mut agreed: HashMap<Vec<Origin>, Vec<(Rank, Value)>> = HashMap::new();
@@ -189,9 +189,9 @@ impl<'a> Run<'a> {
                 let chunk = Block::output(index as u32).whole();
                 let values = &self.cells[place.rank as usize][self.range(place.rank, &chunk)];
                 let mut wanted = match holds {
-                    Holds::Anything => continue,
-                    Holds::One(origin) => vec![origin],
-                    Holds::Reduction(origins) => origins,
+                    BlockContent::Anything => continue,
+                    BlockContent::One(origin) => vec![origin],
+                    BlockContent::Reduction(origins) => origins,
                 };
                 sort(&mut wanted);
                 let flaw = |cell, what: &str| end(place.rank, &chunk, cell, values.len(), what);
@@ -238,7 +238,7 @@ fn end(rank: Rank, chunk: &Chunk, cell: usize, cells: usize, what: &str) -> Flaw
 }
 
 /// Checks that every rank, before it is done, has heard that every rank has started.
-fn hearsay(walk: &Walk<'_>, order: &[(At, Event)]) -> Result<(), Flaw> {
+fn hearsay(walk: &Walk<'_>, order: &[(StepId, Event)]) -> Result<(), Flaw> {
     let ranks = walk.schedules.len();
     let words = ranks.div_ceil(64);
     let mut heard = vec![vec![0u64; words]; walk.steps()];
@@ -257,7 +257,7 @@ fn hearsay(walk: &Walk<'_>, order: &[(At, Event)]) -> Result<(), Flaw> {
             Event::Start => {
                 known[at.rank as usize / 64] |= 1 << (at.rank % 64);
                 for &before in &step.after {
-                    merge(&mut known, &heard[walk.index(At { step: before, ..at })]);
+                    merge(&mut known, &heard[walk.index(StepId { step: before, ..at })]);
                 }
             }
             Event::Finish => {

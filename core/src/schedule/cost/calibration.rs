@@ -1,4 +1,4 @@
-//! Link costs that somebody has measured, as a text that a person can read and all ranks can share.
+//! Measured link costs, as a text that a person can read and all ranks can share.
 //! Knows no file, no store and no clock.
 //!
 //! One `name value …` a line, as an address card has it. Unknown names are skipped: a newer release
@@ -24,11 +24,11 @@ pub const MAX_CALIBRATION_BYTES: usize = 4096;
 
 const TITLE: &str = "polyrank link costs";
 /// Nothing that is told here takes longer than a minute.
-const FEMTOSECONDS_MAX: u64 = 60 * FEMTOSECONDS_PER_SECOND;
+const MAX_FEMTOSECONDS: u64 = 60 * FEMTOSECONDS_PER_SECOND;
 const FEMTOSECONDS_PER_SECOND: u64 = 1_000_000_000_000_000;
 const FEMTOSECONDS_PER_NANOSECOND: u64 = 1_000_000;
 /// Digits behind the point of a nanosecond.
-const DIGITS: usize = 6;
+const FRACTION_DIGITS: usize = 6;
 
 /// What was measured on some machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -197,7 +197,7 @@ fn nanoseconds(seconds: f64) -> String {
     let femtoseconds = (seconds * FEMTOSECONDS_PER_SECOND as f64).round() as u64;
     let whole = femtoseconds / FEMTOSECONDS_PER_NANOSECOND;
     let fraction = femtoseconds % FEMTOSECONDS_PER_NANOSECOND;
-    let text = format!("{whole}.{fraction:0DIGITS$}");
+    let text = format!("{whole}.{fraction:0FRACTION_DIGITS$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
@@ -205,14 +205,14 @@ fn nanoseconds(seconds: f64) -> String {
 fn seconds(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) || fraction.len() > DIGITS {
+    if !digits(whole) || !digits(fraction) || fraction.len() > FRACTION_DIGITS {
         return None;
     }
     let whole: u64 = whole.parse().ok()?;
-    let fraction: u64 = format!("{fraction:0<DIGITS$}").parse().ok()?;
+    let fraction: u64 = format!("{fraction:0<FRACTION_DIGITS$}").parse().ok()?;
     let femtoseconds = whole.checked_mul(FEMTOSECONDS_PER_NANOSECOND)?.checked_add(fraction)?;
     let seconds = femtoseconds as f64 / FEMTOSECONDS_PER_SECOND as f64;
-    (femtoseconds <= FEMTOSECONDS_MAX).then_some(seconds)
+    (femtoseconds <= MAX_FEMTOSECONDS).then_some(seconds)
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl LinkCosts {
         }
     }
 
-    /// A link between hosts when so many ranks of one host send at once.
+    /// A link between hosts when this many ranks of one host send at the same time.
     pub fn between_hosts(&self, senders: u32) -> Link {
         let wire_byte_s = self.wire_byte_s * f64::from(senders);
         Link { byte_s: self.between.byte_s.max(wire_byte_s), ..self.between }

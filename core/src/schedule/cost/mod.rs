@@ -23,7 +23,7 @@ pub use load::{LinkScope, Load, Phase, Traffic};
 pub use simulate::simulate;
 pub(super) use simulate::simulate_steps;
 
-use super::walk::{At, Event, Walk};
+use super::walk::{Event, StepId, Walk};
 use super::{Action, Chunk, Schedule};
 
 /// The number of messages that follow one another on the longest path through the schedules of all
@@ -36,14 +36,14 @@ pub fn rounds(schedules: &[Schedule]) -> Option<u32> {
 
 /// For each step, the messages that follow one another until it has ended, its own among them if
 /// it receives.
-pub(super) fn depths(walk: &Walk, order: &[(At, Event)]) -> Vec<u32> {
+pub(super) fn depths(walk: &Walk, order: &[(StepId, Event)]) -> Vec<u32> {
     let mut depths = vec![0; walk.steps()];
     for &(at, event) in order {
         let own = walk.index(at);
         let step = &walk.schedules[at.rank as usize].steps[at.step as usize];
         match event {
             Event::Start => {
-                let before = step.after.iter().map(|&step| walk.index(At { step, ..at }));
+                let before = step.after.iter().map(|&step| walk.index(StepId { step, ..at }));
                 depths[own] = before.map(|before| depths[before]).max().unwrap_or(0);
             }
             Event::Finish if step.action.sender().is_some() => {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::{LinkCosts, blocks_moved, overlap};
-use crate::schedule::walk::{At, Walk};
+use crate::schedule::walk::{StepId, Walk};
 use crate::schedule::{Action, Schedule, Step, Topology};
 
 /// Seconds until the last rank is done, if the schedules fit together. Every block has
@@ -43,7 +43,7 @@ pub(in crate::schedule) fn simulate_steps(
     };
     for at in walk.all() {
         for &before in &step(schedules, at).after {
-            simulation.next[walk.index(At { step: before, ..at })].push(at);
+            simulation.next[walk.index(StepId { step: before, ..at })].push(at);
         }
     }
     walk.all().for_each(|at| simulation.consider(at));
@@ -71,7 +71,7 @@ struct Simulation<'a> {
     /// For each step, how many of those it waits for are not done.
     missing: Vec<u32>,
     /// For each step, those of the same rank that wait for it.
-    next: Vec<Vec<At>>,
+    next: Vec<Vec<StepId>>,
     times: Vec<Times>,
     heap: BinaryHeap<ReadyStep>,
     /// For each rank, until when it is busy sending, and receiving.
@@ -82,7 +82,7 @@ struct Simulation<'a> {
 
 impl Simulation<'_> {
     /// Puts a step on the heap if it can run, a message under its sender.
-    fn consider(&mut self, at: At) {
+    fn consider(&mut self, at: StepId) {
         let own = self.walk.index(at);
         let partner = self.walk.partner(at);
         let waits = self.missing[own] > 0
@@ -106,12 +106,12 @@ impl Simulation<'_> {
     }
 
     /// When a step can begin, and before when it cannot end.
-    fn begin(&self, at: At) -> (f64, f64) {
+    fn begin(&self, at: StepId) -> (f64, f64) {
         let own = step(self.walk.schedules, at);
         let (mut begin, mut end) = (0.0f64, 0.0f64);
         for &before in &own.after {
             let earlier = &self.walk.schedules[at.rank as usize].steps[before as usize];
-            let times = self.times[self.walk.index(At { step: before, ..at })];
+            let times = self.times[self.walk.index(StepId { step: before, ..at })];
             if overlap(&earlier.action, &own.action) {
                 begin = begin.max(times.first);
                 end = end.max(times.finish + (times.first - times.finish).max(0.0));
@@ -122,7 +122,7 @@ impl Simulation<'_> {
         (begin, end)
     }
 
-    fn run(&mut self, at: At) {
+    fn run(&mut self, at: StepId) {
         let action = step(self.walk.schedules, at).action;
         let moved = blocks_moved(&self.walk.schedules[at.rank as usize], &action);
         let bytes = moved * self.block_bytes;
@@ -157,7 +157,7 @@ impl Simulation<'_> {
 
     /// Occupies the wires of both hosts; when both are free for a message that is there `from`
     /// some time on. Messages of one host share its wire as if they went one after the other.
-    fn wire(&mut self, at: At, partner: At, from: f64, bytes: f64) -> f64 {
+    fn wire(&mut self, at: StepId, partner: StepId, from: f64, bytes: f64) -> f64 {
         if self.on.together(at.rank, partner.rank) {
             return from;
         }
@@ -170,7 +170,7 @@ impl Simulation<'_> {
         free
     }
 
-    fn finish(&mut self, at: At, begin: f64, first: f64, finish: f64) {
+    fn finish(&mut self, at: StepId, begin: f64, first: f64, finish: f64) {
         let own = self.walk.index(at);
         self.times[own] = Times { begin, first: first.min(finish), finish, done: true };
         for next in std::mem::take(&mut self.next[own]) {
@@ -186,7 +186,7 @@ impl Simulation<'_> {
 /// A step that can run at a time; the earliest is the greatest.
 struct ReadyStep {
     time: f64,
-    at: At,
+    at: StepId,
 }
 
 impl Ord for ReadyStep {
@@ -210,6 +210,6 @@ impl PartialEq for ReadyStep {
 
 impl Eq for ReadyStep {}
 
-fn step(schedules: &[Schedule], at: At) -> &Step {
+fn step(schedules: &[Schedule], at: StepId) -> &Step {
     &schedules[at.rank as usize].steps[at.step as usize]
 }

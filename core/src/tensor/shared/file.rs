@@ -37,7 +37,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping belongs to nobody's thread; it is only touched by the functions below.
 unsafe impl Send for Mapping {}
-// SAFETY: words are atomic; whoever writes bytes that others may read at that time breaks the
+// SAFETY: words are atomic; a process that writes bytes while others may read them breaks the
 // protocol of the ring, under which a place has one owner at a time.
 unsafe impl Sync for Mapping {}
 

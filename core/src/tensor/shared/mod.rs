@@ -25,7 +25,7 @@ const POOL_BYTES: usize = 256 << 20;
 /// Blocks of more bytes have a pool of their own.
 const LARGE_BYTES: usize = 16 << 20;
 
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// The pools of this process.
 static POOLS: RwLock<Vec<Weak<Pool>>> = RwLock::new(Vec::new());
@@ -96,7 +96,7 @@ impl Pool {
 
 /// Zeroed memory of `len` bytes that lies on pages of its own; none if the system gives none.
 pub(crate) fn allocate(len: usize) -> Option<Region> {
-    let bytes = len.checked_next_multiple_of(PAGE)?;
+    let bytes = len.checked_next_multiple_of(PAGE_BYTES)?;
     let block = if bytes > LARGE_BYTES { Pool::new(bytes)?.take(bytes)? } else { small(bytes)? };
     Some(Region::from_owner(block, |block| {
         // SAFETY: the block lies inside of the pool.
@@ -105,7 +105,7 @@ pub(crate) fn allocate(len: usize) -> Option<Region> {
 }
 
 /// All memory of the machine, swap included. The system promises a file of memory of any size, and
-/// ends whoever touches more of it than there is.
+/// kills the process that touches more of it than there is.
 pub(super) fn machine_bytes() -> u64 {
     let known = rustix::system::sysinfo();
     (known.totalram as u64 + known.totalswap as u64) * u64::from(known.mem_unit)
@@ -168,12 +168,12 @@ mod tests {
 
     #[test]
     fn blocks_are_zero_apart_and_found() {
-        let sizes = [1, PAGE, 100_000, LARGE_BYTES + 1, 5 << 20];
+        let sizes = [1, PAGE_BYTES, 100_000, LARGE_BYTES + 1, 5 << 20];
         for _ in 0..3 {
             let blocks: Vec<Region> = sizes.iter().map(|size| allocate(*size).unwrap()).collect();
             for (block, size) in blocks.iter().zip(sizes) {
                 assert_eq!(block.len(), size);
-                assert!(block.address().is_multiple_of(PAGE));
+                assert!(block.address().is_multiple_of(PAGE_BYTES));
                 assert!(block.read(|bytes| bytes.iter().all(|byte| *byte == 0)));
                 block.write(|bytes| bytes.fill(7));
                 let place = find(block.address() + 1, size - 1).unwrap();

@@ -1,8 +1,8 @@
-//! What the transports over sockets have alike: a table of the group's ranks with what is known of
+//! What the transports over sockets have in common: a table of the group's ranks with the state of
 //! each, and how connections to them are accepted, awaited and given up. Knows nothing of frames.
 //!
 //! A transport says in [`Medium`] what its connections are, and in [`PeerTransport`] what it does
-//! with them. Both are known when it is compiled: a message passes no call that is looked up.
+//! with them. Both are generic parameters, so that the path of a message has no dynamic calls.
 
 mod pending_connections;
 mod table;

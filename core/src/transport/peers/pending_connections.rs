@@ -1,5 +1,5 @@
-//! Connections that came in and have not said yet who they are. Their number, their bytes and their
-//! time are bounded, so a stranger costs nobody else anything. Knows nothing of frames.
+//! Incoming connections that have not sent a hello yet. Their number, their bytes and their time
+//! are bounded, so that a stranger cannot get in the way of ranks. Knows nothing of frames.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use rustix::io::Errno;
 use crate::transport::readiness::Readiness;
 use crate::wire::handshake::Hello;
 
-/// The connections without a name. `Attachment` is what may come along with a hello.
+/// The connections without a hello. `Attachment` is what may come along with a hello.
 pub(in crate::transport) struct PendingConnections<Attachment> {
     slots: Vec<Option<PendingConnection<Attachment>>>,
-    /// Most of them that wait for their hello. One more takes the place of the oldest: ranks say
-    /// hello immediately, and one that was put out tries again.
+    /// Most connections that wait for their hello. One more replaces the oldest: ranks send their
+    /// hello immediately, and one whose connection was dropped tries again.
     max_pending: usize,
 }
 
-/// A connection that has not said yet whose it is.
+/// A connection that has not sent its hello yet.
 pub(in crate::transport) struct PendingConnection<Attachment> {
     pub(in crate::transport) socket: OwnedFd,
     pub(in crate::transport) bytes: [u8; Hello::BYTES],
@@ -31,7 +31,8 @@ impl<Attachment: Default> PendingConnections<Attachment> {
         PendingConnections { slots: Vec::new(), max_pending }
     }
 
-    /// Takes in a new connection; its events get its slot, which is returned, added to `key`.
+    /// Adds a new connection and returns its slot. The key of its events is the slot added to
+    /// `key`.
     pub(in crate::transport) fn admit(
         &mut self,
         socket: OwnedFd,
@@ -55,7 +56,7 @@ impl<Attachment: Default> PendingConnections<Attachment> {
         Ok(slot)
     }
 
-    /// The one in `slot`, if it is still there.
+    /// The connection in `slot`, if it is still there.
     pub(in crate::transport) fn get_mut(
         &mut self,
         slot: usize,
@@ -63,7 +64,7 @@ impl<Attachment: Default> PendingConnections<Attachment> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Takes the one in `slot` out, which stays watched.
+    /// Takes the connection in `slot` out. It stays watched.
     pub(in crate::transport) fn take(
         &mut self,
         slot: usize,
@@ -71,14 +72,14 @@ impl<Attachment: Default> PendingConnections<Attachment> {
         self.slots.get_mut(slot)?.take()
     }
 
-    /// Drops the one in `slot`, if there is one.
+    /// Drops the connection in `slot`, if there is one.
     pub(in crate::transport) fn forget(&mut self, slot: usize, readiness: &Readiness) {
         if let Some(pending) = self.take(slot) {
             readiness.remove(&pending.socket);
         }
     }
 
-    /// Drops those who have been silent for `timeout`.
+    /// Drops the connections that have been silent for `timeout`.
     pub(in crate::transport) fn expire(
         &mut self,
         now: Instant,
@@ -93,7 +94,7 @@ impl<Attachment: Default> PendingConnections<Attachment> {
         }
     }
 
-    /// When the first of them will have been silent for `timeout`.
+    /// When the first connection will have been silent for `timeout`.
     pub(in crate::transport) fn deadline(&self, timeout: Duration) -> Option<Instant> {
         self.slots.iter().flatten().map(|pending| pending.since + timeout).min()
     }

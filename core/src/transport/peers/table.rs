@@ -1,5 +1,5 @@
-//! The table of a group's ranks, with what one transport has for each: how it is reached, what
-//! waits for it, and its link. Knows nothing of what a transport does with them.
+//! The table of a group's ranks, with the state of one transport for each: how the rank is reached,
+//! the frames that wait for it, and its link. Knows nothing of what a transport does with them.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,35 +9,35 @@ use rustix::io::Errno;
 
 use super::pending_connections::PendingConnections;
 use crate::transport::notice::{self, Notice};
-use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// The key of the listener's events; a connection has its peer's rank.
-pub(super) const LISTENER: u64 = u64::MAX - 1;
-/// Added to a slot: the key of a connection that has not said yet whose it is.
-pub(super) const PENDING: u64 = 2 << 32;
-/// How long no connection is accepted after the system ran out of something.
+pub(super) const LISTENER_KEY: u64 = u64::MAX - 1;
+/// Added to a slot: the key of a connection that has not sent its hello yet.
+pub(super) const PENDING_KEY: u64 = 2 << 32;
+/// How long no connection is accepted after the system lacked resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the links of a transport are made of.
+/// The parts of a transport's links.
 pub(in crate::transport) trait Medium {
     /// How a peer is reached.
     type Route;
-    /// What waits to leave for a peer.
+    /// The frames that wait to leave for a peer.
     type Queue;
     /// The attempts to connect to a peer.
     type Dial: DialAttempt;
-    /// A connection that stands.
+    /// An open connection.
     type Connection: WatchedSockets;
-    /// Where connections come in.
+    /// The socket that accepts connections.
     type Listener: AsFd;
     /// What may come along with a hello.
     type Attachment: Default;
 
-    /// What one connection is called in messages.
+    /// The word for a connection in messages.
     const CONNECTION: &'static str;
-    /// What several are.
+    /// The word for several connections in messages.
     const CONNECTIONS: &'static str;
     /// Most connections that wait for their hello.
     const MAX_PENDING: usize;
@@ -46,19 +46,19 @@ pub(in crate::transport) trait Medium {
     fn is_reached(route: &Self::Route) -> bool;
 }
 
-/// Something with sockets that are watched.
+/// Owns sockets that are watched.
 pub(in crate::transport) trait WatchedSockets {
-    /// Has `readiness` forget the sockets, before they are closed.
+    /// Removes the sockets from `readiness`, before they are closed.
     fn unwatch(&self, readiness: &Readiness);
 }
 
 /// The attempts to connect to a peer.
 pub(in crate::transport) trait DialAttempt: WatchedSockets {
-    /// When somebody has to go on with them; none while only the peer can.
+    /// When this rank has to go on with them; none while only the peer can.
     fn deadline(&self, timeouts: &Timeouts) -> Option<Instant>;
 }
 
-/// One rank of the group; this rank has a place too, with which nothing is done.
+/// One rank of the group. This rank has an entry, too, which is not used.
 pub(in crate::transport) struct Peer<M: Medium> {
     pub(in crate::transport) route: M::Route,
     pub(in crate::transport) queue: M::Queue,
@@ -74,51 +74,51 @@ pub(in crate::transport) enum Link<Dial, Connection> {
 }
 
 impl<M: Medium> Peer<M> {
-    /// A peer to whom nothing was said.
+    /// A peer that was not connected to.
     pub(in crate::transport) fn new(route: M::Route, queue: M::Queue) -> Peer<M> {
         Peer { route, queue, link: Link::Idle }
     }
 }
 
-/// The transport was closed, and has no turns any more.
-pub(in crate::transport) struct Closed;
+/// The error of a turn after the transport was closed.
+pub(in crate::transport) struct TransportClosed;
 
 /// The peers of one rank, and the system's side of the links to them.
 pub(in crate::transport) struct PeerTable<M: Medium> {
-    /// What this rank says of itself; `target` is filled in for each peer.
+    /// This rank's hello; `target` is filled in for each peer.
     pub(in crate::transport) hello: Hello,
     pub(in crate::transport) timeouts: Timeouts,
-    /// The process that made it; a forked child must not speak in its name.
+    /// The process that made it; a forked child must not send in its name.
     pub(in crate::transport) process_id: u32,
     /// Where others connect; nothing once the transport is closed.
     pub(in crate::transport) listener: Option<M::Listener>,
-    /// Until when no connection is accepted, because the system ran out of something.
+    /// Until when no connection is accepted, because the system lacked resources.
     accept_pause: Option<Instant>,
-    /// Since when the system had nothing for a connection.
+    /// Since when the system lacked resources for a connection.
     short_since: Option<Instant>,
     pub(in crate::transport) readiness: Readiness,
     /// By rank.
     pub(in crate::transport) peers: Vec<Peer<M>>,
-    /// The peers whose connections stand.
+    /// The peers with open connections.
     pub(in crate::transport) active: Vec<Rank>,
     /// Whether a connection is being opened, as of the last time that the timer was set.
     pub(in crate::transport) is_dialing: bool,
     pub(in crate::transport) pending: PendingConnections<M::Attachment>,
     pub(in crate::transport) notices: Vec<Notice>,
     turn: u32,
-    /// Whether somebody was about to wait, so that the next turn must ask the system.
+    /// Whether a thread was about to wait, so that the next turn must ask the system.
     waited: Cell<bool>,
     /// Whether deadlines have changed since the timer was set.
     pub(in crate::transport) timer_is_stale: bool,
     /// Memory for the events of one turn.
-    pub(super) ready: Vec<Ready>,
+    pub(super) ready: Vec<ReadySocket>,
 }
 
 impl<M: Medium> PeerTable<M> {
     /// The table of the rank that says `hello`, whose connections come in at `listener`.
     ///
     /// # Errors
-    /// What the system says if it cannot watch sockets.
+    /// The system's error if it cannot watch sockets.
     pub(in crate::transport) fn new(
         listener: M::Listener,
         hello: Hello,
@@ -126,7 +126,7 @@ impl<M: Medium> PeerTable<M> {
         peers: Vec<Peer<M>>,
     ) -> Result<PeerTable<M>, Errno> {
         let readiness = Readiness::new()?;
-        readiness.add(&listener, LISTENER, false)?;
+        readiness.add(&listener, LISTENER_KEY, false)?;
         Ok(PeerTable {
             hello,
             timeouts,
@@ -152,36 +152,39 @@ impl<M: Medium> PeerTable<M> {
         self.listener.is_none()
     }
 
-    /// Whether nobody has begun to connect to `peer`, and this rank can.
+    /// Whether there is no connection to `peer` or attempt to open one, and this rank can dial it.
     pub(in crate::transport) fn may_dial(&self, peer: Rank) -> bool {
         let is_idle =
             self.peers.get(peer as usize).is_some_and(|peer| matches!(peer.link, Link::Idle));
         is_idle && peer != self.hello.rank && !self.is_closed()
     }
 
-    /// Tells `sink` what happened since the last turn; whether there was anything.
-    pub(in crate::transport) fn begin_turn(&mut self, sink: &mut dyn Sink) -> Result<bool, Closed> {
-        if self.is_closed() { Err(Closed) } else { Ok(self.tell(sink)) }
+    /// Tells `sink` what happened since the last turn. Returns whether there was anything.
+    pub(in crate::transport) fn begin_turn(
+        &mut self,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, TransportClosed> {
+        if self.is_closed() { Err(TransportClosed) } else { Ok(self.tell(sink)) }
     }
 
-    /// Tells `sink` what happened outside of its reach; whether there was anything.
+    /// Tells `sink` what happened while it was not at hand. Returns whether there was anything.
     pub(in crate::transport) fn tell(&mut self, sink: &mut dyn Sink) -> bool {
         notice::tell(&mut self.notices, sink)
     }
 
-    /// Notes that somebody is about to wait.
+    /// Notes that a thread is about to wait.
     pub(in crate::transport) fn note_waiting(&self) {
         self.waited.set(true);
     }
 
-    /// Counts one more turn: whether the system must be asked for events in it, which is so in one
-    /// of `turns` and where somebody was about to wait.
+    /// Counts one more turn. Returns whether the system must be asked for events in it: in one of
+    /// `turns`, and after a thread was about to wait.
     pub(in crate::transport) fn next_turn(&mut self, turns: u32) -> bool {
         self.turn = self.turn.wrapping_add(1);
         self.waited.take() || self.turn.is_multiple_of(turns)
     }
 
-    /// The connection to `peer` stands; what it was before.
+    /// Notes that the connection to `peer` is open. Returns the link's state before.
     pub(in crate::transport) fn open(
         &mut self,
         peer: Rank,
@@ -217,10 +220,10 @@ impl<M: Medium> PeerTable<M> {
         others.filter(is_missing).collect()
     }
 
-    /// Takes in a connection that was accepted: its slot among those that wait for their hello.
+    /// Adds an accepted connection to those that wait for their hello, and returns its slot.
     pub(super) fn admit(&mut self, socket: OwnedFd) -> Option<usize> {
         self.short_since = None;
-        match self.pending.admit(socket, &self.readiness, PENDING) {
+        match self.pending.admit(socket, &self.readiness, PENDING_KEY) {
             Ok(slot) => {
                 self.timer_is_stale = true;
                 Some(slot)
@@ -232,8 +235,8 @@ impl<M: Medium> PeerTable<M> {
         }
     }
 
-    /// Accepts no connection for a while, as the system has nothing for one. Whether that has been
-    /// so for [`SHORTAGE_LIMIT`].
+    /// Accepts no connections for a while, because the system lacks resources. Returns whether that
+    /// has been so for [`SHORTAGE_LIMIT`].
     pub(super) fn pause_accepting(&mut self) -> bool {
         let now = Instant::now();
         if let Some(listener) = &self.listener {
@@ -251,12 +254,12 @@ impl<M: Medium> PeerTable<M> {
         if let (Some(pause), Some(listener)) = (self.accept_pause, &self.listener)
             && now >= pause
         {
-            let watched = self.readiness.add(listener, LISTENER, false);
+            let watched = self.readiness.add(listener, LISTENER_KEY, false);
             self.accept_pause = watched.err().map(|_| now + ACCEPT_PAUSE);
         }
     }
 
-    /// Sees to it that whoever waits wakes when something is due.
+    /// Sets the timer, so that a thread that waits wakes when something is due.
     pub(in crate::transport) fn set_timer(&mut self) {
         self.timer_is_stale = false;
         let dials = self.peers.iter().filter_map(|peer| match &peer.link {
@@ -269,8 +272,8 @@ impl<M: Medium> PeerTable<M> {
         self.readiness.wake_at(first);
     }
 
-    /// Stops accepting, and drops what was not told; false if that was done before. The links stay,
-    /// for whoever closes them.
+    /// Stops accepting, and drops the notices that were not delivered; false if that was done
+    /// before. The links stay, for the caller to close.
     pub(in crate::transport) fn close(&mut self) -> bool {
         self.pending.clear();
         self.notices.clear();
@@ -283,7 +286,7 @@ impl<M: Medium> PeerTable<M> {
         self.process_id != std::process::id()
     }
 
-    /// What this rank answers to a hello.
+    /// This rank's answer to a hello.
     pub(in crate::transport) fn welcome(&self, refusal: Option<Refusal>) -> [u8; Welcome::BYTES] {
         let Hello { version, rank, generation, .. } = self.hello;
         Welcome { version, rank, generation, refusal }.encode()

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::table::{LISTENER, Medium, PENDING, PeerTable};
-use crate::transport::readiness::{Ready, TIMER};
+use super::table::{LISTENER_KEY, Medium, PENDING_KEY, PeerTable};
+use crate::transport::readiness::{ReadySocket, TIMER};
 use crate::transport::{LossReason, Rank, Sink};
 
 /// Most connections that one turn accepts.
-const ACCEPTS: usize = 16;
+const MAX_ACCEPTS: usize = 16;
 
-/// A transport whose peers stand in a [`PeerTable`].
+/// A transport whose peers are in a [`PeerTable`].
 pub(in crate::transport) trait PeerTransport: Medium + Sized {
     fn table(&mut self) -> &mut PeerTable<Self>;
 
@@ -21,12 +21,12 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
     fn accept_next(listener: &Self::Listener) -> Result<OwnedFd, Errno>;
 
     /// Something happened to a connection to a peer.
-    fn handle(&mut self, event: Ready, sink: &mut dyn Sink) -> bool;
+    fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool;
 
     /// A connection came in, and waits for its hello in `slot`.
     fn admitted(&mut self, slot: usize);
 
-    /// Hears what the connection in `slot` says, which may be whose it is.
+    /// Reads from the connection in `slot`, which may send its hello.
     fn greet(&mut self, slot: usize) -> bool;
 
     /// Goes on with connecting to `peer`, if that is under way and due at `now`.
@@ -44,7 +44,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         for event in &ready {
             moved |= match event.key {
                 TIMER => false,
-                LISTENER => self.accept(),
+                LISTENER_KEY => self.accept(),
                 // The lower half of the key is the slot.
                 key if is_pending(key) => self.greet(key as u32 as usize),
                 _ => self.handle(*event, sink),
@@ -54,10 +54,10 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         moved
     }
 
-    /// Takes in connections of whoever comes.
+    /// Accepts the connections that came.
     fn accept(&mut self) -> bool {
         let mut moved = false;
-        for _ in 0..ACCEPTS {
+        for _ in 0..MAX_ACCEPTS {
             let table = self.table();
             let Some(listener) = &table.listener else { break };
             match Self::accept_next(listener) {
@@ -80,8 +80,8 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         moved
     }
 
-    /// Gives up the peers whose connections are missing, one of which waits, as no connection can
-    /// be accepted for `error`. Whether there was any.
+    /// Gives up the peers whose connections are missing, because no connection can be accepted for
+    /// `error`, and one of theirs may be waiting. Returns whether there was any.
     fn give_up_accepting(&mut self, error: Errno) -> bool {
         let missing = self.table().missing();
         for &peer in &missing {
@@ -91,7 +91,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         !missing.is_empty()
     }
 
-    /// Does what is due; whether anything was.
+    /// Does what is due. Returns whether anything was.
     fn expire(&mut self) -> bool {
         if !self.table().readiness.is_due() {
             return false;
@@ -104,7 +104,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         true
     }
 
-    /// Tells `sink` what happened in the turn; whether there was anything.
+    /// Tells `sink` what happened in the turn. Returns whether there was anything.
     fn end_turn(&mut self, sink: &mut dyn Sink) -> bool {
         let table = self.table();
         let moved = table.tell(sink);
@@ -115,12 +115,12 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
     }
 }
 
-/// Whether `key` is that of a connection that has not said yet whose it is.
+/// Whether `key` is that of a connection that has not sent its hello yet.
 fn is_pending(key: u64) -> bool {
-    key & !u64::from(u32::MAX) == PENDING
+    key & !u64::from(u32::MAX) == PENDING_KEY
 }
 
-/// Whether the failure of one accept says nothing of the next.
+/// Whether the next accept may succeed although one failed with this error.
 fn is_passing(error: Errno) -> bool {
     matches!(error, Errno::INTR | Errno::CONNABORTED | Errno::PROTO | Errno::NETDOWN)
 }

@@ -1,19 +1,19 @@
-//! Long payloads on their way from one writer to one reader: where they lie in the part of shared
-//! memory that is kept for them. Knows nothing of frames.
+//! The area of shared memory for long payloads from one writer to one reader, and where each piece
+//! lies in it. Knows nothing of frames.
 //!
-//! Pieces are given out in order and freed in order. Whenever none is under way the next one starts
-//! at the front again, so that the memory that is used stays in the processors' caches.
+//! Pieces are allocated in order and freed in order. Whenever none is in use, the next one starts
+//! at the front again, so that the memory in use stays in the processors' caches.
 
-use super::ring::{CELL, CorruptRing, SharedMemory};
+use super::ring::{CELL_BYTES, CorruptRing, SharedMemory};
 
-/// Where an area lies.
+/// The place of an area in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     /// Offset of the first byte.
     pub(super) start: usize,
-    /// How many bytes there are, a multiple of [`CELL`].
+    /// How many bytes there are, a multiple of [`CELL_BYTES`].
     pub(super) bytes: u64,
-    /// Offset of the word in which the reader says up to where it is done.
+    /// Offset of the word in which the reader says how far it has read.
     pub(super) freed: usize,
 }
 
@@ -38,15 +38,15 @@ impl Area {
         (place.checked_add(bytes as u64)? <= self.bytes).then(|| self.start + place as usize)
     }
 
-    /// Says that the piece at `position` and all before it are read.
+    /// Marks the piece at `position` and all before it as read.
     pub(super) fn free(&self, memory: &impl SharedMemory, position: u64, bytes: usize) {
         memory.store(self.freed, position.wrapping_add(rounded(bytes)));
     }
 }
 
 impl Allocator {
-    /// Finds room for a piece of `bytes`, at most [`Area::longest`]: its position. `None` if there
-    /// is no room now.
+    /// Finds room for a piece of `bytes`, at most [`Area::longest`], and returns its position.
+    /// `None` if there is no room now.
     pub(super) fn allocate(
         &mut self,
         area: &Area,
@@ -75,5 +75,5 @@ impl Allocator {
 }
 
 fn rounded(bytes: usize) -> u64 {
-    bytes.next_multiple_of(CELL) as u64
+    bytes.next_multiple_of(CELL_BYTES) as u64
 }

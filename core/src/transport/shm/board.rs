@@ -1,13 +1,12 @@
 //! The board in shared memory: one file for each rank, which that rank alone writes and all others
-//! read. Others find the file among the descriptors of the rank's process, which is theirs to look
-//! at if it belongs to the same user; where it is not, there is no board. Knows nothing of
-//! operations.
+//! read. Others open the file through the descriptors of the rank's process in `/proc`, which they
+//! may if it belongs to the same user; if not, there is no board. Knows nothing of operations.
 //!
-//! A file is a head and [`BOARD_PLACES`] places. Of the head, one line of the cache says whether
-//! the rank sleeps, and another up to which operation it has read. A place is a line with the
-//! sequence number, the fingerprint and the first bytes, and lines with the rest, so that four
-//! bytes travel in one line. The sequence number is stored last, and a place is written again only
-//! when all ranks have passed it: what a rank reads under its number is whole.
+//! A file is a head and [`BOARD_PLACES`] places. In the head, one cache line says whether the rank
+//! sleeps, and another up to which operation it has read. A place is a line with the sequence
+//! number, the fingerprint and the first bytes, followed by lines with the rest, so that an
+//! operation of four bytes needs one line only. The sequence number is stored last, and a place is
+//! overwritten only when all ranks have passed it, so what a rank reads under a number is complete.
 //!
 //! Nothing that is read is trusted: a length is checked, and bytes are copied before they are used.
 
@@ -22,16 +21,16 @@ use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot}
 use crate::wire::card::{BoardKey, Card};
 use crate::wire::frame::Fingerprint;
 
-/// A line of the cache, bytes; two ranks that write one line wait for each other.
-const LINE: usize = 64;
-/// What the file is and of which layout: the first word.
+/// Bytes of a cache line; two ranks that write the same line wait for each other.
+const LINE_BYTES: usize = 64;
+/// The first word: the kind of the file, and the version of its layout.
 const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
 const NONCE_AT: usize = 8;
-pub(super) const ATTENTION_AT: usize = 2 * LINE;
-pub(super) const PASSED_AT: usize = 4 * LINE;
-const PLACES_AT: usize = 6 * LINE;
+pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
+pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
+const PLACES_AT: usize = 6 * LINE_BYTES;
 
-/// What a rank says of itself; zero if it is awake.
+/// The states of a rank; zero if it is awake.
 const ASLEEP: u64 = 1;
 const WITHDRAWN: u64 = 2;
 const LEFT: u64 = 3;
@@ -41,19 +40,19 @@ const LENGTH_AT: usize = 8;
 const PASSED_THEN_AT: usize = 16;
 const FINGERPRINT_AT: usize = 24;
 pub(super) const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
-const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE);
+const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE_BYTES);
 
 /// Bytes of a rank's file.
 const FILE_BYTES: usize = PLACES_AT + BOARD_PLACES as usize * PLACE;
 
-/// Most ranks of a board: each looks at all others.
+/// Most ranks of a board, since each reads all others.
 const MAX_RANKS: usize = 16;
 
 /// This rank's part of a board that the others may join, for as long as it lives.
 #[derive(Debug)]
 pub struct Offer {
     file: File,
-    /// Until a board has it.
+    /// None once a board has it.
     own: Option<Mapping>,
     nonce: u64,
 }
@@ -62,7 +61,7 @@ impl Offer {
     /// Memory with `nonce` in it, which no other memory has.
     ///
     /// # Errors
-    /// What the system refuses, in words.
+    /// The system's error, in words.
     pub fn new(nonce: u64) -> Result<Offer, String> {
         let words = |error| format!("cannot allocate shared memory: {error}");
         let file = File::new(FILE_BYTES).map_err(words)?;
@@ -78,7 +77,7 @@ impl Offer {
         BoardKey { descriptor, nonce: self.nonce }
     }
 
-    /// Whether the ranks of `cards` may have a board.
+    /// Whether the ranks of `cards` can have a board.
     pub fn suits(cards: &[Card]) -> bool {
         let host = cards.first().map(|card| &card.host);
         let is_here = |card: &Card| Some(&card.host) == host && card.board.is_some();
@@ -191,7 +190,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         }
         own.write(place + BYTES_AT, payload);
         own.store(place, sequence);
-        // Whoever looks whether the others sleep looks after the number is there for them.
+        // The check whether the others sleep comes after the number is visible to them.
         own.fence();
         true
     }
@@ -214,7 +213,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         else {
             return Slot::Corrupt;
         };
-        // The next look at what it has passed may be saved.
+        // Remembers that, which may save the next read of what it has passed.
         let passed = &mut self.passed[rank as usize];
         *passed = (*passed).max(memory.load(place + PASSED_THEN_AT));
         let fingerprint = printed(memory, place);
@@ -245,7 +244,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
 
     fn leave(&mut self) {
         self.own().store(ATTENTION_AT, LEFT);
-        // Whoever sees the end of a connection then sees this.
+        // A rank that sees the end of the connection then sees this, too.
         self.own().fence();
     }
 

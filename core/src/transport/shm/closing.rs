@@ -1,4 +1,4 @@
-//! How connections end: with a goodbye, or immediately. Knows nothing of how they came to stand.
+//! Closing connections: with a goodbye, or immediately. Knows nothing of how they were opened.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use crate::transport::peers::GOODBYE_WAIT;
 use crate::transport::{Payload, Transport};
 use crate::wire::frame::{Header, Kind};
 
-/// How long it waits until it looks again.
+/// How long it waits between two checks.
 const GOODBYE_PAUSE: Duration = Duration::from_millis(1);
 
-/// A connection that is to end.
+/// A connection that is being closed.
 struct ClosingConnection {
     lane: Lane,
     outgoing: OutgoingLane,
     wires: Vec<SideChannel>,
-    /// The peer's segment, if it came.
+    /// The peer's segment, if it has arrived.
     theirs: Option<Mapping>,
 }
 
@@ -31,7 +31,7 @@ impl ShmTransport {
         if !self.table.close() {
             return;
         }
-        // The peers of a forked child's parent read what that has lent.
+        // In a forked child, the parent's peers may still read what the parent has lent.
         let is_inherited = self.table.is_inherited();
         let mut endings = Vec::new();
         for peer in &mut self.table.peers {
@@ -45,7 +45,7 @@ impl ShmTransport {
                     let OpenConnection { wires, theirs, .. } = *open;
                     (wires, Some(theirs))
                 }
-                // The peer may have accepted it already, so it has a right to a goodbye too.
+                // The peer may have accepted it already, so it gets a goodbye, too.
                 Link::Dialing(dial) => (
                     dial.into_socket().map(|it| SideChannel::new(it, 0)).into_iter().collect(),
                     None,
@@ -61,7 +61,7 @@ impl ShmTransport {
             self.say_goodbye(&mut endings);
         }
         for wire in endings.iter().flat_map(|ending| &ending.wires) {
-            // A child process may hold the socket too; the end must come all the same.
+            // A child process may hold the socket, too; the peer must see the end all the same.
             let _ = shutdown(&wire.socket, Shutdown::Both);
         }
     }

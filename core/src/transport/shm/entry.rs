@@ -1,4 +1,4 @@
-//! What the entries of a lane say. Pure; knows nothing of where they lie.
+//! The format of the entries of a lane. Pure; knows nothing of where they lie.
 
 /// A frame as a whole: header, payload.
 pub(super) const WHOLE: u32 = 1;
@@ -8,16 +8,17 @@ pub(super) const STAGED: u32 = 2;
 pub(super) const MORE: u32 = 3;
 
 /// A frame whose payload lies in the writer's own memory: number of the pool, piece, header. The
-/// reader is done with it when it has passed the entry, and it holds only if the writer has not
-/// taken it back by then.
+/// reader is done with it when it has passed the entry. The payload is valid only if the writer has
+/// not taken it back by then.
 pub(super) const LENT: u32 = 4;
 
-/// Payloads of up to this many bytes stand behind their header.
-pub(super) const INLINE: usize = 4096;
+/// Payloads of up to this many bytes follow their header in the ring.
+pub(super) const INLINE_BYTES: usize = 4096;
 
-/// Payloads from this many bytes on are lent, if their memory can be read by the peer. Below it,
-/// a copy through the area costs less than the word that the peer is done reading (measured with
-/// `polyrank bench allreduce --memory user,polyrank`; the two meet between 128 and 512 KiB).
+/// Payloads of at least this many bytes are lent, if the peer can read their memory. For shorter
+/// ones, a copy through the area costs less than the peer's notice that it is done reading
+/// (measured with `polyrank bench allreduce --memory user,polyrank`; they cost the same between 128
+/// and 512 KiB).
 pub(super) const LENT_BYTES: usize = 256 << 10;
 
 /// Bytes of a number.

@@ -1,10 +1,10 @@
-//! Frames on their way in from one peer: from its lane to calls of the sink. Knows nothing of
-//! sockets or other peers.
+//! Receiving frames from one peer: from its lane to calls of the sink. Knows nothing of sockets or
+//! other peers.
 //!
 //! A peer may write anything anywhere in its lane at any time. So headers and lengths are copied
-//! out before they are looked at, and what is not data of an operation is copied out before it is
-//! shown; data is reduced or copied out of the lane itself, and a peer that changes it under way
-//! changes what it sent.
+//! out before they are checked, and payloads other than an operation's data are copied out before
+//! they are shown. Data is reduced or copied directly from the lane: a peer that changes it
+//! meanwhile only changes what it sent.
 
 use super::entry::{LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
 use super::layout::Lane;
@@ -16,9 +16,9 @@ use crate::tensor::Region;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
 
-/// A peer lets others have their turn after this many bytes of payload.
+/// After this many bytes of payload, the other peers get their turn.
 const TURN_BYTES: usize = 1 << 20;
-/// A peer lets others have their turn after this many frames.
+/// After this many frames, the other peers get their turn.
 const TURN_FRAMES: usize = 64;
 
 /// Where one peer's lane is read.
@@ -26,18 +26,17 @@ const TURN_FRAMES: usize = 64;
 pub(super) struct IncomingLane {
     ring: Reader,
     /// The frame of which more pieces are to come.
-    partial: Option<Partial>,
+    partial: Option<PartialFrame>,
     /// Whether something was read for which the peer may wait.
     freed: bool,
-    /// Whether the next frame was not wanted when it was looked at last.
+    /// Whether the sink did not want the next frame when it was last asked.
     is_left: bool,
-    /// Whether the peer took back what it had lent: of what follows only the reason counts, or the
-    /// end.
+    /// Whether the peer took back what it had lent: after that, only its abort or its end counts.
     taken_back: bool,
 }
 
-/// A frame of which a part has come.
-struct Partial {
+/// A frame of which a part has arrived.
+struct PartialFrame {
     header: Header,
     into: PieceTarget,
     have_bytes: usize,
@@ -72,14 +71,14 @@ enum PieceTarget {
     Region(Region, Stores),
     Buffer(Vec<u8>),
     Nowhere,
-    /// As nowhere, and the sink knows nothing of the frame.
+    /// Nowhere, and the sink was not told of the frame.
     Skipped,
 }
 
-/// What became of a frame in a pool of the peer.
+/// The state of a frame in a pool of the peer.
 enum PoolRead {
     Taken,
-    /// It is no longer there, or was not while it was read.
+    /// The peer took it back, perhaps while it was read.
     TakenBack,
     /// The pool is not known.
     Missing,
@@ -110,7 +109,7 @@ impl IncomingLane {
         }
     }
 
-    /// What an end without a goodbye means at this place.
+    /// What an end of the connection without a goodbye means at this point.
     pub(super) fn cut_off(&self) -> LossReason {
         if self.taken_back {
             let why = "it took back the memory of an operation that was under way";
@@ -226,7 +225,7 @@ impl IncomingLane {
         }
     }
 
-    /// Hands a frame over, or a part of it; the bytes of payload that came with it.
+    /// Delivers a frame, or a part of it. Returns how many bytes of payload came with it.
     fn take(
         &mut self,
         lane: &Lane,
@@ -298,7 +297,7 @@ impl IncomingLane {
 
     /// Whether what the next entry lends is still there.
     fn holds(&self, lane: &Lane, memory: &Mapping) -> bool {
-        // What was read before is older than what is found here.
+        // The payload was read before this check, so the check covers it.
         memory.fence();
         memory.load(lane.revoked) <= self.ring.position()
     }
@@ -312,7 +311,8 @@ impl IncomingLane {
             Frame::Whole { piece: Some(piece), .. } | Frame::More { piece, .. } => piece,
             Frame::First { header, piece, .. } => {
                 let have_bytes = piece.bytes as usize;
-                self.partial = Some(Partial { header, into: PieceTarget::Skipped, have_bytes });
+                self.partial =
+                    Some(PartialFrame { header, into: PieceTarget::Skipped, have_bytes });
                 piece
             }
         };
@@ -343,7 +343,7 @@ impl IncomingLane {
             }
             Destination::Discard => PieceTarget::Nowhere,
         };
-        self.partial = Some(Partial { header, into, have_bytes: 0 });
+        self.partial = Some(PartialFrame { header, into, have_bytes: 0 });
         self.go_on(memory, place, bytes, peer, sink);
     }
 

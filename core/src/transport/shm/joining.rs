@@ -1,7 +1,7 @@
-//! How connections between the ranks of a host come to stand, and with them their shared memory.
-//! Knows nothing of frames.
+//! Opening connections between the ranks of a host, and exchanging their shared memory. Knows
+//! nothing of frames.
 //!
-//! Whoever first has something to say connects, which on one host succeeds immediately or never,
+//! The first rank with something to send connects, which on one host succeeds immediately or never,
 //! and sends its hello together with its segment; the answer brings the other's. If both connect at
 //! once, both connections stay: they carry nothing but wake-ups and the news of an end.
 
@@ -14,17 +14,17 @@ use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
 use super::side_channel::{AnnouncedPools, Pools, SideChannel, not_brought, not_mapped};
 use super::socket::{self, SocketRead};
-use super::{BELL, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
+use super::{BELL_KEY, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
 use crate::transport::notice::Notice;
 use crate::transport::peers::{DialAttempt, WatchedSockets};
-use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::{LossReason, Rank, Sink, Timeouts};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
-/// How long nothing is tried after the system had no room.
-const PAUSE: Duration = Duration::from_millis(5);
+/// How long to wait before the next attempt after the system lacked resources.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// Most connections between two ranks: one that each opened.
-const SOCKETS: usize = 2;
+const MAX_SOCKETS: usize = 2;
 
 /// A rank's attempt to reach another.
 pub(in crate::transport) struct Dial {
@@ -88,9 +88,9 @@ impl PeerTransport for ShmTransport {
         listener.accept()
     }
 
-    /// Something came over a connection: an answer, a wake-up, or its end.
-    fn handle(&mut self, event: Ready, sink: &mut dyn Sink) -> bool {
-        if event.key == BELL {
+    /// Handles what came over a connection: an answer, a wake-up, or its end.
+    fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool {
+        if event.key == BELL_KEY {
             self.bell.heard();
             return false;
         }
@@ -150,8 +150,8 @@ impl PeerTransport for ShmTransport {
     }
 
     /// A peer whose system has taken the connection lives; it answers when it comes to its first
-    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
-    /// ends.
+    /// operation, and operations that wait for that have limits of their own. If it dies, the
+    /// connection ends.
     fn expire_dial(&mut self, peer: Rank, now: Instant) {
         let Some((since, deadline)) = self.retry(peer) else { return };
         if now < deadline {
@@ -210,13 +210,13 @@ impl ShmTransport {
                 let bytes = [0; Welcome::BYTES];
                 Stage::Greeting { socket, bytes, have_bytes: 0, file: None }
             }
-            Err(Errno::AGAIN) => Stage::Pausing { until: now + PAUSE },
+            Err(Errno::AGAIN) => Stage::Pausing { until: now + RETRY_PAUSE },
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => {
                 let why = format!("it cannot connect to rank {peer} on this host: {error}");
                 self.lose(peer, LossReason::Local(why));
                 return;
             }
-            // It listened before it said where, so that it is gone.
+            // It listened before it published its address, so it is gone now.
             Err(error) => {
                 self.lose(
                     peer,
@@ -306,7 +306,7 @@ impl ShmTransport {
         match &peer.link {
             _ if peer.route.key.is_none() => Err(Refusal::Rank),
             Link::Idle | Link::Dialing(_) => Ok(()),
-            Link::Open(open) if open.wires.len() < SOCKETS => Ok(()),
+            Link::Open(open) if open.wires.len() < MAX_SOCKETS => Ok(()),
             Link::Open(_) => Err(Refusal::Connected),
             Link::Lost => Err(Refusal::Lost),
         }
@@ -330,7 +330,7 @@ impl ShmTransport {
             Err(why) => {
                 tracing::warn!(rank = peer, ?why, "closed a connection of this host");
                 self.table.readiness.remove(&socket);
-                // Nobody else knows that it is not the peer's fault.
+                // Only this rank knows that it is not the peer's fault.
                 if let LossReason::Local(_) = why {
                     self.lose(peer, why);
                 }

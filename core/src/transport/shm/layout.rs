@@ -1,16 +1,16 @@
-//! Where things lie in a rank's segment, which its peers on the host map too. Pure arithmetic.
+//! The layout of a rank's segment, which its peers on the host map, too. Pure arithmetic.
 //!
 //! ```text
 //! page of words | lane to local rank 0 | lane to local rank 1 | …
 //! lane: page of words | ring | area for long payloads
 //! ```
-//! The owner of a segment writes its lanes, each peer reads the lane to it. Lanes to oneself and to
-//! ranks to which nothing is sent are never touched, so that they cost no memory.
+//! The owner of a segment writes its lanes, and each peer reads the lane to it. Lanes to the owner
+//! itself, and to ranks to which nothing is sent, are never touched, so they cost no memory.
 
 use super::area::Area;
-use super::ring::{CELL, Ring};
+use super::ring::{CELL_BYTES, Ring};
 
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// Offset of the word that says whether the owner sleeps.
 pub(super) const ASLEEP: usize = 0;
@@ -18,7 +18,7 @@ pub(super) const ASLEEP: usize = 0;
 /// Bytes of a ring.
 const RING_BYTES: usize = 64 << 10;
 
-/// Up to so many ranks on a host, lanes have large areas.
+/// Up to this many ranks on a host, lanes have large areas.
 const FEW_RANKS: usize = 8;
 
 /// The lanes of a segment.
@@ -35,35 +35,36 @@ pub(super) struct Lane {
     pub(super) area: Area,
     /// Offset of the word in which the writer says that it waits for the reader.
     pub(super) waits: usize,
-    /// Offset of the word in which the writer says before which position it has taken back what it
-    /// lent.
+    /// Offset of the word with a position: the writer has taken back what it lent before it.
     pub(super) revoked: usize,
 }
 
 impl Layout {
-    /// The layout where `ranks` ranks share a host.
+    /// The layout if `ranks` ranks share a host.
     pub(super) fn new(ranks: usize) -> Layout {
         Layout { ranks, area_bytes: if ranks <= FEW_RANKS { 1 << 20 } else { 512 << 10 } }
     }
 
     /// Bytes of a segment.
     pub(super) fn bytes(&self) -> usize {
-        PAGE + self.ranks * self.lane_bytes()
+        PAGE_BYTES + self.ranks * self.lane_bytes()
     }
 
     /// The lane to the rank with the number `index` among those of the host.
     pub(super) fn lane(&self, index: usize) -> Lane {
-        let start = PAGE + index * self.lane_bytes();
+        let start = PAGE_BYTES + index * self.lane_bytes();
         // What the reader writes lies apart from what the writer writes.
         let (consumed, freed) = (start, start + 8);
-        let (waits, revoked) = (start + 2 * CELL, start + 2 * CELL + 8);
-        let ring = Ring { start: start + PAGE, cells: (RING_BYTES / CELL) as u64, consumed };
-        let area = Area { start: start + PAGE + RING_BYTES, bytes: self.area_bytes as u64, freed };
+        let (waits, revoked) = (start + 2 * CELL_BYTES, start + 2 * CELL_BYTES + 8);
+        let ring =
+            Ring { start: start + PAGE_BYTES, cells: (RING_BYTES / CELL_BYTES) as u64, consumed };
+        let area =
+            Area { start: start + PAGE_BYTES + RING_BYTES, bytes: self.area_bytes as u64, freed };
         Lane { ring, area, waits, revoked }
     }
 
     fn lane_bytes(&self) -> usize {
-        PAGE + RING_BYTES + self.area_bytes
+        PAGE_BYTES + RING_BYTES + self.area_bytes
     }
 }
 
@@ -75,12 +76,14 @@ mod tests {
     fn parts_do_not_overlap() {
         for ranks in [1, 2, 8, 9, 64] {
             let layout = Layout::new(ranks);
-            let mut end = PAGE;
+            let mut end = PAGE_BYTES;
             for index in 0..ranks {
                 let Lane { ring, area, waits, revoked } = layout.lane(index);
                 assert!(ring.consumed >= end && area.freed < waits && revoked < ring.start);
                 assert_eq!(ring.start + RING_BYTES, area.start);
-                assert!(ring.start.is_multiple_of(CELL) && area.start.is_multiple_of(PAGE));
+                assert!(
+                    ring.start.is_multiple_of(CELL_BYTES) && area.start.is_multiple_of(PAGE_BYTES)
+                );
                 end = area.start + area.bytes as usize;
             }
             assert_eq!(end, layout.bytes());

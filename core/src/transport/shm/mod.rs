@@ -7,12 +7,12 @@
 //! payload is copied once on each side, or once altogether where it is reduced. No lock is ever
 //! held, and no entry is seen before it is complete: a rank may be killed at any instruction.
 //!
-//! Two ranks find each other by a Unix socket, through which they give each other their segments
-//! (`joining`). The connection stays: a byte over it wakes a rank that sleeps (`sleep`), and its
-//! end is the news of a death, which no lane could tell. Segments and sockets have no names in any
-//! folder, so that nothing is left of ranks that were killed.
+//! Two ranks connect through a Unix socket, over which they give each other their segments
+//! (`joining`). The connection stays open: a byte over it wakes a rank that sleeps (`sleep`), and
+//! its end shows that a rank died, which no lane could. Segments and sockets have no names in any
+//! folder, so ranks that were killed leave nothing behind.
 //!
-//! In the path of a message between two ranks that look for it there is no call of the system.
+//! A message between two ranks that are polling takes no system call.
 
 mod area;
 pub mod board;
@@ -49,9 +49,9 @@ use crate::tensor::shared::Place;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
 
-/// The key of the bell that keeps a rank awake which has found something to do.
-const BELL: u64 = u64::MAX - 2;
-/// The system is asked for events in one turn of so many, unless somebody is about to wait or a
+/// The key of the bell that keeps a rank awake when it has found something to do.
+const BELL_KEY: u64 = u64::MAX - 2;
+/// The system is asked for events in one turn of this many, unless a thread is about to wait or a
 /// connection is being opened.
 const EVENT_TURNS: u32 = 64;
 
@@ -93,7 +93,7 @@ pub(in crate::transport) struct Route {
     lane: Lane,
 }
 
-/// A connection that stands.
+/// An open connection.
 pub(in crate::transport) struct OpenConnection {
     /// One, or two if both ranks have connected.
     wires: Vec<SideChannel>,
@@ -102,12 +102,12 @@ pub(in crate::transport) struct OpenConnection {
     incoming: IncomingLane,
     /// The peer's pools.
     pools: Pools,
-    /// The pools of this process of which the peer knows.
+    /// The pools of this process that the peer knows.
     told: AnnouncedPools,
     /// Whether a socket has ended.
     ended: bool,
-    /// Whether nothing more is read: this process lacks what it takes. It still writes, so that the
-    /// peer hears why.
+    /// Whether nothing more is read, because this process lacks resources. It still writes, so that
+    /// the peer learns why.
     is_deaf: bool,
 }
 
@@ -143,7 +143,7 @@ impl ShmTransport {
         let share = || {
             let table = PeerTable::new(listener, hello, timeouts, peers)?;
             if let Some(interest) = bell.interest() {
-                table.readiness.add(&interest.fd, BELL, false)?;
+                table.readiness.add(&interest.fd, BELL_KEY, false)?;
             }
             let file = File::new(layout.bytes())?;
             let ours = file.map()?;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::area::Allocator;
 use super::entry::{
-    INLINE, LENT, LENT_BYTES, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
+    INLINE_BYTES, LENT, LENT_BYTES, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
 };
 use super::layout::Lane;
 use super::memory::Mapping;
@@ -15,9 +15,9 @@ use crate::transport::Payload;
 use crate::wire::frame::Header;
 
 /// A payload that the peer waits for, and copies, lies in the area in about so many pieces,
-const PIECES: usize = 8;
+const PIECES_PER_PAYLOAD: usize = 8;
 /// all of a multiple of so many bytes but the last.
-const PIECE: usize = 8 << 10;
+const PIECE_STEP_BYTES: usize = 8 << 10;
 
 /// What tells the peer where memory lies that it is to read; false if it cannot be told.
 pub(super) type AnnouncePool<'a> = &'a mut dyn FnMut(&Place) -> bool;
@@ -128,7 +128,7 @@ impl OutgoingLane {
         header: &Header,
         payload: &[u8],
     ) -> Result<bool, CorruptRing> {
-        if !self.is_done() || payload.len() > INLINE {
+        if !self.is_done() || payload.len() > INLINE_BYTES {
             return Ok(false);
         }
         let write = |place: &mut [u8]| place.copy_from_slice(payload);
@@ -263,7 +263,7 @@ impl OutgoingLane {
     ) -> Result<Option<PutResult>, CorruptRing> {
         let FrameRest { header, payload, start } = rest;
         let bytes = payload.len() - start;
-        if start == 0 && bytes <= INLINE {
+        if start == 0 && bytes <= INLINE_BYTES {
             let write = |place: &mut [u8]| payload.read(|payload| place.copy_from_slice(payload));
             return self.put_inline(lane, memory, header, bytes, write);
         }
@@ -357,7 +357,9 @@ impl OutgoingLane {
 fn piece_bytes(lane: &Lane, header: &Header, bytes: usize) -> usize {
     let longest = lane.area.longest();
     match header.is_awaited_copy() {
-        true => (bytes / PIECES).next_multiple_of(PIECE).clamp(PIECE, longest),
+        true => (bytes / PIECES_PER_PAYLOAD)
+            .next_multiple_of(PIECE_STEP_BYTES)
+            .clamp(PIECE_STEP_BYTES, longest),
         false => longest,
     }
 }

@@ -1,33 +1,34 @@
-//! Entries of different lengths from one writer to one reader, in memory that both have. Never
-//! waits, never locks: a side that stops at any instruction leaves the ring whole. Generic over the
+//! A ring of entries of different lengths from one writer to one reader, in shared memory. It never
+//! waits or locks: a side that stops at any instruction leaves the ring valid. Generic over the
 //! memory, so that a model checker can run it; knows nothing of frames.
 //!
 //! ```text
 //! cells of 64 bytes   | stamp · cells, tag · body …   | stamp · … |
 //! ```
-//! An entry takes whole cells that lie in a row; one that does not fit before the end of the ring
-//! is preceded by padding. The reader looks at the stamp of the cell at its position and nowhere
-//! else: it says "the entry at position p is complete" when it is p + 1. Cells hold whatever
-//! entries of earlier rounds left, which might look like a stamp; so the writer clears the stamp
-//! behind an entry before it publishes the entry. The line that the reader waits for is the one
-//! that the message comes with, and nothing else has to travel.
+//! An entry takes consecutive whole cells; one that does not fit before the end of the ring is
+//! preceded by padding. The reader polls only the stamp of the cell at its position p: the entry
+//! there is complete when the stamp is p + 1. Cells still hold bytes of earlier entries, which
+//! might look like a stamp, so the writer clears the stamp behind an entry before it publishes the
+//! entry. The cache line that the reader polls is the one that holds the message, and no other has
+//! to be transferred.
 
 /// Bytes of a cell: a line of the processors' caches.
-pub(super) const CELL: usize = 64;
+pub(super) const CELL_BYTES: usize = 64;
 /// Bytes in front of an entry's body.
-pub(super) const HEAD: usize = 16;
+pub(super) const ENTRY_HEAD_BYTES: usize = 16;
 /// The tag of padding; entries have others.
 const PADDING: u32 = 0;
 
 /// Memory that the two sides share. Offsets are bytes.
 pub(super) trait SharedMemory {
-    /// Reads a word; what was written before it was stored can be read after.
+    /// Loads a word. What was written before the word was stored can be read afterwards (acquire).
     fn load(&self, at: usize) -> u64;
-    /// Writes a word, behind everything that was written before.
+    /// Stores a word, after everything that was written before (release).
     fn store(&self, at: usize, value: u64);
     /// Writes a word and returns what it was.
     fn swap(&self, at: usize, value: u64) -> u64;
-    /// Of two sides that each store, fence and load what the other stored, one sees the other.
+    /// If two sides each store, fence, and load what the other stored, at least one sees the
+    /// other's value.
     fn fence(&self);
     /// Writes bytes that belong to the writer.
     fn write(&self, at: usize, bytes: &[u8]);
@@ -35,18 +36,18 @@ pub(super) trait SharedMemory {
     fn read(&self, at: usize, into: &mut [u8]);
 }
 
-/// Where a ring lies.
+/// The place of a ring in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ring {
     /// Offset of the cells.
     pub(super) start: usize,
     /// How many there are.
     pub(super) cells: u64,
-    /// Offset of the word in which the reader says how many it is done with.
+    /// Offset of the word in which the reader says how many cells it is done with.
     pub(super) consumed: usize,
 }
 
-/// The other side has written what it cannot have meant.
+/// The other side has written something invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorruptRing;
 
@@ -64,7 +65,7 @@ pub(super) struct Writer {
 pub(super) struct Reader {
     /// Cells read since the beginning.
     position: u64,
-    /// What the writer was told.
+    /// The cells that the writer was told of.
     told: u64,
 }
 
@@ -74,7 +75,7 @@ pub(super) struct Entry {
     pub(super) tag: u32,
     /// Offset of the body.
     pub(super) body: usize,
-    /// Bytes that the body has at most; what is in them must say how many it has.
+    /// Most bytes of the body; its content must say how many it really has.
     pub(super) room: usize,
     cells: u32,
 }
@@ -82,15 +83,15 @@ pub(super) struct Entry {
 impl Ring {
     /// The longest body that fits whatever is in front of it.
     pub(super) fn longest(&self) -> usize {
-        (self.cells as usize / 2 - 1) * CELL - HEAD
+        (self.cells as usize / 2 - 1) * CELL_BYTES - ENTRY_HEAD_BYTES
     }
 
     fn at(&self, position: u64) -> usize {
-        self.start + (position % self.cells) as usize * CELL
+        self.start + (position % self.cells) as usize * CELL_BYTES
     }
 
     fn cells_of(body: usize) -> u64 {
-        (HEAD + body).div_ceil(CELL) as u64
+        (ENTRY_HEAD_BYTES + body).div_ceil(CELL_BYTES) as u64
     }
 }
 
@@ -114,8 +115,8 @@ impl Writer {
         Ok(consumed)
     }
 
-    /// Finds room for an entry with a body of `bytes`, at most [`Ring::longest`]. Where the body
-    /// goes; `None` if there is no room now.
+    /// Finds room for an entry with a body of `bytes`, at most [`Ring::longest`]. Returns where the
+    /// body goes, or `None` if there is no room now.
     pub(super) fn reserve(
         &mut self,
         ring: &Ring,
@@ -126,7 +127,7 @@ impl Writer {
         let cells = Ring::cells_of(bytes);
         let rest = ring.cells - self.position % ring.cells;
         let skipped = if cells <= rest { 0 } else { rest };
-        // The stamp behind the entry is cleared, so its cell must be free too.
+        // The stamp behind the entry is cleared, so its cell must be free, too.
         let end = self.position + skipped + cells + 1;
         if end - self.consumed > ring.cells {
             let consumed = self.consumed(ring, memory)?;
@@ -137,11 +138,11 @@ impl Writer {
         if skipped > 0 {
             self.publish_cells(ring, memory, PADDING, skipped);
         }
-        Ok(Some(ring.at(self.position) + HEAD))
+        Ok(Some(ring.at(self.position) + ENTRY_HEAD_BYTES))
     }
 
-    /// Shows the reader the entry that was reserved with `bytes` and whose body is written. The
-    /// tag is not 0.
+    /// Publishes the entry that was reserved with `bytes` and whose body is written. The tag is not
+    /// 0.
     pub(super) fn publish(
         &mut self,
         ring: &Ring,
@@ -191,8 +192,8 @@ impl Reader {
                 return Err(CorruptRing);
             }
             if tag != PADDING {
-                let room = cells as usize * CELL - HEAD;
-                return Ok(Some(Entry { tag, body: at + HEAD, room, cells }));
+                let room = cells as usize * CELL_BYTES - ENTRY_HEAD_BYTES;
+                return Ok(Some(Entry { tag, body: at + ENTRY_HEAD_BYTES, room, cells }));
             }
             self.position += u64::from(cells);
         }

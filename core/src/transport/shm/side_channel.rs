@@ -1,5 +1,5 @@
-//! What two ranks say over their connection once it stands: wake-ups, and which pools of memory
-//! there are to read tensors in. Knows nothing of frames.
+//! The messages over the connection of two ranks once it is open: wake-ups, and the pools of memory
+//! from which tensors can be read. Knows nothing of frames.
 //!
 //! ```text
 //! wake   0
@@ -29,27 +29,27 @@ const GONE: u8 = 2;
 const POOL_BYTES: usize = 17;
 const GONE_BYTES: usize = 9;
 
-/// Most pools of a peer; tensors in others travel as those elsewhere do.
+/// Most pools of a peer. Tensors in further pools are sent like those in other memory.
 const MAX_POOLS: usize = 256;
 
 /// One connection.
 pub(super) struct SideChannel {
     pub(super) socket: OwnedFd,
-    /// Bytes that are not messages: an answer whose question has become pointless.
+    /// Bytes that are not messages: an answer that is no longer needed.
     skipped: usize,
     /// The beginning of a message.
     heard: Vec<u8>,
     files: VecDeque<OwnedFd>,
 }
 
-/// The pools that the peer has told of.
+/// The pools that the peer has announced.
 #[derive(Default)]
 pub(super) struct Pools {
     /// Number, memory and its length.
     known: Vec<(u64, Mapping, usize)>,
 }
 
-/// The pools that the peer was told of.
+/// The pools that were announced to the peer.
 #[derive(Default)]
 pub(super) struct AnnouncedPools {
     /// Number and pool, which is not kept alive.
@@ -62,10 +62,10 @@ impl SideChannel {
         SideChannel { socket, skipped, heard: Vec::new(), files: VecDeque::new() }
     }
 
-    /// Takes in what `peer` has said; whether it goes on.
+    /// Reads the messages of `peer`. Returns whether the connection goes on.
     ///
     /// # Errors
-    /// What makes no sense, or what this process lacks to take it in.
+    /// The message is invalid, or this process lacks resources to take it.
     pub(super) fn hear(&mut self, peer: Rank, pools: &mut Pools) -> Result<bool, LossReason> {
         let mut bytes = [0; 256];
         loop {
@@ -120,19 +120,19 @@ impl SideChannel {
 
     /// Wakes the peer.
     pub(super) fn wake(&self) {
-        // If the socket is full the peer has not heard what came before; if it is closed there is
-        // nobody to wake.
+        // If the socket is full, the peer has not read earlier wake-ups yet; if it is closed, the
+        // peer is gone.
         let _ = rustix::net::send(&self.socket, &[WAKE], SendFlags::NOSIGNAL);
     }
 }
 
-/// Why memory of `peer` cannot be used: the peer has it, so that this process lacks the room.
+/// Why memory of `peer` cannot be used: it exists, so this process lacks the room to map it.
 pub(super) fn not_mapped(peer: Rank, error: impl Display) -> LossReason {
     LossReason::Local(format!("it cannot map the shared memory of rank {peer}: {error}"))
 }
 
-/// Why a message of `peer` came without its file. The system leaves out what a process has no
-/// descriptor for; `otherwise` is what it means where there are some.
+/// Why a message of `peer` came without its file. The system leaves the file out if this process
+/// has no descriptor left; `otherwise` is the reason if it has.
 pub(super) fn not_brought(peer: Rank, otherwise: LossReason) -> LossReason {
     match memfd_create("polyrank", MemfdFlags::CLOEXEC) {
         Err(error @ (Errno::MFILE | Errno::NFILE)) => LossReason::Local(format!(
@@ -162,7 +162,7 @@ impl Pools {
         Ok(())
     }
 
-    /// The bytes at a place that the peer names, if it is a place.
+    /// The bytes at a place that the peer names, if the place exists.
     pub(super) fn show(&self, number: u64, at: u64, bytes: usize) -> Option<&[u8]> {
         let (_, mapping, pool_bytes) = self.known.iter().find(|known| known.0 == number)?;
         let at = usize::try_from(at).ok()?;

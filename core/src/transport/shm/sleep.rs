@@ -1,24 +1,24 @@
-//! Who sleeps, so that only those are woken who do: a word of each rank that all others read.
-//! Generic over the memory, so that a model checker can run it; knows nothing of how one sleeps.
+//! Which ranks sleep, so that only those are woken: a word of each rank that all others read.
+//! Generic over the memory, so that a model checker can run it; knows nothing of how a rank sleeps.
 //!
-//! A rank that is about to sleep says so and then looks once more; whoever has written something
-//! for it looks whether it sleeps afterwards. The fences between make sure that one of the two sees
-//! the other.
+//! A rank that is about to sleep says so and then looks once more; a rank that has written for it
+//! checks afterwards whether it sleeps. The fences in between make sure that at least one of the
+//! two sees what the other wrote.
 
 use super::ring::SharedMemory;
 
 const AWAKE: u64 = 0;
 const ASLEEP: u64 = 1;
 
-/// Says that the rank to whom the word at `word` belongs sleeps now, unless what it then finds to
-/// do keeps it awake.
+/// Marks the owner of the word at `word` as asleep. It must then check once more whether there is
+/// something to do before it sleeps.
 pub(super) fn fall_asleep(memory: &impl SharedMemory, word: usize) {
     memory.store(word, ASLEEP);
     memory.fence();
 }
 
-/// Whether the rank to whom the word at `word` belongs has to be woken, after something was written
-/// for it. True for one of those who ask.
+/// Whether the owner of the word at `word` has to be woken, after something was written for it.
+/// True for only one of several callers.
 pub(super) fn must_be_woken(memory: &impl SharedMemory, word: usize) -> bool {
     memory.fence();
     memory.load(word) == ASLEEP && memory.swap(word, AWAKE) == ASLEEP

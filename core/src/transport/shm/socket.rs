@@ -1,8 +1,8 @@
-//! The Unix sockets of a host's ranks: the one at which a rank can be reached, and messages that
-//! bring a file along. Knows nothing of frames or lanes.
+//! The Unix sockets of a host's ranks: the one at which a rank listens, and messages that carry a
+//! file. Knows nothing of frames or lanes.
 //!
-//! Names are abstract: they are not paths, so that nothing has to be removed, and they are gone
-//! with the process.
+//! Names are abstract: they are not paths, and disappear with the process, so nothing has to be
+//! removed.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -23,19 +23,19 @@ use crate::wire::card::{Card, SharedMemory};
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// What all names begin with.
+/// The prefix of all names.
 const PREFIX: &str = "polyrank-";
 
-/// A socket at which the ranks of this host reach a rank, before it knows them.
+/// A socket that listens for the ranks of this host, before its rank knows them.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
     key: SharedMemory,
 }
 
-/// What a message brought.
+/// What was received.
 pub(super) enum SocketRead {
-    /// So many bytes, and the file that came with them.
+    /// This many bytes, and the file that came with them.
     Bytes(usize, Option<OwnedFd>),
     /// Nothing yet.
     Nothing,
@@ -44,10 +44,10 @@ pub(super) enum SocketRead {
 }
 
 impl Listener {
-    /// Listens for ranks of this host, if this host lets processes share memory so.
+    /// Listens for ranks of this host, if its processes can share memory in this way.
     ///
     /// # Errors
-    /// [`Error::Network`] saying what the system refuses.
+    /// [`Error::Network`] with the system's error.
     pub fn bind() -> Result<Listener> {
         let name = random::bytes::<16>()?;
         let name = name.iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
@@ -58,7 +58,7 @@ impl Listener {
     }
 
     fn bind_to(key: SharedMemory) -> std::result::Result<Listener, Errno> {
-        // Whatever would be refused later is better refused now, while there is another way.
+        // An error is better found now, while another transport can still be chosen.
         File::new(4096)?.map()?;
         let socket = open()?;
         bind(&socket, &address(&key)?)?;
@@ -91,7 +91,7 @@ pub(super) fn reach(key: &SharedMemory) -> std::result::Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Sends `bytes`, few enough to fit into a new connection, and gives `file` along.
+/// Sends `bytes`, few enough to fit into a new connection, together with `file`.
 pub(super) fn tell(
     socket: &OwnedFd,
     bytes: &[u8],
@@ -110,7 +110,7 @@ pub(super) fn tell(
     }
 }
 
-/// Reads what is there, up to the room in `bytes`, and takes a file that comes along.
+/// Reads what is available, as far as it fits into `bytes`, and takes a file that came with it.
 pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> SocketRead {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -15,7 +15,7 @@ pub(super) struct Link {
     random: Random,
     latency_ns: RangeInclusive<u64>,
     kibibyte_ns: u64,
-    /// The receiver has heard, or will never hear anything more.
+    /// The receiver has seen the end, or will never receive anything more.
     pub(super) ended: bool,
     queued: VecDeque<(Header, Payload)>,
     /// When the first of `queued` has left.
@@ -61,8 +61,9 @@ impl Link {
         self.queued.push_back((header, payload));
     }
 
-    /// Begins to send the first queued frame, if the link is free and has room: when it has left.
-    pub(super) fn load(&mut self, now_ns: u64) -> Option<u64> {
+    /// Begins to send the first queued frame, if the link is free and has room; returns when it
+    /// will have left.
+    pub(super) fn begin_departure(&mut self, now_ns: u64) -> Option<u64> {
         let (_, payload) = self.queued.front()?;
         let full = self.travelling_bytes > 0 && self.travelling_bytes + payload.len() > LINK_BYTES;
         if self.departs_at_ns.is_some() || full {
@@ -73,18 +74,18 @@ impl Link {
         self.departs_at_ns
     }
 
-    /// Lets the first queued frame leave, if its time has come: its header, and when its first and
-    /// its last byte arrive.
-    pub(super) fn depart(&mut self, now_ns: u64) -> Option<(Header, [u64; 2])> {
+    /// Moves the first queued frame onto the link, if its time has come; returns its header, and
+    /// when its first and its last byte arrive.
+    pub(super) fn finish_departure(&mut self, now_ns: u64) -> Option<(Header, [u64; 2])> {
         self.departs_at_ns.take_if(|at_ns| *at_ns <= now_ns)?;
         let (header, payload) = self.queued.pop_front()?;
         let bytes = payload.read(<[u8]>::to_vec);
         self.travelling_bytes += bytes.len();
-        Some((header, self.travel(now_ns, Content::Frame(header, bytes))))
+        Some((header, self.push_in_transit(now_ns, Content::Frame(header, bytes))))
     }
 
-    /// Puts `content` on its way: when its first and its last byte arrive.
-    pub(super) fn travel(&mut self, now_ns: u64, content: Content) -> [u64; 2] {
+    /// Puts `content` on its way; returns when its first and its last byte arrive.
+    pub(super) fn push_in_transit(&mut self, now_ns: u64, content: Content) -> [u64; 2] {
         let (least, most) = (*self.latency_ns.start(), *self.latency_ns.end());
         let latency_ns = least + self.random.below(most.saturating_sub(least) + 1);
         let head_at_ns = (now_ns + latency_ns).max(self.last_arrival_ns + 1);
@@ -117,14 +118,14 @@ impl Link {
         Some(first.content)
     }
 
-    /// Forgets what has not left.
-    pub(super) fn unload(&mut self) {
+    /// Drops what has not left.
+    pub(super) fn drop_queued(&mut self) {
         self.queued.clear();
         self.departs_at_ns = None;
     }
 
-    /// Loses the last of what travels: as much of it as the seed says.
-    pub(super) fn cut(&mut self, now_ns: u64) {
+    /// Loses the last frames in transit: as many as the seed says.
+    pub(super) fn drop_last_in_transit(&mut self, now_ns: u64) {
         let kept = self.random.below(self.travelling.len() as u64 + 1) as usize;
         self.travelling.truncate(kept);
         // The end comes after what is kept, and may come before what is lost would have come.
@@ -132,9 +133,9 @@ impl Link {
         self.last_arrival_ns = last.unwrap_or(now_ns);
     }
 
-    /// Loses everything.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
-        self.unload();
+        self.drop_queued();
         self.travelling.clear();
         self.travelling_bytes = 0;
     }

@@ -1,9 +1,9 @@
-//! A network that is only imagined: any number of ranks in one thread, under a virtual clock and a
-//! seed. Knows nothing of sockets, threads or real time.
+//! A simulated network: any number of ranks in one thread, under a virtual clock and a seed. Knows
+//! nothing of sockets, threads or real time.
 //!
 //! Frames between two ranks keep their order; frames of different pairs overtake one another.
 //! Payloads are read when they depart, not when they are queued, and memory that a payload is
-//! announced for is spoiled until it is complete: whoever writes too early or reads too early ends
+//! announced for is spoiled until it is complete: a schedule that writes or reads too early ends
 //! with wrong data.
 
 mod link;
@@ -15,26 +15,26 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use network::{Arrival, EndKind, Network};
+use network::{Arrival, Network, RankExit};
 
 use super::notice;
 use super::{ArrivedPayload, Destination, Interest, Payload, Rank, Sink, Transport};
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
-/// Stands in memory that a payload is announced for.
+/// Fills the memory that a payload is announced for until the payload is complete.
 const SPOILED: u8 = 0xa5;
 
-/// What the network is like.
+/// The properties of the network.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Decides everything that is left open here.
+    /// Decides everything that the other options leave open.
     pub seed: u64,
     /// How long a byte travels; drawn anew for each frame.
     pub latency_ns: RangeInclusive<u64>,
     /// How long a link needs for 1024 bytes.
     pub kibibyte_ns: u64,
-    /// In so many of 100 links everything takes ten times as long.
+    /// The percentage of links on which everything takes ten times as long.
     pub slow_links_percent: u64,
     /// Which rank dies, and when.
     pub death: Option<(Rank, u64)>,
@@ -52,7 +52,7 @@ impl Default for Options {
     }
 }
 
-/// The clock and the fate of a network.
+/// Drives a network: its clock, its events and the deaths of its ranks.
 pub struct Simulation {
     network: Arc<Mutex<Network>>,
 }
@@ -102,24 +102,23 @@ impl Simulation {
         lock(&self.network).now_ns
     }
 
-    /// Lets the time go on to the next event; false if there is none. Call it when no rank moves.
+    /// Advances the time to the next event; false if there is none. Call it when no rank moves.
     pub fn step(&self) -> bool {
         lock(&self.network).step()
     }
 
-    /// Makes [`Simulation::step`] stop at `at_ns`, where a deadline of the caller passes.
+    /// Makes [`Simulation::step`] stop at `at_ns`, as for a deadline of the caller.
     pub fn wake_at(&self, at_ns: u64) {
         lock(&self.network).wake_at(at_ns);
     }
 
-    /// Whether `rank` has not died. A dead rank is not to be driven any more.
+    /// Whether `rank` has not died. A dead rank must not be driven any more.
     pub fn is_alive(&self, rank: Rank) -> bool {
         lock(&self.network).is_alive(rank)
     }
 
-    /// Appends the ranks for which something has happened since the last call, ascending. Driving
-    /// these until none of them moves is enough, once each rank has been driven after it began
-    /// something.
+    /// Appends the ranks that had an event since the last call, ascending. It suffices to drive
+    /// these until none of them moves, and each rank once after it issues an operation.
     pub fn take_awake(&self, awake: &mut Vec<Rank>) {
         lock(&self.network).take_awake(awake);
     }
@@ -129,9 +128,9 @@ impl Simulation {
         lock(&self.network).traffic(rank)
     }
 
-    /// Lets `rank` die now: what it queued never leaves, and what travels may be cut off.
+    /// Kills `rank` now: what it queued never leaves, and its frames in transit may be lost.
     pub fn kill(&self, rank: Rank) {
-        lock(&self.network).end(rank, EndKind::Death);
+        lock(&self.network).end(rank, RankExit::Death);
     }
 }
 
@@ -186,7 +185,7 @@ impl Transport for SimTransport {
     }
 
     fn close(&mut self, orderly: bool) {
-        let ending = if orderly { EndKind::Goodbye } else { EndKind::Close };
+        let ending = if orderly { RankExit::Goodbye } else { RankExit::Close };
         self.announced.clear();
         lock(&self.network).end(self.rank, ending);
     }

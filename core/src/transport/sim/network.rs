@@ -1,6 +1,6 @@
-//! All ranks and links of an imagined network, and what happens when. Only what is used takes
-//! memory: a link is made when two ranks connect, and a step of time looks at no other links than
-//! those where something happens. Knows nothing of sinks.
+//! All ranks and links of a simulated network, and the queue of its events. A link takes memory
+//! only once two ranks connect, and a step of time touches only links that have an event. Knows
+//! nothing of sinks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -17,43 +17,42 @@ pub(super) struct Network {
     options: Options,
     /// By sender and receiver.
     links: HashMap<(Rank, Rank), Link>,
-    ranks: Vec<End>,
-    /// Ranks for which something has happened.
+    ranks: Vec<RankState>,
+    /// Ranks that had an event.
     awake: BTreeSet<Rank>,
 }
 
-/// One rank's end of the network.
-struct End {
-    /// Whether it can act.
+/// What the network knows of one rank.
+struct RankState {
     alive: bool,
-    /// With whom it has links, to and from.
+    /// The ranks that it has links to and from.
     peers: BTreeSet<Rank>,
-    /// From whom something may have come.
+    /// The ranks from which something may have arrived.
     due: BTreeSet<Rank>,
     notices: Vec<Notice>,
     traffic: Traffic,
 }
 
-/// What a receiver learns.
+/// What has arrived at a receiver.
 pub(super) enum Arrival {
     Head(Header),
     Tail(Header, Vec<u8>),
     End(LossReason),
 }
 
-/// How a rank ends.
+/// How a rank leaves the network.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum EndKind {
+pub(super) enum RankExit {
     Goodbye,
     Close,
     Death,
 }
 
-/// Why time stops at a moment.
+/// What happens at a moment of simulated time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Death(Rank),
-    /// Somebody outside wants it.
+    /// Nothing: a caller asked that time stops here.
     Wake,
     /// The first queued frame of a link leaves.
     Departure(Rank, Rank),
@@ -63,7 +62,7 @@ enum Event {
 
 impl Network {
     pub(super) fn new(size: u32, options: &Options) -> Network {
-        let end = |_| End {
+        let state = |_| RankState {
             alive: true,
             peers: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -76,7 +75,7 @@ impl Network {
             events: death.into_iter().collect(),
             options: options.clone(),
             links: HashMap::new(),
-            ranks: (0..size).map(end).collect(),
+            ranks: (0..size).map(state).collect(),
             awake: BTreeSet::new(),
         }
     }
@@ -84,12 +83,12 @@ impl Network {
     pub(super) fn step(&mut self) -> bool {
         let Some(Reverse((at_ns, event))) = self.events.pop() else { return false };
         self.now_ns = self.now_ns.max(at_ns);
-        self.happen(event);
+        self.run_event(event);
         while let Some(Reverse((at_ns, event))) = self.events.peek().copied()
             && at_ns <= self.now_ns
         {
             self.events.pop();
-            self.happen(event);
+            self.run_event(event);
         }
         true
     }
@@ -102,31 +101,31 @@ impl Network {
         self.ranks[rank as usize].alive
     }
 
-    /// Appends the ranks for which something has happened since the last call.
+    /// Appends the ranks that had an event since the last call.
     pub(super) fn take_awake(&mut self, awake: &mut Vec<Rank>) {
         awake.extend(std::mem::take(&mut self.awake));
     }
 
     pub(super) fn traffic(&self, rank: Rank) -> Traffic {
-        let end = &self.ranks[rank as usize];
-        Traffic { connections: end.peers.len(), ..end.traffic }
+        let state = &self.ranks[rank as usize];
+        Traffic { connections: state.peers.len(), ..state.traffic }
     }
 
     /// Links two ranks, both ways.
     pub(super) fn connect(&mut self, from: Rank, to: Rank) {
-        if from == to || !self.is_alive(from) || !self.end_of(from).peers.insert(to) {
+        if from == to || !self.is_alive(from) || !self.state_of(from).peers.insert(to) {
             return;
         }
-        self.end_of(to).peers.insert(from);
+        self.state_of(to).peers.insert(from);
         let size = self.ranks.len() as u64;
         for (from, to) in [(from, to), (to, from)] {
             let number = u64::from(from) * size + u64::from(to);
             self.links.insert((from, to), Link::new(number, &self.options));
         }
         if !self.is_alive(to) {
-            self.change(to, from, |link| link.ended = true);
+            self.with_link(to, from, |link| link.ended = true);
             let why = LossReason::Unreachable("it has left already".to_owned());
-            self.tell(from, Notice::Lost(to, why));
+            self.notify(from, Notice::Lost(to, why));
         }
     }
 
@@ -138,31 +137,31 @@ impl Network {
         let bytes = payload.len() as u64;
         let Some(link) = self.links.get_mut(&(from, to)) else { return };
         link.queue(header, payload);
-        let traffic = &mut self.end_of(from).traffic;
+        let traffic = &mut self.state_of(from).traffic;
         traffic.frames_sent += 1;
         traffic.bytes_sent += bytes;
         traffic.messages_sent += u64::from(is_message(&header));
-        self.load(from, to);
+        self.begin_departure(from, to);
     }
 
-    /// Forgets what `from` has queued.
+    /// Drops what `from` has queued.
     pub(super) fn abandon(&mut self, from: Rank) {
-        for to in self.end_of(from).peers.clone() {
-            self.change(from, to, Link::unload);
+        for to in self.state_of(from).peers.clone() {
+            self.with_link(from, to, Link::drop_queued);
         }
     }
 
-    /// The peers from whom something may have come.
+    /// Takes the peers from which something may have arrived.
     pub(super) fn take_due(&mut self, rank: Rank) -> BTreeSet<Rank> {
-        std::mem::take(&mut self.end_of(rank).due)
+        std::mem::take(&mut self.state_of(rank).due)
     }
 
-    /// What a rank that is alive is to be told.
+    /// Takes the notices for a rank that is alive.
     pub(super) fn take_notices(&mut self, rank: Rank) -> Vec<Notice> {
-        std::mem::take(&mut self.end_of(rank).notices)
+        std::mem::take(&mut self.state_of(rank).notices)
     }
 
-    /// The next thing that has come from `from` to `to` by now.
+    /// Takes the next thing that has arrived from `from` at `to` by now.
     pub(super) fn next(&mut self, from: Rank, to: Rank, announced: bool) -> Option<Arrival> {
         if !self.is_alive(to) {
             return None;
@@ -174,78 +173,78 @@ impl Network {
         }
         match link.take(now_ns)? {
             Content::Frame(header, bytes) => {
-                self.load(from, to);
-                let traffic = &mut self.end_of(to).traffic;
+                self.begin_departure(from, to);
+                let traffic = &mut self.state_of(to).traffic;
                 traffic.bytes_received += bytes.len() as u64;
                 traffic.messages_received += u64::from(is_message(&header));
                 Some(Arrival::Tail(header, bytes))
             }
             Content::End(why) => {
                 link.ended = true;
-                self.change(to, from, Link::clear);
+                self.with_link(to, from, Link::clear);
                 Some(Arrival::End(why))
             }
         }
     }
 
-    /// Ends `rank`, and sends word of it to those who have a connection to it.
-    pub(super) fn end(&mut self, rank: Rank, ending: EndKind) {
-        let end = self.end_of(rank);
-        if !std::mem::replace(&mut end.alive, false) {
+    /// Ends `rank`, and sends the end of the connection to its peers.
+    pub(super) fn end(&mut self, rank: Rank, ending: RankExit) {
+        let state = self.state_of(rank);
+        if !std::mem::replace(&mut state.alive, false) {
             return;
         }
-        end.notices.clear();
+        state.notices.clear();
         let now_ns = self.now_ns;
-        for peer in self.end_of(rank).peers.clone() {
-            self.change(peer, rank, Link::clear);
+        for peer in self.state_of(rank).peers.clone() {
+            self.with_link(peer, rank, Link::clear);
             let Some(link) = self.links.get_mut(&(rank, peer)) else { continue };
-            link.unload();
+            link.drop_queued();
             if link.ended {
                 continue;
             }
-            if ending == EndKind::Death {
-                link.cut(now_ns);
+            if ending == RankExit::Death {
+                link.drop_last_in_transit(now_ns);
             }
             let why = match ending {
-                EndKind::Goodbye => LossReason::Goodbye,
-                EndKind::Close => {
+                RankExit::Goodbye => LossReason::Goodbye,
+                RankExit::Close => {
                     LossReason::Died("its connection ended without a goodbye".to_owned())
                 }
-                EndKind::Death => LossReason::Died("its connection was reset".to_owned()),
+                RankExit::Death => LossReason::Died("its connection was reset".to_owned()),
             };
-            let arrivals = link.travel(now_ns, Content::End(why));
+            let arrivals = link.push_in_transit(now_ns, Content::End(why));
             self.note_arrivals(rank, peer, arrivals);
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn run_event(&mut self, event: Event) {
         match event {
             Event::Wake => {}
-            Event::Death(rank) => self.end(rank, EndKind::Death),
-            Event::Departure(from, to) => self.depart(from, to),
+            Event::Death(rank) => self.end(rank, RankExit::Death),
+            Event::Departure(from, to) => self.finish_departure(from, to),
             Event::Arrival(from, to) => {
-                self.end_of(to).due.insert(from);
+                self.state_of(to).due.insert(from);
                 self.awake.insert(to);
             }
         }
     }
 
     /// Begins to send the first queued frame, if the link is free and has room.
-    fn load(&mut self, from: Rank, to: Rank) {
+    fn begin_departure(&mut self, from: Rank, to: Rank) {
         let Some(link) = self.links.get_mut(&(from, to)) else { return };
-        if let Some(departs_at_ns) = link.load(self.now_ns) {
+        if let Some(departs_at_ns) = link.begin_departure(self.now_ns) {
             self.events.push(Reverse((departs_at_ns, Event::Departure(from, to))));
         }
     }
 
-    /// Lets the first queued frame leave, if its time has come.
-    fn depart(&mut self, from: Rank, to: Rank) {
+    /// Moves the first queued frame onto the link, if its time has come.
+    fn finish_departure(&mut self, from: Rank, to: Rank) {
         let now_ns = self.now_ns;
         let Some(link) = self.links.get_mut(&(from, to)) else { return };
-        let Some((header, arrivals)) = link.depart(now_ns) else { return };
+        let Some((header, arrivals)) = link.finish_departure(now_ns) else { return };
         self.note_arrivals(from, to, arrivals);
-        self.tell(from, Notice::Sent(to, header));
-        self.load(from, to);
+        self.notify(from, Notice::Sent(to, header));
+        self.begin_departure(from, to);
     }
 
     fn note_arrivals(&mut self, from: Rank, to: Rank, [head_at_ns, tail_at_ns]: [u64; 2]) {
@@ -255,21 +254,21 @@ impl Network {
         }
     }
 
-    fn tell(&mut self, rank: Rank, notice: Notice) {
-        self.end_of(rank).notices.push(notice);
+    fn notify(&mut self, rank: Rank, notice: Notice) {
+        self.state_of(rank).notices.push(notice);
         self.awake.insert(rank);
     }
 
-    fn change(&mut self, from: Rank, to: Rank, change: impl FnOnce(&mut Link)) {
+    fn with_link(&mut self, from: Rank, to: Rank, change: impl FnOnce(&mut Link)) {
         self.links.get_mut(&(from, to)).map(change);
     }
 
-    fn end_of(&mut self, rank: Rank) -> &mut End {
+    fn state_of(&mut self, rank: Rank) -> &mut RankState {
         &mut self.ranks[rank as usize]
     }
 }
 
-/// Whether a frame is the first of a message of a collective; others carry more of it, or steer.
+/// Whether a frame is the first of a collective's message; others carry more of it, or control.
 fn is_message(header: &Header) -> bool {
     header.kind == Kind::Data && header.offset == 0
 }

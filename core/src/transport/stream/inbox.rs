@@ -1,19 +1,19 @@
-//! Frames on their way in through one connection: from bytes in any pieces to calls of the sink.
-//! Knows nothing of sockets, handshakes or other peers.
+//! Receiving frames from one connection: from bytes in any pieces to calls of the sink. Knows
+//! nothing of sockets, handshakes or other peers.
 
 use crate::tensor::Region;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
 
-/// After a payload this long, the next header is better read alone, so that the payload behind it
-/// can go straight to its place too.
+/// After a payload of this length, the next header is read alone, so that the payload behind it can
+/// be read directly to its destination, too.
 const LONG_BYTES: usize = 32 << 10;
-/// Most buffers that are kept for payloads that are shown and not kept.
+/// Most buffers that are kept for payloads that the sink only reads.
 const SPARE_BUFFERS: usize = 4;
 
 /// Buffers that the connections of one transport share, since they are read one at a time.
 #[derive(Default)]
-pub(in crate::transport) struct Spare {
+pub(in crate::transport) struct SpareBuffers {
     buffers: Vec<Vec<u8>>,
 }
 
@@ -29,12 +29,12 @@ pub(in crate::transport) enum State {
     /// A header.
     Header { bytes: [u8; Header::BYTES], have_bytes: usize },
     /// The payload of a frame that was announced.
-    Payload { header: Header, into: Into, have_bytes: usize },
+    Payload { header: Header, into: PayloadPlace, have_bytes: usize },
 }
 
-/// Where a payload goes.
-pub(in crate::transport) enum Into {
-    /// To its place.
+/// Where the payload of a frame goes.
+pub(in crate::transport) enum PayloadPlace {
+    /// Into its memory.
     Region(Region),
     /// Into a buffer that is shown when it is full.
     Buffer(Vec<u8>),
@@ -42,8 +42,8 @@ pub(in crate::transport) enum Into {
     Nowhere,
 }
 
-impl Spare {
-    /// A buffer of `bytes`; its content is left over.
+impl SpareBuffers {
+    /// A buffer of `bytes` with arbitrary content.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.resize(bytes, 0);
@@ -65,11 +65,11 @@ impl Inbox {
     /// Releases memory of operations.
     pub(in crate::transport) fn abandon(&mut self) {
         if let State::Payload { into, .. } = &mut self.state {
-            *into = Into::Nowhere;
+            *into = PayloadPlace::Nowhere;
         }
     }
 
-    /// What an end without a goodbye means at this place; `how` says how the peer's side ended.
+    /// What an end without a goodbye means at this point; `how` says how the peer's side ended.
     pub(in crate::transport) fn cut_off(&self, how: &str) -> LossReason {
         let between = matches!(self.state, State::Header { have_bytes: 0, .. });
         let place = if between { "" } else { ", in the middle of a frame" };
@@ -80,7 +80,7 @@ impl Inbox {
     pub(in crate::transport) fn parse(
         &mut self,
         mut bytes: &[u8],
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) -> Result<(), LossReason> {
@@ -112,7 +112,7 @@ impl Inbox {
 
     pub(in crate::transport) fn begin(
         &mut self,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) -> Result<(), LossReason> {
@@ -124,7 +124,7 @@ impl Inbox {
     fn begin_with(
         &mut self,
         bytes: &[u8],
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) -> Result<usize, LossReason> {
@@ -145,13 +145,13 @@ impl Inbox {
                 let why = format!("{payload_bytes} bytes came for {bytes} bytes of memory");
                 return Err(LossReason::Protocol(why));
             }
-            Destination::Into(region, _) => Into::Region(region),
+            Destination::Into(region, _) => PayloadPlace::Region(region),
             Destination::Borrowed if bytes.len() >= payload_bytes => {
                 sink.arrived(peer, &header, ArrivedPayload::Borrowed(&bytes[..payload_bytes]));
                 return Ok(payload_bytes);
             }
-            Destination::Borrowed => Into::Buffer(spare.take(payload_bytes)),
-            Destination::Discard => Into::Nowhere,
+            Destination::Borrowed => PayloadPlace::Buffer(spare.take(payload_bytes)),
+            Destination::Discard => PayloadPlace::Nowhere,
         };
         self.state = State::Payload { header, into, have_bytes: 0 };
         if payload_bytes == 0 {
@@ -163,21 +163,21 @@ impl Inbox {
     /// Tells `sink` that the payload is complete.
     pub(in crate::transport) fn complete(
         &mut self,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         peer: Rank,
         sink: &mut dyn Sink,
     ) {
         match std::mem::replace(&mut self.state, State::expecting()) {
             State::Payload { header, into, .. } => match into {
-                Into::Region(region) => {
+                PayloadPlace::Region(region) => {
                     drop(region);
                     sink.arrived(peer, &header, ArrivedPayload::InPlace);
                 }
-                Into::Buffer(buffer) => {
+                PayloadPlace::Buffer(buffer) => {
                     sink.arrived(peer, &header, ArrivedPayload::Borrowed(&buffer));
                     spare.give_back(buffer);
                 }
-                Into::Nowhere => sink.arrived(peer, &header, ArrivedPayload::Discarded),
+                PayloadPlace::Nowhere => sink.arrived(peer, &header, ArrivedPayload::Discarded),
             },
             header @ State::Header { .. } => self.state = header,
         }
@@ -190,13 +190,15 @@ impl State {
     }
 }
 
-impl Into {
+impl PayloadPlace {
     fn put(&mut self, start: usize, bytes: &[u8]) {
         let range = start..start + bytes.len();
         match self {
-            Into::Region(region) => region.write(|memory| memory[range].copy_from_slice(bytes)),
-            Into::Buffer(memory) => memory[range].copy_from_slice(bytes),
-            Into::Nowhere => {}
+            PayloadPlace::Region(region) => {
+                region.write(|memory| memory[range].copy_from_slice(bytes))
+            }
+            PayloadPlace::Buffer(memory) => memory[range].copy_from_slice(bytes),
+            PayloadPlace::Nowhere => {}
         }
     }
 }

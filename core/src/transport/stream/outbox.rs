@@ -1,4 +1,4 @@
-//! Frames on their way out of one connection. Knows nothing of sockets, handshakes or other peers.
+//! Sending frames over one connection. Knows nothing of sockets, handshakes or other peers.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ struct Frame {
 
 /// How far a call of [`Outbox::flush`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::transport) struct Flushed {
+pub(in crate::transport) struct FlushResult {
     /// Whether any byte left.
     pub(in crate::transport) moved: bool,
     /// Whether there is no room for what is left.
@@ -35,12 +35,12 @@ pub(in crate::transport) struct Flushed {
 
 impl Outbox {
     pub(in crate::transport) fn push(&mut self, mut header: Header, payload: Payload) {
-        // The header cannot lie about the bytes that follow it.
+        // The length in the header is always that of the payload.
         header.payload_bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         self.frames.push_back(Frame { header, payload });
     }
 
-    /// Drops everything, and with it every hold on memory of operations.
+    /// Drops everything, and so releases all memory of operations.
     pub(in crate::transport) fn clear(&mut self) {
         self.frames.clear();
         self.first_sent_bytes = 0;
@@ -67,17 +67,17 @@ impl Outbox {
         gathered: &mut Vec<u8>,
         mut write: impl FnMut(&[&[u8]]) -> Result<usize, E>,
         mut sent: impl FnMut(Header),
-    ) -> Result<Flushed, E> {
+    ) -> Result<FlushResult, E> {
         let mut moved = false;
         while !self.frames.is_empty() {
             let (bytes, offered_bytes) = self.offer(gathered, &mut write)?;
             moved |= bytes > 0;
             self.consume(bytes, &mut sent);
             if bytes < offered_bytes {
-                return Ok(Flushed { moved, blocked: true });
+                return Ok(FlushResult { moved, blocked: true });
             }
         }
-        Ok(Flushed { moved, blocked: false })
+        Ok(FlushResult { moved, blocked: false })
     }
 
     /// Offers small frames from the front, and the first long payload. The bytes that left and the

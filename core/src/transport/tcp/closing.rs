@@ -1,4 +1,4 @@
-//! How connections end: with a goodbye, or immediately. Knows nothing of how they came to stand.
+//! Closing connections: with a goodbye, or immediately. Knows nothing of how they were opened.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -29,7 +29,7 @@ impl TcpTransport {
             outbox.keep_started();
             match std::mem::replace(&mut peer.link, Link::Lost) {
                 Link::Open(connection) => open.push((connection.socket, outbox)),
-                // The peer may have accepted it already, so it has a right to a goodbye too.
+                // The peer may have accepted it already, so it gets a goodbye, too.
                 Link::Dialing(dial) => {
                     open.extend(dial.into_socket().map(|socket| (socket, outbox)))
                 }
@@ -43,15 +43,14 @@ impl TcpTransport {
             self.say_goodbye(&mut open);
         }
         for (socket, _) in open {
-            // Bytes that nobody read would turn the end into a reset, which can overtake the
-            // goodbye.
+            // Unread bytes would turn the end into a reset, which can overtake the goodbye.
             for _ in 0..DRAINED_BUFFERS {
                 match recv(&socket, self.reader.buffer(), RecvFlags::empty()) {
                     Ok((bytes, _)) if bytes > 0 => {}
                     _ => break,
                 }
             }
-            // A child process may hold the socket too; the end must come all the same.
+            // A child process may hold the socket, too; the peer must see the end all the same.
             let _ = shutdown(&socket, Shutdown::Both);
         }
     }
@@ -74,7 +73,7 @@ impl TcpTransport {
                 return;
             }
             let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
-            // Whatever it says, the next round finds out.
+            // The next round finds out what it means.
             let _ = poll(&mut blocked, Some(&timeout));
         }
     }

@@ -23,17 +23,17 @@ const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 /// The longest pause between attempts.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
-/// Why no attempt can reach what another host has for itself.
+/// Why a loopback address of another host cannot be reached.
 const WRONG_INTERFACE: &str = "that is the loopback interface of another host; POLYRANK_IFNAME, \
     on that host, names one that leads to the others";
 
 /// The attempts to reach one peer.
 pub(in crate::transport) struct Dial {
-    /// When they began, or when somebody looked at them again.
+    /// When they began, or when this rank checked them again.
     since: Instant,
-    /// Since when every attempt was refused: nobody listens there, or somebody else does.
+    /// Since when every attempt was refused: no process listens there, or another one does.
     refused_since: Option<Instant>,
-    /// Since when the system had nothing for a connection.
+    /// Since when the system lacked resources for a connection.
     short_since: Option<Instant>,
     attempts: u32,
     stage: Stage,
@@ -56,7 +56,7 @@ enum Stage {
     },
 }
 
-/// What came of a call.
+/// The state of the attempts after a call.
 pub(super) enum Outcome {
     /// Nothing yet.
     Pending,
@@ -66,7 +66,7 @@ pub(super) enum Outcome {
     Hopeless(LossReason),
 }
 
-/// Whom to reach, and with what.
+/// The peer to reach, and what is needed for that.
 pub(super) struct Target<'a> {
     pub(super) route: &'a Route,
     pub(super) hello: Hello,
@@ -125,16 +125,15 @@ impl Dial {
     /// Does what is due at `now`.
     ///
     /// A peer whose system has taken the connection lives; it answers when it comes to its first
-    /// operation, and whoever waits for that has a limit of its own. If it dies, the connection
-    /// ends.
+    /// operation, and operations that wait for that have limits of their own. If it dies, the
+    /// connection ends.
     pub(super) fn expire(&mut self, target: &Target<'_>, now: Instant) -> Outcome {
         let last = self.since + target.timeouts.connect_timeout;
         if now >= last && !self.hello_has_left() {
             if now < last + MAX_PAUSE {
                 return Outcome::Hopeless(LossReason::Unreachable(self.why.clone()));
             }
-            // Nobody looked when it was time: this rank was busy elsewhere, and so may the peer
-            // have been.
+            // This rank was busy elsewhere when the time was up, and the peer may have been, too.
             self.since = now;
         }
         match &self.stage {
@@ -281,8 +280,8 @@ impl Dial {
         }
     }
 
-    /// Nobody listens there, or somebody who does not want this rank. That may pass, but not for
-    /// long: a rank listens before it tells where.
+    /// No process listens there, or one that refuses this rank. That is retried, but not for long:
+    /// a rank listens before it publishes its address.
     fn refuse(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {
         let since = *self.refused_since.get_or_insert(now);
         let tried_all = self.attempts as usize >= target.route.endpoints.len();

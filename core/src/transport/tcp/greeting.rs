@@ -1,4 +1,4 @@
-//! What a connection that came in says first, and what it is answered. Knows nothing of frames.
+//! The first bytes of an incoming connection, and the answer to them. Knows nothing of frames.
 
 use std::os::fd::OwnedFd;
 
@@ -9,22 +9,22 @@ use crate::transport::peers::PendingConnections;
 use crate::transport::readiness::Readiness;
 use crate::wire::handshake::{HandshakeError, Hello, Welcome, check_prefix};
 
-/// How a request to open a WebSocket begins.
+/// The beginning of a request to open a WebSocket.
 const WEB: &[u8] = b"GET ";
 
-/// What came of reading from a stranger.
+/// What was read from a new connection.
 pub(super) enum Greeting {
     /// Nothing yet, or the connection is gone.
     None,
-    /// It said who it is, and is not a stranger any more.
+    /// It sent its hello.
     Hello(OwnedFd, Hello),
-    /// It is a rank of another version of the protocol.
+    /// It belongs to a rank of another version of the protocol.
     Foreign(OwnedFd),
     /// It begins as a WebSocket does, with these bytes.
     Web(OwnedFd, Vec<u8>),
 }
 
-/// Reads what the one in `slot` says; never more than its hello.
+/// Reads from the connection in `slot`; never more than its hello.
 pub(super) fn read(
     pending: &mut PendingConnections<()>,
     slot: usize,
@@ -73,6 +73,6 @@ pub(super) fn read(
 
 /// Tells the other side whether it is accepted; false if that could not be sent.
 pub(super) fn answer(socket: &OwnedFd, welcome: &[u8; Welcome::BYTES]) -> bool {
-    // A connection over which nothing was sent yet has room for it.
+    // A connection over which nothing was sent yet has room for the answer.
     send(socket, welcome, SendFlags::NOSIGNAL) == Ok(welcome.len())
 }

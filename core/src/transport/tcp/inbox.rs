@@ -1,5 +1,5 @@
-//! Frames read from one socket: as many as there are at once, long payloads straight to their
-//! place. Knows nothing of handshakes or other peers.
+//! Reads frames from one socket: as many as there are at a time, and long payloads directly to
+//! their destination. Knows nothing of handshakes or other peers.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
@@ -7,45 +7,45 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use crate::transport::stream::{Inbox, Into, Spare, State};
+use crate::transport::stream::{Inbox, PayloadPlace, SpareBuffers, State};
 use crate::transport::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
 /// Bytes that one system call reads where small frames are expected.
 const BUFFER_BYTES: usize = 64 << 10;
-/// From this many missing bytes of a payload on, they are read straight to their place.
+/// If this many bytes of a payload are missing, they are read directly to their destination.
 const DIRECT_BYTES: usize = 4096;
-/// A connection lets others have their turn after this many bytes.
+/// After this many bytes, the other connections get their turn.
 const TURN_BYTES: usize = 4 << 20;
 
 /// Memory that the connections of one transport share, since they are read one at a time.
 pub(super) struct Reader {
     buffer: Box<[u8]>,
-    spare: Spare,
+    spare: SpareBuffers,
 }
 
 /// How far a call of [`Inbox::receive`] came.
 pub(super) struct ReceiveProgress {
-    /// Whether any byte came.
+    /// Whether any byte arrived.
     pub(super) moved: bool,
     /// Whether there was no more to read.
     pub(super) drained: bool,
-    /// Why nothing will come any more.
+    /// Why nothing more will arrive.
     pub(super) ended: Option<LossReason>,
 }
 
 impl Reader {
     pub(super) fn new() -> Reader {
-        Reader { buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), spare: Spare::default() }
+        Reader { buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), spare: SpareBuffers::default() }
     }
 
-    /// Room for connections that are closed and whose last bytes nobody wants.
+    /// Memory for the last bytes of closed connections, which are dropped.
     pub(super) fn buffer(&mut self) -> &mut [u8] {
         &mut self.buffer
     }
 }
 
-/// How a peer ended whose side closed.
+/// How a peer ended that closed its side.
 const CLOSED: &str = "it ended, or closed its connection without a goodbye";
 
 impl Inbox {
@@ -91,17 +91,19 @@ impl Inbox {
         match &mut self.state {
             State::Payload { header, into, have_bytes }
                 if header.payload_bytes as usize - *have_bytes >= DIRECT_BYTES
-                    && !matches!(into, Into::Nowhere) =>
+                    && !matches!(into, PayloadPlace::Nowhere) =>
             {
                 let missing_bytes = header.payload_bytes as usize - *have_bytes;
                 let mut next = [0; Header::BYTES];
                 let start = *have_bytes;
                 let bytes = match into {
-                    Into::Region(region) => {
+                    PayloadPlace::Region(region) => {
                         region.write(|memory| read_two(socket, &mut memory[start..], &mut next))?
                     }
-                    Into::Buffer(memory) => read_two(socket, &mut memory[start..], &mut next)?,
-                    Into::Nowhere => 0,
+                    PayloadPlace::Buffer(memory) => {
+                        read_two(socket, &mut memory[start..], &mut next)?
+                    }
+                    PayloadPlace::Nowhere => 0,
                 };
                 *have_bytes += bytes.min(missing_bytes);
                 let mut ended = None;
@@ -136,7 +138,7 @@ impl Inbox {
     }
 }
 
-/// What one system call brought.
+/// What one system call read.
 struct Step {
     bytes: usize,
     /// Whether the socket had less than was asked for.
@@ -144,7 +146,7 @@ struct Step {
     ended: Option<LossReason>,
 }
 
-/// Fills `first`, then `second`, as far as bytes are there.
+/// Fills `first`, then `second`, as far as bytes are available.
 fn read_two(socket: impl AsFd, first: &mut [u8], second: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::readv(socket, &mut [IoSliceMut::new(first), IoSliceMut::new(second)])
 }

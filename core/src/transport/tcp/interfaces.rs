@@ -1,18 +1,17 @@
-//! Which of this host's addresses ranks are reached at, if the user chooses interfaces. Knows
-//! nothing of sockets.
+//! The addresses of this host at which others reach its ranks, if the user chooses interfaces.
+//! Knows nothing of sockets.
 //!
-//! `POLYRANK_IFNAME` is a list such as `eth0,eth1`; the first is tried first. A name stands for all
-//! that begin with it, as NCCL has it, unless `=` is in front (`=eth0`, where there is an `eth01`).
-//! An address (`10.0.0.5`, `fd00::5`) stands for itself. With `^` in front of the list, these
-//! interfaces are left out and the others are taken, loopback ones not. `GLOO_SOCKET_IFNAME` lists
-//! whole names, as Gloo has it.
+//! `POLYRANK_IFNAME` is a list such as `eth0,eth1`; the first is tried first. A name is a prefix,
+//! as in NCCL, unless it follows `=` (`=eth0`, on a host with an `eth01`). An address (`10.0.0.5`,
+//! `fd00::5`) means itself. With `^` in front, the list excludes interfaces: all others are used,
+//! except loopback. `GLOO_SOCKET_IFNAME` lists whole names, as in Gloo.
 
 use std::net::IpAddr;
 
 use crate::env::variable::{self, Variable};
 use crate::generated::error::{Error, Result};
 
-/// The variable whose names are whole.
+/// The variable whose names are whole names, not prefixes.
 const GLOO: Variable = variable::GLOO_SOCKET_IFNAME;
 
 /// One address of one interface.
@@ -26,12 +25,12 @@ pub(super) struct Interface {
 /// of the same family as `toward` comes before others of its interface.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] saying which interfaces there are, if one of the list is not.
+/// [`Error::Rendezvous`], which lists the interfaces that exist, if one of `list` does not.
 pub fn addresses(variable: Variable, list: &str, toward: IpAddr) -> Result<Vec<IpAddr>> {
     let found = if_addrs::get_if_addrs().map_err(|error| Error::Network {
-        message: format!("the system does not name its network interfaces: {error}"),
+        message: format!("cannot list the network interfaces: {error}"),
     })?;
-    // An address that is valid on one link only has no meaning in another host's card.
+    // An address that is valid on one link only means nothing to another host.
     let usable = found.into_iter().filter(|found| found.is_oper_up() && !is_link_local(found.ip()));
     let interfaces: Vec<Interface> =
         usable.map(|found| Interface { address: found.ip(), name: found.name }).collect();
@@ -53,27 +52,27 @@ fn choose(
     if let Some(entry) = entries.iter().find(|entry| entry.starts_with('^')) {
         let why =
             format!("`{entry}` is not an interface; write `^` once, in front of the whole list");
-        return Err(none(variable, list, &why, interfaces));
+        return Err(bad_list(variable, list, &why, interfaces));
     }
-    let of = |entry: &&str| -> Vec<&Interface> {
+    let matching = |entry: &&str| -> Vec<&Interface> {
         interfaces.iter().filter(|interface| matches(variable, entry, interface)).collect()
     };
     let chosen: Vec<&Interface> = if excludes {
-        let taken = |interface: &&Interface| {
+        let is_used = |interface: &&Interface| {
             !entries.iter().any(|entry| matches(variable, entry, interface))
                 && !interface.address.is_loopback()
         };
-        in_order(interfaces.iter().filter(taken).collect(), toward)
+        in_order(interfaces.iter().filter(is_used).collect(), toward)
     } else {
-        if let Some(entry) = entries.iter().find(|entry| of(entry).is_empty()) {
-            return Err(none(
+        if let Some(entry) = entries.iter().find(|entry| matching(entry).is_empty()) {
+            return Err(bad_list(
                 variable,
                 list,
                 &format!("`{entry}` is not an interface of this host"),
                 interfaces,
             ));
         }
-        entries.iter().flat_map(|entry| in_order(of(entry), toward)).collect()
+        entries.iter().flat_map(|entry| in_order(matching(entry), toward)).collect()
     };
     let mut addresses = Vec::new();
     for interface in chosen {
@@ -82,7 +81,7 @@ fn choose(
         }
     }
     if addresses.is_empty() {
-        return Err(none(variable, list, "nothing is left", interfaces));
+        return Err(bad_list(variable, list, "no address is left", interfaces));
     }
     Ok(addresses)
 }
@@ -106,7 +105,7 @@ fn in_order(mut interfaces: Vec<&Interface>, toward: IpAddr) -> Vec<&Interface> 
     interfaces
 }
 
-fn none(variable: Variable, list: &str, why: &str, interfaces: &[Interface]) -> Error {
+fn bad_list(variable: Variable, list: &str, why: &str, interfaces: &[Interface]) -> Error {
     let known: Vec<String> =
         interfaces.iter().map(|one| format!("{} ({})", one.name, one.address)).collect();
     Error::Rendezvous {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_prefixes_unless_they_are_glooss_or_said_to_be_whole() {
+    fn names_are_prefixes_except_in_gloos_variable_and_after_an_equals_sign() {
         for (variable, list, expected) in [
             (OURS, "eth", "10.0.0.5 fd00::5 10.1.0.5"),
             (OURS, "=eth0", "10.0.0.5 fd00::5"),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error_that_says_what_is() {
+    fn an_unknown_interface_is_an_error_that_lists_those_that_exist() {
         for (variable, list, why) in [
             (
                 OURS,
@@ -183,8 +182,8 @@ mod tests {
             ),
             (GLOO, "eth", "`eth` is not an interface"),
             (OURS, "eth0,10.0.0.9", "`10.0.0.9` is not an interface"),
-            (OURS, "^eth,docker", "nothing is left"),
-            (OURS, ",", "nothing is left"),
+            (OURS, "^eth,docker", "no address is left"),
+            (OURS, ",", "no address is left"),
             (
                 OURS,
                 "eth,^eth01",

@@ -1,4 +1,4 @@
-//! How connections come to stand: dialling, accepting, and who wins when both sides do. Knows
+//! Opening connections: dialling, accepting, and which connection stays when both sides dial. Knows
 //! nothing of frames.
 
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use super::dial::{Dial, Outcome, Target};
 use super::greeting::{self, Greeting};
 use super::{Connection, Link, Listener, Peer, PeerTable, PeerTransport, Route, TcpTransport};
 use crate::transport::peers::WatchedSockets;
-use crate::transport::readiness::{Readiness, Ready};
+use crate::transport::readiness::{Readiness, ReadySocket};
 use crate::transport::stream::Inbox;
 use crate::transport::{LossReason, Rank, Sink, Timeouts, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 
 /// Added to a peer's rank: the key of the connection that is being opened to it.
-const DIAL: u64 = 1 << 32;
+const DIAL_KEY: u64 = 1 << 32;
 
 impl PeerTransport for TcpTransport {
     fn table(&mut self) -> &mut PeerTable<TcpTransport> {
@@ -27,10 +27,10 @@ impl PeerTransport for TcpTransport {
         listener.accept()
     }
 
-    fn handle(&mut self, event: Ready, sink: &mut dyn Sink) -> bool {
+    fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool {
         // The lower half of the key is a rank.
         let peer = event.key as Rank;
-        if event.key >= DIAL {
+        if event.key >= DIAL_KEY {
             return self.with_dial(peer, |dial, target| dial.advance(target));
         }
         let received = event.readable && self.receive(peer, sink);
@@ -38,7 +38,7 @@ impl PeerTransport for TcpTransport {
     }
 
     fn admitted(&mut self, _: usize) {
-        // The system says when its hello has come.
+        // The system reports when its hello has arrived.
     }
 
     fn greet(&mut self, slot: usize) -> bool {
@@ -99,7 +99,7 @@ impl TcpTransport {
         self.table.set_timer();
     }
 
-    /// Lets `change` go on with the connecting to `peer`, if that is under way.
+    /// Calls `change` with the attempts to connect to `peer`, if there are any.
     fn with_dial(
         &mut self,
         peer: Rank,
@@ -107,7 +107,7 @@ impl TcpTransport {
     ) -> bool {
         let PeerTable { hello, timeouts, readiness, peers, .. } = &mut self.table;
         let Peer { route, link: Link::Dialing(dial), .. } = &mut peers[peer as usize] else {
-            // An event of an attempt that was given up.
+            // The event belongs to an attempt that was given up.
             return false;
         };
         let target = target(Hello { target: peer, ..*hello }, route, timeouts, readiness);
@@ -125,7 +125,7 @@ impl TcpTransport {
         }
     }
 
-    /// The connection to `peer` stands.
+    /// The connection to `peer` is open.
     fn open(&mut self, peer: Rank, socket: OwnedFd) {
         if let Err(error) = self.table.readiness.modify(&socket, peer.into(), false) {
             self.lose(peer, LossReason::Died(format!("its connection cannot be watched: {error}")));
@@ -139,7 +139,7 @@ impl TcpTransport {
         self.flush(peer);
     }
 
-    /// Whether the sender of `hello` is a peer to whom there is no connection yet.
+    /// Whether the sender of `hello` is a peer without a connection yet.
     fn judge(&self, hello: &Hello) -> std::result::Result<(), Refusal> {
         hello.check(&self.table.hello)?;
         match &self.table.peers[hello.rank as usize].link {
@@ -160,5 +160,5 @@ fn target<'a>(
     timeouts: &'a Timeouts,
     readiness: &'a Readiness,
 ) -> Target<'a> {
-    Target { route, hello, key: DIAL + u64::from(hello.target), timeouts, readiness }
+    Target { route, hello, key: DIAL_KEY + u64::from(hello.target), timeouts, readiness }
 }

@@ -1,5 +1,5 @@
-//! The socket at which a rank can be reached, and which addresses to tell the others. Knows nothing
-//! of frames.
+//! The socket at which a rank listens, and the addresses that it publishes. Knows nothing of
+//! frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,19 +16,19 @@ use crate::wire::card::Card;
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// The congestion control of connections within a host, where nothing is congested. The others
-/// may pace what they send by timers, as BBR does, which took half of the time of a large transfer.
-/// Every Linux has this one, and open to every user.
+/// The congestion control of connections within a host, where there is no congestion. Others, such
+/// as BBR, may pace what they send by timers, which took half of the time of a large transfer. This
+/// one exists on every Linux, and every user may choose it.
 const WITHIN_HOST: &str = "reno";
 
-/// A bound socket that listens, before its rank knows the others.
+/// A socket that listens before its rank knows the others.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
     address: SocketAddr,
-    /// The addresses at which it may be reached, if there are several; best first.
+    /// The addresses at which it accepts connections, if there are several; best first.
     only_at: Vec<IpAddr>,
-    /// The congestion control that the system would choose, if it could be found out.
+    /// The system's own congestion control, if it is known.
     usual_congestion: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl Listener {
         if let [address] = addresses {
             return Self::bind(SocketAddr::new(*address, 0));
         }
-        // One socket has one address or all: what comes in at others is turned away.
+        // A socket has one address or all. With all, connections at other addresses are refused.
         let any = match addresses.iter().any(IpAddr::is_ipv6) {
             true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             false => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -77,7 +77,7 @@ impl Listener {
     pub(super) fn accept(&self) -> std::result::Result<OwnedFd, Errno> {
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         if !self.is_reachable_at(&socket) {
-            // As a host answers where nobody listens, near enough.
+            // The peer sees about what it would if no process listened.
             return Err(Errno::CONNABORTED);
         }
         set_options(&socket);
@@ -89,7 +89,7 @@ impl Listener {
         Ok(socket)
     }
 
-    /// Whether `socket` came in at an address that it may come in at.
+    /// Whether `socket` was accepted at one of the allowed addresses.
     fn is_reachable_at(&self, socket: &OwnedFd) -> bool {
         let local = socket2::SockRef::from(socket).local_addr().ok();
         let local = local.and_then(|local| local.as_socket()).map(|local| local.ip());
@@ -119,8 +119,8 @@ pub fn address_toward(remote: SocketAddr) -> Result<IpAddr> {
     find().map_err(|error| Error::Network { message: format!("no route to {remote}: {error}") })
 }
 
-/// Options of every connection: no delay for small frames, and an end when the host is gone.
-/// Buffers are left to the system, which grows them with the traffic.
+/// Sets the options of every connection: small frames are not delayed, and the connection ends when
+/// the peer's host is gone. Buffers are left to the system, which grows them with the traffic.
 pub(in crate::transport) fn set_options(socket: &OwnedFd) {
     let socket = socket2::SockRef::from(socket);
     let keepalive = TcpKeepalive::new()
@@ -132,8 +132,8 @@ pub(in crate::transport) fn set_options(socket: &OwnedFd) {
     }
 }
 
-/// Prepares a socket for connections within this host, before there are any: it is too late
-/// afterwards, for pacing stays on.
+/// Prepares a socket for connections within this host. This has to come before they are opened,
+/// because pacing cannot be switched off afterwards.
 pub(super) fn prefer_within_host(socket: impl AsFd) {
     if let Err(error) = set_tcp_congestion(socket, WITHIN_HOST) {
         tracing::debug!(%error, "cannot choose the congestion control within this host");

@@ -1,10 +1,10 @@
-//! Frames over TCP: one connection for each pair of ranks, opened by whoever first has something to
-//! say. Knows nothing of schedules, groups or stores.
+//! Frames over TCP: one connection for each pair of ranks, opened by the first of the two that has
+//! something to send. Knows nothing of schedules, groups or stores.
 //!
-//! Both sides may connect at once. A rank whose own hello has left refuses the hello of a higher
-//! rank (`Crossing`) and accepts that of a lower one, giving up its own; so the lower rank's
-//! connection stays. Frames wait for the welcome, hence none is lost with the connection that is
-//! given up.
+//! Both sides may connect at the same time. A rank whose own hello has left refuses the hello of a
+//! higher rank (`Crossing`). It accepts that of a lower rank and gives up its own connection, so
+//! that the lower rank's stays. Frames wait for the welcome, so none is lost with the other
+//! connection.
 //!
 //! One connection is enough on one host: of 32 MiB in both directions at once, one carried 2.7 GB/s
 //! each way, two 2.2 and four 3.1 (medians of twelve, two cores, where the figures of one moved by
@@ -42,25 +42,25 @@ use crate::wire::card::Card;
 use crate::wire::frame::Header;
 use crate::wire::handshake::Token;
 
-/// While one connection is busy, the others are asked for in one turn of so many.
+/// While one connection is busy, the others are checked in one turn of this many.
 const BUSY_TURNS: u32 = 4;
 
-/// Up to which length messages leave unasked. To ask takes two more system calls at each end and
-/// the way there and back, which is more than the copy at a receiver that was not ready.
+/// Up to which length messages are sent without asking the receiver. Asking takes two more system
+/// calls at each end and a round trip, which is more than the copy at a receiver that is not ready.
 const EAGER_BYTES: usize = 64 << 10;
-/// What leaves of longer messages, before the receiver has said where they go: what a socket takes
-/// in while the answer is on its way.
+/// Bytes of longer messages that are sent before the receiver has said where they go: as many as a
+/// socket takes while the answer is on its way.
 const UNASKED_BYTES: usize = 256 << 10;
 
 /// The connections of one rank of one group.
 pub struct TcpTransport {
     table: PeerTable<TcpTransport>,
-    /// Connections that begin as WebSockets do, with the bytes that were read, if somebody wants
-    /// them.
+    /// Connections that begin as WebSockets do, with the bytes that were read, if a WebSocket
+    /// transport takes them.
     web: Option<Vec<(OwnedFd, Vec<u8>)>>,
-    /// Peers to which nothing can be written any more, but who may have said why.
+    /// Peers to which nothing can be written any more, but which may have sent the reason.
     unwritable: Vec<Rank>,
-    /// The peer that is asked first: the only one, or one whose bytes have not all been read.
+    /// The peer that is read first: the only one, or one whose bytes have not all been read.
     busy: Option<Rank>,
     reader: Reader,
     gathered: Vec<u8>,
@@ -90,7 +90,7 @@ pub(in crate::transport) struct Route {
     is_within_host: bool,
 }
 
-/// A connection that stands.
+/// An open connection.
 pub(in crate::transport) struct Connection {
     socket: OwnedFd,
     inbox: Inbox,
@@ -115,7 +115,7 @@ impl TcpTransport {
     /// Listens at these addresses of this host, the best first, and at no others.
     ///
     /// # Errors
-    /// [`Error::Network`] if the system does not let it.
+    /// [`Error::Network`] if the system refuses that.
     pub fn bind_all(addresses: &[IpAddr]) -> Result<Listener> {
         Listener::bind_all(addresses)
     }
@@ -133,7 +133,7 @@ impl TcpTransport {
         Self::with_timeouts(listener, membership, Timeouts::default())
     }
 
-    /// As [`TcpTransport::new`], with other limits of time.
+    /// As [`TcpTransport::new`], with other timeouts.
     pub fn with_timeouts(
         listener: Listener,
         membership: Membership<'_>,
@@ -261,7 +261,7 @@ impl TcpTransport {
         let Connection { socket, inbox, .. } = &mut **connection;
         let received = inbox.receive(socket, &mut self.reader, peer, sink);
         if received.moved {
-            // Among several, whoever's bytes came last is not who will send next; the system knows.
+            // Among several peers, the last that sent is seldom the next that will; poll() knows.
             let is_only_peer = self.table.peers.len() == 2;
             self.busy = (is_only_peer || !received.drained).then_some(peer);
         }
@@ -297,8 +297,8 @@ impl TcpTransport {
         }
     }
 
-    /// Reads from peers to which nothing can be written: what they said before they went explains
-    /// more than the failed write.
+    /// Reads from peers to which nothing can be written: their last frames explain more than the
+    /// failed write.
     fn read_last_words(&mut self, sink: &mut dyn Sink) -> bool {
         let mut moved = false;
         for peer in std::mem::take(&mut self.unwritable) {

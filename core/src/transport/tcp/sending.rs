@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
-use crate::transport::stream::{Flushed, Outbox};
+use crate::transport::stream::{FlushResult, Outbox};
 use crate::wire::frame::Header;
 
 /// Writes until `outbox` is empty or the socket is full; calls `sent` for each frame that left.
@@ -15,11 +15,11 @@ pub(super) fn flush(
     socket: impl AsFd,
     gathered: &mut Vec<u8>,
     sent: impl FnMut(Header),
-) -> Result<Flushed, Errno> {
+) -> Result<FlushResult, Errno> {
     outbox.flush(gathered, |pieces| write(&socket, pieces), sent)
 }
 
-/// One system call; the bytes that left, which are none if there is no room.
+/// Makes one system call. Returns how many bytes left: 0 if there was no room.
 fn write(socket: impl AsFd, pieces: &[&[u8]]) -> Result<usize, Errno> {
     loop {
         let written = match pieces {

@@ -1,5 +1,5 @@
-//! A pipe straight to a peer: a session over one WebSocket after another. Knows nothing of what the
-//! chunks say, and nothing of who provides the sockets.
+//! A pipe directly to a peer: a session over one WebSocket after another. Knows nothing of what the
+//! chunks say, nor of what provides the sockets.
 //!
 //! The side that dialled dials again when its socket breaks, immediately and then with pauses; the
 //! other waits, for as long as the session's grace. A socket that is closed in order ends the pipe
@@ -20,62 +20,62 @@ use crate::wire::session::{
     HEADER_BYTES, Hello, MESSAGE_COST_BYTES, Message, PacketEffect, Session,
 };
 
-/// Bytes of chunks that wait to be taken, at most: a large tensor is not to stand still until the
-/// first of it is acknowledged, behind what the other side sends meanwhile. Each side of a pipe
-/// holds no more than so much of what came, and keeps no more of what it sent.
+/// Most bytes of chunks that wait to be taken. Enough that a large tensor need not pause until its
+/// first chunks are acknowledged, behind what the other side sends meanwhile. Each side of a pipe
+/// holds no more than this of what arrived, and keeps no more of what it sent.
 pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
-const CHUNKS: u8 = 0;
-/// A socket gets no more packets while so many bytes have not left it.
+const CHUNK_CHANNEL: u8 = 0;
+/// A socket gets no more packets while this many bytes have not left it.
 const BUFFERED_BYTES: usize = 256 << 10;
-/// Events of a socket that are heard before others have their turn.
+/// Events of a socket that are handled before others get their turn.
 const TURN_EVENTS: usize = 32;
 
 /// A session over WebSockets.
 pub(super) struct DirectPipe {
     session: Session,
-    end: End,
+    end: SocketSource,
     socket: Option<Box<dyn Socket>>,
     state: PipeState,
-    /// Since when there is no socket that works, and why.
+    /// Since when there is no working socket, and why.
     broken: Option<(Instant, String)>,
     closing: Option<CloseProgress>,
     heartbeat: Heartbeat,
-    /// Whoever is at the other end was dialled, or has said something that was listened to; until
-    /// then one message must do.
+    /// The other end was dialled, or has sent something that was accepted; until then it may send
+    /// one message only.
     known: bool,
 }
 
 /// Where the next socket comes from.
-enum End {
+enum SocketSource {
     /// This side dials.
     Client(Redial),
-    /// The other side does, and comes through this door.
+    /// The other side dials, and its socket arrives here.
     Server(ArrivalSlot),
 }
 
-/// How far the closing has come.
+/// The state of an orderly close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CloseProgress {
-    /// The socket is closed behind what was sent, with this code.
+    /// The socket will be closed after what was sent, with this code.
     Wanted(u16),
-    /// The other side's answer is waited for.
+    /// This side waits for the other's answer.
     Said,
     Done,
 }
 
-/// Where a client that comes back finds its session.
+/// Where a client that reconnects finds its session.
 pub(super) type ArrivalSlot = Arc<Mutex<Option<Arrival>>>;
 
-/// A client that came back: what it said, and its socket.
+/// A client that reconnected: its first packet, and its socket.
 pub(super) struct Arrival {
     pub(super) hello: Hello,
     pub(super) socket: Box<dyn Socket>,
 }
 
 impl DirectPipe {
-    /// A pipe to whoever listens at `urls`, which are tried in turn. After a broken socket the
-    /// other side is asked to wait for `grace_ms`; 0: as long as it likes.
+    /// A pipe to the listener at `urls`, which are tried in turn. After a broken socket the other
+    /// side is asked to wait for `grace_ms`; 0 leaves that to the other side.
     pub(super) fn client(
         dialer: Arc<dyn Dialer>,
         urls: Vec<String>,
@@ -84,7 +84,7 @@ impl DirectPipe {
         now: Instant,
     ) -> DirectPipe {
         let session = Session::client(WINDOW_BYTES, grace_ms);
-        let end = End::Client(Redial::new(dialer, urls, refused_timeout, now));
+        let end = SocketSource::Client(Redial::new(dialer, urls, refused_timeout, now));
         DirectPipe::new(session, end, None, PipeState::Connecting, now)
     }
 
@@ -95,17 +95,17 @@ impl DirectPipe {
         door: ArrivalSlot,
         now: Instant,
     ) -> DirectPipe {
-        DirectPipe::new(session, End::Server(door), Some(socket), PipeState::Open, now)
+        DirectPipe::new(session, SocketSource::Server(door), Some(socket), PipeState::Open, now)
     }
 
     fn new(
         session: Session,
-        end: End,
+        end: SocketSource,
         socket: Option<Box<dyn Socket>>,
         state: PipeState,
         now: Instant,
     ) -> DirectPipe {
-        let known = matches!(end, End::Client(_));
+        let known = matches!(end, SocketSource::Client(_));
         DirectPipe {
             session,
             end,
@@ -124,7 +124,7 @@ impl DirectPipe {
             return false;
         }
         match &mut self.end {
-            End::Server(door) => {
+            SocketSource::Server(door) => {
                 let arrival = door.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let Some(Arrival { hello, mut socket }) = arrival else { return false };
                 match self.session.resume(&hello) {
@@ -139,7 +139,7 @@ impl DirectPipe {
                 }
                 true
             }
-            End::Client(redial) if self.socket.is_none() => match redial.dial(now) {
+            SocketSource::Client(redial) if self.socket.is_none() => match redial.dial(now) {
                 None => false,
                 Some(Ok(socket)) => {
                     self.socket = Some(socket);
@@ -150,7 +150,7 @@ impl DirectPipe {
                     true
                 }
             },
-            End::Client(redial) => {
+            SocketSource::Client(redial) => {
                 let late = !self.session.is_open() && redial.is_late(now);
                 if late {
                     self.break_off("it did not answer in time".to_owned(), now);
@@ -160,7 +160,7 @@ impl DirectPipe {
         }
     }
 
-    /// Hears what the socket has to tell, as far as one turn goes.
+    /// Handles the events of the socket, as many as one turn allows.
     fn listen(&mut self, now: Instant) -> bool {
         let mut moved = false;
         for _ in 0..TURN_EVENTS {
@@ -171,7 +171,7 @@ impl DirectPipe {
             let Some(event) = event else { break };
             moved = true;
             if self.is_over() {
-                // Whoever was told that it is over is heard out, and no more.
+                // A peer that was told of the end is read until its socket closes, and no more.
                 if let SocketEvent::Closed(_) = event {
                     self.end_socket();
                 }
@@ -195,7 +195,7 @@ impl DirectPipe {
         moved
     }
 
-    /// Gives packets to the socket, and closes it behind them.
+    /// Hands packets to the socket, and closes it after them.
     fn pump(&mut self) -> bool {
         let over = self.is_over();
         let Some(socket) = self.socket.as_mut().filter(|_| !over) else {
@@ -223,7 +223,7 @@ impl DirectPipe {
         self.broken = None;
         self.state = PipeState::Open;
         self.heartbeat = Heartbeat::new(now);
-        if let End::Client(redial) = &mut self.end {
+        if let SocketSource::Client(redial) = &mut self.end {
             redial.succeeded();
         }
     }
@@ -234,7 +234,8 @@ impl DirectPipe {
         }
     }
 
-    /// Ends it for what the other side did, which is told: the socket stays until it has heard.
+    /// Ends the pipe because of an error of the other side, which is told: the socket stays open
+    /// until the other side has read that.
     fn accuse(&mut self, code: u16, why: &str) {
         if let Some(socket) = &mut self.socket {
             socket.close(code, why);
@@ -260,12 +261,12 @@ impl DirectPipe {
             close_code::ABNORMAL => reason,
             code => format!("its WebSocket was closed with code {code}{says}"),
         };
-        // A page that gives a socket up says so with the code of a broken one, and comes back; what
-        // a proxy says of itself (see `SocketClose::is_final`) is not the other side's word.
-        let passing = matches!(self.end, End::Client(_)) && (1011..=1014).contains(&code);
+        // A page that gives up a socket closes it with the code of a broken one, and reconnects; a
+        // code that a proxy sends (see `SocketClose::is_final`) is not the other side's.
+        let passing = matches!(self.end, SocketSource::Client(_)) && (1011..=1014).contains(&code);
         let broke = !clean || code == close_code::ABNORMAL || passing;
         match code {
-            // Before the first welcome, somebody may have to try again.
+            // Before the first welcome, the client may have to try again.
             _ if broke || self.state == PipeState::Connecting => self.break_off(text, now),
             close_code::NORMAL => self.end(LossReason::Goodbye),
             close_code::PROTOCOL | close_code::UNSUPPORTED | close_code::TOO_BIG => {
@@ -275,21 +276,21 @@ impl DirectPipe {
         }
     }
 
-    /// There is no socket for now.
+    /// Notes that there is no socket for now.
     fn break_off(&mut self, why: String, now: Instant) {
         self.socket = None;
         self.session.detach();
         if self.state == PipeState::Open {
             self.broken.get_or_insert((now, why.clone()));
         }
-        if let End::Client(redial) = &mut self.end
+        if let SocketSource::Client(redial) = &mut self.end
             && let Some(why) = redial.failed(self.state == PipeState::Open, why, now)
         {
             self.end(LossReason::Unreachable(why));
         }
     }
 
-    /// What is due at `now`.
+    /// Does what is due at `now`.
     fn expire(&mut self, now: Instant) -> bool {
         if self.is_over() {
             return false;
@@ -342,7 +343,7 @@ impl Pipe for DirectPipe {
         let found = self.find_socket(now);
         let heard = self.listen(now);
         let pumped = self.pump();
-        // Last: what was waiting to be heard after a long sleep counts as a sign of life.
+        // This comes last: events that waited during a long sleep count as signs of life.
         let expired = self.expire(now);
         found || heard || pumped || expired
     }
@@ -362,7 +363,7 @@ impl Pipe for DirectPipe {
 
     fn send(&mut self, parts: &[&[u8]]) {
         let bytes = parts.iter().map(|part| part.len()).sum();
-        let mut message = Message::with_capacity(CHUNKS, bytes);
+        let mut message = Message::with_capacity(CHUNK_CHANNEL, bytes);
         parts.iter().for_each(|part| message.extend(part));
         self.session.send(message);
         self.pump();
@@ -371,7 +372,7 @@ impl Pipe for DirectPipe {
     fn receive(&mut self) -> Option<Bytes> {
         let message = self.session.take()?;
         self.known = true;
-        // The other side may have to hear that there is room.
+        // The other side may have to be told that there is room.
         self.pump();
         Some(Bytes::from_owner(Body(message)))
     }
@@ -382,7 +383,7 @@ impl Pipe for DirectPipe {
         }
         let code = if orderly { close_code::NORMAL } else { close_code::GOING_AWAY };
         self.closing = Some(CloseProgress::Wanted(code));
-        // Whoever was never welcomed has nothing to take leave of.
+        // Without a welcome there is no session to end in order.
         if self.state == PipeState::Connecting || self.is_over() {
             self.end(LossReason::Goodbye);
         }
@@ -410,8 +411,8 @@ impl Pipe for DirectPipe {
         let grace = Duration::from_millis(self.session.grace_ms().into());
         let broken = self.broken.as_ref().map(|(since, _)| *since + grace);
         let redial = match &self.end {
-            End::Client(redial) => redial.deadline(self.session.is_open()),
-            End::Server(_) => None,
+            SocketSource::Client(redial) => redial.deadline(self.session.is_open()),
+            SocketSource::Server(_) => None,
         };
         broken.into_iter().chain(redial).chain([self.heartbeat.next()]).min()
     }

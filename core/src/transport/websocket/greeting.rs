@@ -1,25 +1,25 @@
-//! How two ranks make sure of each other over a pipe. Pure; knows nothing of peers or frames.
+//! How two ranks identify each other over a pipe. Pure; knows nothing of peers or frames.
 //!
-//! Whoever has something to say sends a hello, and the other answers with a welcome. If both say
-//! hello at once, each takes the other's for its welcome: the pipe is the same.
+//! A rank with something to send begins with a hello, and the other answers with a welcome. If both
+//! send a hello at the same time, each takes the other's for its welcome: the pipe is the same.
 
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
-/// What a chunk that came before any frame means.
+/// The meaning of a chunk that arrives before any frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GreetingResult {
     /// The other side is the peer: frames may follow.
     Accepted,
-    /// As above, once it got this answer.
+    /// The same, once it was sent this answer.
     Answer([u8; Welcome::BYTES]),
-    /// It is not, and gets this answer.
+    /// The other side is not the peer, and is sent this answer.
     Refused([u8; Welcome::BYTES], Refusal),
-    /// It does not want this rank, or speaks something else.
+    /// The other side refuses this rank, or uses another protocol.
     Hopeless(String),
 }
 
-/// Judges the first `chunk` of the peer that this rank would greet with `ours`; `said`: it has
-/// done so.
+/// Judges the first `chunk` of the peer that this rank greets with `ours`; `said` is whether it has
+/// done so yet.
 pub(super) fn judge(chunk: &[u8], ours: &Hello, said: bool) -> GreetingResult {
     if said && let Some(greeted) = welcomed(chunk, ours) {
         return greeted;
@@ -34,7 +34,7 @@ pub(super) fn judge(chunk: &[u8], ours: &Hello, said: bool) -> GreetingResult {
     }
 }
 
-/// The answer to a hello of somebody whom this rank would greet with `ours`.
+/// The answer to the hello of a peer that this rank greets with `ours`.
 pub(super) fn answer(ours: &Hello, refusal: Option<Refusal>) -> [u8; Welcome::BYTES] {
     let &Hello { version, rank, generation, .. } = ours;
     Welcome { version, rank, generation, refusal }.encode()
@@ -46,7 +46,7 @@ fn check(theirs: &Hello, ours: &Hello) -> Result<(), Refusal> {
     if theirs.rank == ours.target { Ok(()) } else { Err(Refusal::Rank) }
 }
 
-/// What a welcome means; `None` if `chunk` is none.
+/// The meaning of a welcome; `None` if `chunk` is not one.
 fn welcomed(chunk: &[u8], ours: &Hello) -> Option<GreetingResult> {
     let Welcome { rank, refusal, .. } = Welcome::decode(chunk).ok()?;
     Some(match refusal {

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use crate::clock::Instant;
 
-/// A pipe to whoever answers at `urls`, which are dialled in turn, from `now` on.
+/// A pipe to the rank that answers at `urls`, which are dialled in turn, from `now` on.
 pub fn dialed(
     dialer: Arc<dyn Dialer>,
     urls: Vec<String>,
@@ -44,7 +44,7 @@ pub fn dialed(
     Box::new(direct::DirectPipe::client(dialer, urls, refused_timeout, grace_ms, now))
 }
 
-/// The pipes of whoever comes over a socket of `source`, which gives the next one that came.
+/// The pipes of peers that connect over sockets of `source`, which gives the next one that came.
 pub fn answered(source: Source, options: ReceptionOptions) -> Box<dyn Acceptor> {
     Box::new(reception::Reception::new(source, options))
 }

@@ -1,5 +1,5 @@
-//! What a rank has to do with one other: the pipe to it, and the frames on their way in and out.
-//! Knows nothing of the other peers.
+//! One peer over pipes: the pipe to it, and the frames that arrive and leave. Knows nothing of the
+//! other peers.
 
 use std::convert::Infallible;
 
@@ -7,17 +7,17 @@ use crate::clock::Instant;
 
 use super::greeting::{GreetingResult, judge};
 use super::pipe::{CHUNK_BYTES, MAX_CHUNK_BYTES, Pipe, PipeState};
-use crate::transport::stream::{Flushed, Inbox, Outbox, Spare};
+use crate::transport::stream::{FlushResult, Inbox, Outbox, SpareBuffers};
 use crate::transport::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 use crate::wire::handshake::Hello;
 
-/// A peer lets others have their turn after this many bytes.
+/// After this many bytes, the other peers get their turn.
 const TURN_BYTES: usize = 4 << 20;
 
 /// One other rank.
 pub(super) struct Peer {
-    /// The way to it, while there is one.
+    /// The pipe to it, while there is one.
     pub(super) pipe: Option<Box<dyn Pipe>>,
     pub(super) stage: Stage,
     pub(super) outbox: Outbox,
@@ -31,20 +31,20 @@ pub(super) struct Peer {
     pub(super) wanted_since: Option<Instant>,
 }
 
-/// How far the two have come.
+/// The state of the connection.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nobody has said anything; there may be no pipe yet.
+    /// Nothing was sent yet; there may be no pipe yet.
     Idle,
     /// This rank greets, or has greeted.
     Greeting { said: bool },
     /// Frames go through.
     Open,
-    /// It is gone. If nobody wanted it before, the sink is told when somebody does.
+    /// It is gone. If it was not used before, the sink is told at the first use.
     Lost { untold: Option<LossReason> },
 }
 
-/// What moving a peer brought.
+/// The result of moving a peer.
 #[derive(Debug, Default)]
 pub(super) struct PeerProgress {
     pub(super) moved: bool,
@@ -59,7 +59,7 @@ impl Peer {
         Peer { pipe, stage, outbox, inbox, tail, leaving, wanted_since: None }
     }
 
-    /// Somebody wants a connection, from `now` on.
+    /// Notes that a connection is needed, from `now` on.
     pub(super) fn want(&mut self, now: Instant) {
         self.wanted_since.get_or_insert(now);
         if matches!(self.stage, Stage::Idle) && self.pipe.is_some() {
@@ -67,13 +67,13 @@ impl Peer {
         }
     }
 
-    /// Moves what can be moved, up to the sink. `hello` is what this rank says to the peer.
+    /// Moves what can be moved, and tells the sink. `hello` is this rank's hello to the peer.
     pub(super) fn advance(
         &mut self,
         now: Instant,
         hello: &Hello,
         gathered: &mut Vec<u8>,
-        spare: &mut Spare,
+        spare: &mut SpareBuffers,
         sink: &mut dyn Sink,
     ) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
@@ -95,7 +95,7 @@ impl Peer {
         PeerProgress { moved: moved || lost.is_some(), lost }
     }
 
-    /// Gives frames to the pipe as long as it has room; whether any byte left.
+    /// Hands frames to the pipe as long as it has room. Returns whether any byte left.
     pub(super) fn flush(&mut self, gathered: &mut Vec<u8>) -> bool {
         let (Some(pipe), Stage::Open) = (&mut self.pipe, &self.stage) else {
             return false;
@@ -103,7 +103,7 @@ impl Peer {
         let (tail, leaving) = (&mut self.tail, &mut self.leaving);
         let write = |pieces: &[&[u8]]| Ok::<usize, Infallible>(write(&mut **pipe, tail, pieces));
         let flushed = self.outbox.flush(gathered, write, |header| leaving.push(header));
-        let Flushed { moved, blocked } = match flushed {
+        let FlushResult { moved, blocked } = match flushed {
             Ok(flushed) => flushed,
             Err(never) => match never {},
         };
@@ -177,8 +177,13 @@ impl Peer {
         PeerProgress { moved: true, lost: None }
     }
 
-    /// Takes in what came.
-    fn receive(&mut self, peer: Rank, spare: &mut Spare, sink: &mut dyn Sink) -> PeerProgress {
+    /// Takes what arrived.
+    fn receive(
+        &mut self,
+        peer: Rank,
+        spare: &mut SpareBuffers,
+        sink: &mut dyn Sink,
+    ) -> PeerProgress {
         let Some(pipe) = &mut self.pipe else {
             return PeerProgress::default();
         };
@@ -191,7 +196,7 @@ impl Peer {
             }
         }
         let lost = match pipe.state() {
-            // What came before is told first.
+            // Frames that arrived before the loss are delivered first.
             PipeState::Lost(_) if total_bytes > 0 => None,
             PipeState::Lost(LossReason::Died(why)) => Some(self.inbox.cut_off(&why)),
             PipeState::Lost(why) => Some(why),

@@ -1,5 +1,5 @@
-//! Pipes that came in and have not said yet whose they are, and pipes that are being closed. Their
-//! number and their time are bounded, so a stranger costs nobody else anything. Knows no frames.
+//! Incoming pipes that have not sent a hello yet, and pipes that are being closed. Their number and
+//! their time are bounded, so that a stranger cannot get in the way of ranks. Knows no frames.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::pipe::{Pipe, PipeState};
 use crate::transport::Interest;
 use crate::wire::handshake::{Hello, Refusal};
 
-/// Most pipes that have not said whose they are; others wait until there is room, so that whoever
-/// comes puts nobody out.
+/// Most pipes that have not sent a hello yet; others wait until there is room, so that a new one
+/// never replaces another.
 const MAX_PENDING: usize = 128;
 /// Most pipes that are being closed; one more takes the place of the oldest, whose last words
 /// may be lost.
 const MAX_CLOSING: usize = 128;
 
-/// The pipes without a name.
+/// The pipes without a hello.
 #[derive(Default)]
 pub(super) struct PendingConnections {
     pipes: Vec<PendingConnection>,
@@ -27,7 +27,7 @@ struct PendingConnection {
     pipe: Box<dyn Pipe>,
     /// When it is dropped.
     until: Instant,
-    /// It is being closed; nothing more is heard.
+    /// It is being closed; nothing more is read.
     closing: bool,
 }
 
@@ -37,13 +37,13 @@ impl PendingConnections {
         self.pipes.iter().filter(|pending| !pending.closing).count() < MAX_PENDING
     }
 
-    /// Takes in a pipe whose hello must come before `until`, if there is room.
+    /// Adds a pipe whose hello must arrive before `until`, if there is room.
     pub(super) fn admit(&mut self, pipe: Box<dyn Pipe>, until: Instant) {
         debug_assert!(self.has_room());
         self.pipes.push(PendingConnection { pipe, until, closing: false });
     }
 
-    /// Closes `pipe` and keeps it until what it says has left.
+    /// Closes `pipe` and keeps it until its last packets have left.
     pub(super) fn dismiss(&mut self, mut pipe: Box<dyn Pipe>, now: Instant) {
         pipe.close(false);
         let closing = self.pipes.iter().enumerate().filter(|(_, pending)| pending.closing);
@@ -82,7 +82,7 @@ impl PendingConnections {
                 if finished || now >= pending.until {
                     let PendingConnection { pipe, closing, .. } = self.pipes.swap_remove(at);
                     if !closing && !pipe.is_flushed() {
-                        // It is told why.
+                        // The refusal tells it why.
                         self.dismiss(pipe, now);
                     }
                     moved = true;

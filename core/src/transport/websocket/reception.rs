@@ -1,4 +1,4 @@
-//! Who comes over WebSockets: new sessions, and sessions that go on over a new socket. Their number
+//! Accepts WebSockets: new sessions, and sessions that go on over a new socket. Their number
 //! and the time they may take are bounded. Knows nothing of ranks, and nothing of who provides the
 //! sockets.
 
@@ -16,18 +16,18 @@ use crate::transport::Interest;
 use crate::wire::session::{DEFAULT_GRACE_MS, Hello, ResumeToken, Session, Violation};
 
 /// Most sockets that have not said yet which session they carry. One more takes the place of the
-/// oldest: whoever was put out tries again.
-const SOCKETS: usize = 128;
+/// oldest, whose client tries again.
+const MAX_SOCKETS: usize = 128;
 /// Events of one such socket that are heard before others have their turn.
 const TURN_EVENTS: usize = 8;
 /// What such a socket may tell: that it is open, a few pings, and which session it carries; or,
 /// after it was refused, what was under way.
 const MAX_EVENTS: usize = 64;
 /// How long a socket that was refused may take to hear why.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// Most sessions that wait to be taken in. Whoever wants one more is told to try again, before
-/// there is a session that could be lost.
-const READY: usize = 64;
+const REFUSAL_LINGER: Duration = Duration::from_secs(1);
+/// Most sessions that wait to be accepted. A client that opens one more is told to try again,
+/// before there is a session that could be lost.
+const MAX_READY_SESSIONS: usize = 64;
 
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl FreshSocket {
     fn refused(mut socket: Box<dyn Socket>, code: u16, why: &str, now: Instant) -> FreshSocket {
         tracing::debug!(why, "refused a WebSocket");
         socket.close(code, why);
-        FreshSocket { refused: true, ..FreshSocket::new(socket, now + FAREWELL) }
+        FreshSocket { refused: true, ..FreshSocket::new(socket, now + REFUSAL_LINGER) }
     }
 }
 
@@ -138,7 +138,7 @@ impl Reception {
             *door.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arrival { hello, socket });
             return Ok(());
         }
-        if self.ready.len() >= READY {
+        if self.ready.len() >= MAX_READY_SESSIONS {
             let why = "too many connect at once; try again".to_owned();
             return Err((socket, close_code::TRY_AGAIN, why));
         }
@@ -172,7 +172,7 @@ impl Acceptor for Reception {
     fn advance(&mut self, now: Instant) -> bool {
         let mut moved = false;
         while let Some(socket) = (self.source)() {
-            if self.fresh.len() >= SOCKETS {
+            if self.fresh.len() >= MAX_SOCKETS {
                 self.fresh.pop_front();
             }
             let until = now + self.options.hello_timeout;

@@ -17,8 +17,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Redial {
     dialer: Arc<dyn Dialer>,
     urls: Vec<String>,
-    /// How long every attempt may fail before there was a first success: whoever is to be reached
-    /// listens before it tells where.
+    /// How long every attempt may fail before the first success: a rank listens before it
+    /// publishes its address.
     refused_timeout: Duration,
     attempts: u32,
     /// Since when every attempt has failed.

@@ -1,5 +1,5 @@
-//! One WebSocket of binary messages, whoever provides it: tungstenite or a browser. Knows nothing
-//! of what the messages say.
+//! One WebSocket of binary messages, provided by tungstenite or by a browser. Knows nothing of what
+//! the messages say.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ pub mod close_code {
     /// A message that is too long.
     pub const TOO_BIG: u16 = 1009;
 
-    /// Who answers cannot serve now: the next attempt may find it better.
+    /// The server cannot serve now; a later attempt may succeed.
     pub const TRY_AGAIN: u16 = 1013;
 
     /// What a code that came means: pages may send few codes of the standard, and add 3000 to the
@@ -85,7 +85,7 @@ pub trait Socket: Send {
     /// Queues a binary message behind those before. Only after [`SocketEvent::Opened`]; dropped
     /// after the end.
     fn send(&mut self, packet: Bytes);
-    /// Bytes of queued messages that have not left for the system. Whoever sends keeps it low.
+    /// Bytes of queued messages that have not been handed to the system. The sender keeps it low.
     fn buffered(&self) -> usize;
     /// Moves what can be moved now, and takes the next event.
     fn receive(&mut self) -> Option<SocketEvent>;
@@ -102,7 +102,7 @@ pub trait Socket: Send {
     }
 }
 
-/// Who opens WebSockets.
+/// Opens WebSockets.
 pub trait Dialer: Send + Sync {
     /// Starts to connect to `url` (`ws://` or `wss://`). What goes wrong later is told by
     /// [`SocketEvent::Closed`].
@@ -121,7 +121,7 @@ pub fn install_dialer(dialer: Arc<dyn Dialer>) {
     let _ = DIALER.set(dialer);
 }
 
-/// Who opens WebSockets in this process, if anybody does.
+/// What opens WebSockets in this process, if anything does.
 pub fn dialer() -> Option<Arc<dyn Dialer>> {
     DIALER.get().cloned()
 }

@@ -1,4 +1,4 @@
-//! The transport over pipes: who is reached how, and what becomes of each peer. Knows nothing of
+//! The transport over pipes: how each peer is reached, and its state. Knows nothing of
 //! what carries the pipes.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::peer::{Peer, Stage};
 use super::pending_connections::PendingConnections;
 use super::pipe::{Acceptor, Pipe};
 use crate::transport::notice::{self, Notice};
-use crate::transport::stream::Spare;
+use crate::transport::stream::SpareBuffers;
 use crate::transport::{Interest, LossReason, Payload, Rank, Sink, Timeouts, Transport};
 use crate::wire::frame::Header;
 use crate::wire::handshake::{Hello, Refusal, Token};
@@ -51,7 +51,7 @@ pub enum Route {
     /// Through this pipe, over which only this rank may speak first, and does so immediately: the
     /// other side does not know yet who it is.
     Dialed(Box<dyn Pipe>),
-    /// Through this pipe, over which whoever has something to say speaks first.
+    /// Through this pipe, over which the first rank with something to send begins.
     Relayed(Box<dyn Pipe>),
     /// Through a pipe that the other rank opens, see [`Acceptor`].
     Awaited,
@@ -71,10 +71,10 @@ pub struct WebSocketTransport {
     acceptor: Option<Box<dyn Acceptor>>,
     pending: PendingConnections,
     notices: Vec<Notice>,
-    /// Wakes whoever waits when something is due.
+    /// Wakes a thread that waits when something is due.
     #[cfg(feature = "tcp")]
     timer: Option<crate::transport::readiness::Readiness>,
-    spare: Spare,
+    spare: SpareBuffers,
     gathered: Vec<u8>,
     closed: bool,
 }
@@ -102,10 +102,10 @@ impl WebSocketTransport {
             acceptor,
             pending: PendingConnections::default(),
             notices: Vec::new(),
-            // Without a timer, whoever waits looks again after a while.
+            // Without a timer, a thread that waits looks again after a while.
             #[cfg(feature = "tcp")]
             timer: crate::transport::readiness::Readiness::new().ok(),
-            spare: Spare::default(),
+            spare: SpareBuffers::default(),
             gathered: Vec::new(),
             closed: false,
         }
@@ -344,7 +344,7 @@ impl WebSocketTransport {
         }
     }
 
-    /// Sees to it that whoever waits wakes when something is due.
+    /// Sets the timer, so that a thread that waits wakes when something is due.
     fn set_timer(&mut self) {
         #[cfg(feature = "tcp")]
         {

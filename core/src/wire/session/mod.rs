@@ -19,7 +19,7 @@
 //! the other has taken, so that is all that is kept for sending again, and all that waits to be
 //! taken. What [`Session::send`] queues beyond it is the caller's to bound: ask [`Session::room`].
 //!
-//! Whoever owns the socket does this: `attach` when it opens, each binary message to `receive`,
+//! The owner of the socket does this: `attach` when it opens, each binary message to `receive`,
 //! `next_packet` until there is none whenever something was sent, received or taken (as long as
 //! the socket takes more), `detach` when it is gone. After a [`Violation`] it closes the socket
 //! with [`Violation::close_code`] and the violation's text, and drops the session.

@@ -25,7 +25,7 @@ pub const MAX_PACKET_BYTES: usize = HEADER_BYTES + MAX_BODY_BYTES;
 pub const MESSAGE_COST_BYTES: usize = 64;
 /// The smallest window: messages of any length must fit, and one be under way as another is taken.
 pub const MIN_WINDOW_BYTES: u32 = 2 * (MAX_PACKET_BYTES + MESSAGE_COST_BYTES) as u32;
-/// The largest window that is accepted: whoever states one makes the other side keep as much.
+/// The largest window that is accepted: the other side has to keep as much as a window states.
 pub const MAX_WINDOW_BYTES: u32 = 4 << 20;
 
 const HELLO_BYTES: usize = 40;
@@ -83,7 +83,7 @@ pub struct Welcome {
 /// sending again and is passed on without being copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who on the other side it is for.
+    /// Which channel of the other side it is for.
     pub channel: u8,
     pub(super) packet: Vec<u8>,
 }

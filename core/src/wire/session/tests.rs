@@ -12,7 +12,7 @@ const TOKEN: ResumeToken = ResumeToken([7; 16]);
 const WINDOW: usize = MIN_WINDOW_BYTES as usize;
 
 /// What one side has to do with its session, and the packets on their way to it.
-struct End {
+struct SessionEnd {
     session: Option<Session>,
     socket: VecDeque<Vec<u8>>,
     sent: Vec<Vec<u8>>,
@@ -21,7 +21,7 @@ struct End {
 
 /// A client, a server, and a socket between them.
 struct World {
-    ends: [End; 2],
+    ends: [SessionEnd; 2],
     connected: bool,
     /// The server has heard from the present socket; before, it writes to one that is dead.
     heard: bool,
@@ -29,8 +29,12 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let end =
-            |session| End { session, socket: VecDeque::new(), sent: Vec::new(), taken: Vec::new() };
+        let end = |session| SessionEnd {
+            session,
+            socket: VecDeque::new(),
+            sent: Vec::new(),
+            taken: Vec::new(),
+        };
         let client = Session::client(MIN_WINDOW_BYTES, 0);
         World { ends: [end(Some(client)), end(None)], connected: false, heard: false }
     }

@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::files;
-use super::find::{FoundPrograms, Programs};
+use super::find::{ContenderPrograms, Programs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::machine;
 use super::messages::{Answer, Command};
@@ -21,7 +21,7 @@ use super::scripts::Scripts;
 use super::team::{Limits, Team, TeamError};
 use super::{EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE, interruption, not_measured, say};
 
-/// How much earlier rank 0 begins, where the store is to be up before the others come.
+/// How much earlier rank 0 begins, if its store has to run before the others come.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 pub(super) const EXAMPLES: &str = "\
@@ -71,7 +71,7 @@ pub(crate) struct StartArguments {
     json: Option<std::path::PathBuf>,
 }
 
-/// What is there when the ranks are told to begin.
+/// What is running when the ranks are told to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum StartCondition {
@@ -81,7 +81,7 @@ enum StartCondition {
     StoreUp,
 }
 
-/// What was measured.
+/// The measurements, as they are written to a file.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -101,8 +101,8 @@ struct Row {
     reduced_ms: f64,
     /// Of each turn, in order.
     turns_ms: Vec<f64>,
-    /// What the rank that holds most has then, more than before it joined: pages that are no
-    /// file's, of shared ones its part. Of the last turn; none where the system does not say.
+    /// The memory that the largest rank gained by joining: anonymous pages, and its share of shared
+    /// ones. Measured in the last turn; none where the system does not tell.
     memory_bytes: Option<u64>,
 }
 
@@ -152,7 +152,7 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
     Ok(contenders)
 }
 
-/// Measures, and returns the names of contenders that are not there.
+/// Measures, and returns the names of contenders that are missing.
 fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<String>, TeamError> {
     let programs = Programs::of_option(&arguments.python).map_err(TeamError::Failed)?;
     let scripts = Scripts::write().map_err(|error| {
@@ -195,9 +195,9 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
     Ok(absent)
 }
 
-/// All contenders in turn, from the same beginning.
+/// Measures all contenders in turn, from the same beginning.
 fn compare(
-    contenders: &[(&Contender, FoundPrograms)],
+    contenders: &[(&Contender, ContenderPrograms)],
     ranks: u32,
     before: StartCondition,
     turns: u32,
@@ -224,7 +224,7 @@ fn compare(
     let mut members_ms = vec![Vec::new(); rows.len()];
     for turn in 0..turns {
         let mut order: Vec<usize> = (0..rows.len()).collect();
-        // Whoever comes last in one turn comes first in the next.
+        // The last of one turn is the first of the next.
         if turn % 2 == 1 {
             order.reverse();
         }
@@ -244,7 +244,7 @@ fn compare(
     Ok(rows)
 }
 
-/// What one start was like.
+/// Measures one start.
 struct StartMeasurement {
     member_ms: f64,
     reduced_ms: f64,
@@ -254,7 +254,7 @@ struct StartMeasurement {
 
 fn start(
     contender: &Contender,
-    found: &FoundPrograms,
+    found: &ContenderPrograms,
     ranks: u32,
     before: StartCondition,
     terms: &Limits,

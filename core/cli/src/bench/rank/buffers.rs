@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::storage::{Number, Storage};
 use crate::bench::library::{CallStyle, Memory};
-use crate::bench::messages::Case;
+use crate::bench::messages::{Case, RunTimes};
 use crate::bench::operation::{Form, Operation};
 use crate::bench::pattern::Pattern;
 use polyrank::options::GatherOptions;
@@ -16,11 +16,11 @@ use polyrank::{DType, PreparedOperation, ProcessGroup, ReduceOp, Region, Result,
 
 /// A case that can be run.
 pub(super) trait PreparedCase {
-    /// Calls once with known contents; how many elements of the result are wrong.
+    /// Calls once with known contents, and returns how many elements of the result are wrong.
     fn check(&mut self) -> Result<u64>;
-    /// Calls so many times: seconds of the clock, and of the process.
-    fn run(&mut self, iterations: u64) -> Result<(f64, f64)>;
-    /// Calls so many times: the seconds of each.
+    /// Makes this many calls, and returns what they took together.
+    fn run(&mut self, iterations: u64) -> Result<RunTimes>;
+    /// Makes this many calls, and returns the seconds of each.
     fn each(&mut self, iterations: u64) -> Result<Vec<f64>>;
 }
 
@@ -274,7 +274,7 @@ impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
         Ok(wrong)
     }
 
-    fn run(&mut self, iterations: u64) -> Result<(f64, f64)> {
+    fn run(&mut self, iterations: u64) -> Result<RunTimes> {
         self.meet()?;
         let cpu = process_seconds();
         let start = Instant::now();
@@ -282,9 +282,9 @@ impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
             self.call()?;
         }
         let seconds = start.elapsed().as_secs_f64();
-        let cpu = process_seconds() - cpu;
+        let cpu_seconds = process_seconds() - cpu;
         self.part()?;
-        Ok((seconds, cpu))
+        Ok(RunTimes { seconds, cpu_seconds })
     }
 
     fn each(&mut self, iterations: u64) -> Result<Vec<f64>> {

@@ -17,13 +17,13 @@ use polyrank::store::raise_open_files;
 /// all in.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of a turn, the part that is not counted.
-const WARM_UP: f64 = 0.2;
+const WARM_UP_SHARE: f64 = 0.2;
 /// Answers that are looked at together.
-const EVENTS: usize = 512;
+const MAX_EVENTS: usize = 512;
 /// Files that the process has open besides the clients' sockets, and some to spare.
 const OTHER_FILES: u64 = 64;
 /// A limit of a socket cannot be zero.
-const LEAST: Duration = Duration::from_millis(1);
+const MIN_SOCKET_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Where a server lets clients in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Clients {
                 let why = format!("it has let in {number} of {clients} clients within {limit} s");
                 io::Error::new(io::ErrorKind::TimedOut, why)
             };
-            let left = deadline.saturating_duration_since(Instant::now()).max(LEAST);
+            let left = deadline.saturating_duration_since(Instant::now()).max(MIN_SOCKET_TIMEOUT);
             client.stream.set_read_timeout(Some(left))?;
             let mut echo = [0; 4];
             client.stream.read_exact(&mut echo).map_err(late)?;
@@ -160,14 +160,14 @@ impl Clients {
             client.stream.set_nonblocking(true)?;
         }
         let begin = Instant::now();
-        let counted = begin + length.mul_f64(WARM_UP);
+        let counted = begin + length.mul_f64(WARM_UP_SHARE);
         let end = counted + length;
         let mut course = LoadTurn { counted, end, times_ns: Vec::new(), operations: 0, waiting: 0 };
         for client in &mut self.clients {
             client.ask(begin)?;
             course.waiting += 1;
         }
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(MAX_EVENTS);
         let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
         while course.waiting > 0 {
             events.clear();

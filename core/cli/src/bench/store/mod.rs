@@ -19,7 +19,7 @@ use super::run_facts::RunFacts;
 use super::{EXIT_INCOMPLETE, not_measured, say};
 use load::{Clients, Run};
 use requests::Operation;
-use server::{Lack, Server};
+use server::{MissingServer, Server};
 
 /// More clients than this have no room in one process.
 const MAX_CLIENTS: u64 = 100_000;
@@ -152,12 +152,12 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     if !arguments.against.is_empty() {
         match Server::torch(arguments.python.as_deref()) {
             Ok(server) => servers.push(server),
-            Err(Lack::Absence(why)) => {
+            Err(MissingServer::Absence(why)) => {
                 say(&format!("missing: {why}"));
                 missing.push(why);
                 is_absent = true;
             }
-            Err(Lack::Failure(why)) => {
+            Err(MissingServer::Failure(why)) => {
                 say(&why);
                 missing.push(why);
             }
@@ -198,7 +198,7 @@ fn compare(
     let mut runs: Vec<Option<Vec<Turn>>> = vec![Some(Vec::new()); servers.len()];
     for turn in 0..arguments.turns {
         let mut order: Vec<usize> = (0..servers.len()).collect();
-        // Whoever comes last in one turn comes first in the next.
+        // The last of one turn is the first of the next.
         if turn % 2 == 1 {
             order.reverse();
         }

@@ -28,7 +28,7 @@ pub(super) const LOCAL_NAME: &[u8] = b"polyrank/local";
 /// CHECK's answer that the key is there.
 pub(super) const READY: u8 = 0;
 /// Sets that are sent in one piece, as clients that wait for nothing send them.
-const SETS: u64 = 32;
+const SETS_PER_BATCH: u64 = 32;
 
 impl Operation {
     pub(super) const ALL: [Operation; 5] =
@@ -55,8 +55,8 @@ impl Operation {
         let get = get(&key);
         let (bytes, reply_bytes, operations) = match self {
             Self::Set => {
-                let sets = std::iter::repeat_n(set, SETS as usize);
-                (sets.chain([HELLO[5..].to_vec()]).collect::<Vec<_>>().concat(), 4, SETS)
+                let sets = std::iter::repeat_n(set, SETS_PER_BATCH as usize);
+                (sets.chain([HELLO[5..].to_vec()]).collect::<Vec<_>>().concat(), 4, SETS_PER_BATCH)
             }
             Self::Get => (get, 8 + value_bytes, 1),
             Self::Add => ([&[4][..], &blob(b"/counter"), &1i64.to_le_bytes()].concat(), 8, 1),

@@ -20,7 +20,7 @@ pub(super) struct Server {
     process: Rc<Process>,
 }
 
-/// Ends with whoever holds it last.
+/// A process that ends when its last owner drops it.
 struct Process(Child);
 
 /// PyTorch's server, as its users have it; it ends when nobody holds its standard input any more.
@@ -39,10 +39,10 @@ sys.stdin.read()
 const LAST_LINES: usize = 5;
 
 /// Why there is no server.
-pub(super) enum Lack {
-    /// Its program, or what that needs, is not installed.
+pub(super) enum MissingServer {
+    /// Its program, or something that it needs, is not installed.
     Absence(String),
-    /// It did not come to listen.
+    /// It ended before it listened.
     Failure(String),
 }
 
@@ -50,34 +50,40 @@ impl Server {
     /// A polyrank store.
     pub(super) fn polyrank() -> Result<Server, String> {
         let words = itself::command(&["store", "--host", "127.0.0.1", "--port", "0"]);
-        Server::start("polyrank", words).map_err(|(Lack::Absence(why) | Lack::Failure(why))| why)
+        Server::start("polyrank", words)
+            .map_err(|(MissingServer::Absence(why) | MissingServer::Failure(why))| why)
     }
 
-    /// PyTorch's.
-    pub(super) fn torch(python: Option<&Path>) -> Result<Server, Lack> {
+    /// PyTorch's store.
+    pub(super) fn torch(python: Option<&Path>) -> Result<Server, MissingServer> {
         let named = python.map(|path| path.as_os_str().to_owned());
         let python = named
             .or_else(|| variable::POLYRANK_BENCH_GLOO.value())
             .unwrap_or_else(|| "python3".into());
         let words = vec![python, "-c".into(), TORCH.into()];
-        Server::start("torch", words).map_err(|lack| match lack {
-            Lack::Failure(why) if !why.contains("No module named 'torch'") => Lack::Failure(why),
-            Lack::Absence(why) | Lack::Failure(why) => Lack::Absence(format!(
+        Server::start("torch", words).map_err(|missing| {
+            let why = match missing {
+                MissingServer::Failure(why) if !why.contains("No module named 'torch'") => {
+                    return MissingServer::Failure(why);
+                }
+                MissingServer::Absence(why) | MissingServer::Failure(why) => why,
+            };
+            MissingServer::Absence(format!(
                 "{why}; python3 -m venv torch && torch/bin/pip install torch numpy, then --python \
                  torch/bin/python"
-            )),
+            ))
         })
     }
 
-    /// The same server as its own clients on this host reach it, if there is another way.
+    /// The same server, reached as by its own clients on this host, if they use another way.
     pub(super) fn nearest(&self) -> std::io::Result<Option<Server>> {
         let door = self.door.nearest()?;
         let name = format!("{} local", self.name);
         Ok(door.map(|door| Server { name, door, process: self.process.clone() }))
     }
 
-    /// Starts a program that says `tcp://…:PORT` when it listens.
-    fn start(name: &str, words: Vec<OsString>) -> Result<Server, Lack> {
+    /// Starts a program that prints `tcp://…:PORT` when it listens.
+    fn start(name: &str, words: Vec<OsString>) -> Result<Server, MissingServer> {
         let mut words = words.into_iter();
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
@@ -86,7 +92,8 @@ impl Server {
         die_with_launcher(&mut command);
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
         let spawned = command.spawn();
-        let mut child = spawned.map_err(|error| Lack::Absence(failed(error.to_string())))?;
+        let mut child =
+            spawned.map_err(|error| MissingServer::Absence(failed(error.to_string())))?;
         let said = child.stdout.take().map(BufReader::new);
         // PyTorch's server writes two lines for every client that goes away.
         let complaints = LastLines::default();
@@ -110,7 +117,7 @@ impl Server {
         let complaints = complaints.lines();
         let last = complaints.len().saturating_sub(LAST_LINES);
         let last: String = complaints[last..].iter().map(|line| format!("\n    {line}")).collect();
-        Err(Lack::Failure(failed(format!("it ended before it listened:{last}"))))
+        Err(MissingServer::Failure(failed(format!("it ended before it listened:{last}"))))
     }
 
     /// The memory that the process has; none where the system does not say.

@@ -68,8 +68,8 @@ impl Drop for AcceptGuard {
     }
 }
 
-/// Reads a connection until its end. Whoever does not open with a rank and `token` is a stranger
-/// and is left alone.
+/// Reads a connection until its end. One that does not open with a rank and `token` is not from a
+/// rank of this benchmark, and is ignored.
 fn read(stream: TcpStream, token: String, ranks: usize, events: Sender<Event>) {
     thread::spawn(move || {
         let Ok(writer) = stream.try_clone() else { return };

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::connections::{AcceptGuard, Event, watch};
 use super::{Limits, Member, Team, TeamError};
-use crate::bench::find::FoundPrograms;
+use crate::bench::find::ContenderPrograms;
 use crate::bench::library::{Contender, Language, Library, Peer};
 use crate::bench::messages::Answer;
 use crate::bench::rank::{Assignment, VARIABLE};
@@ -26,7 +26,7 @@ const NODE_SCRIPT: &str = include_str!("../ranks/rank.mjs");
 
 /// How far ranks go by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub(super) enum StartStage {
     /// They have loaded their library, and wait to be told to join.
     Loaded,
     /// They are a group.
@@ -35,9 +35,9 @@ pub(super) enum Until {
 
 pub(super) fn start(
     contender: &Contender,
-    found: &FoundPrograms,
+    found: &ContenderPrograms,
     ranks: u32,
-    until: Until,
+    until: StartStage,
     terms: &Limits,
 ) -> Result<Team, TeamError> {
     let (events, inbox) = channel();
@@ -69,7 +69,7 @@ pub(super) fn start(
         ranks,
         port,
         timeout_s: terms.limit.as_secs(),
-        waits: until == Until::Loaded,
+        waits: until == StartStage::Loaded,
     };
     let variables = variables(contender, &assignment).map_err(failed)?;
     for part in programs(contender, found, ranks, terms) {
@@ -87,7 +87,12 @@ pub(super) fn start(
 }
 
 /// The programs to start: one for each rank, or the launcher of all.
-fn programs(contender: &Contender, found: &FoundPrograms, ranks: u32, terms: &Limits) -> Vec<Part> {
+fn programs(
+    contender: &Contender,
+    found: &ContenderPrograms,
+    ranks: u32,
+    terms: &Limits,
+) -> Vec<Part> {
     let script = terms.script.clone().into_os_string();
     let part = |words: Vec<OsString>| {
         let mut words = words.into_iter();
@@ -164,7 +169,7 @@ fn follow_output(
 }
 
 /// Waits until every rank is as far as it goes by itself.
-fn meet(team: &mut Team, ranks: usize, until: Until) -> Result<(), TeamError> {
+fn meet(team: &mut Team, ranks: usize, until: StartStage) -> Result<(), TeamError> {
     let deadline = Instant::now() + team.terms.limit;
     let mut connections: Vec<_> = (0..ranks).map(|_| None).collect();
     let mut ready = vec![false; ranks];
@@ -174,7 +179,7 @@ fn meet(team: &mut Team, ranks: usize, until: Until) -> Result<(), TeamError> {
                 // Without it a command would only come later.
                 let _ = stream.set_nodelay(true);
                 connections[rank] = Some(stream);
-                ready[rank] |= until == Until::Loaded;
+                ready[rank] |= until == StartStage::Loaded;
             }
             Event::Answer(rank, Answer::Ready { versions }) => {
                 ready[rank] = true;

@@ -226,7 +226,8 @@ fn places_outside_of_pools_are_refused() {
     world.drive_until_all_arrived();
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
     // The second entry begins behind two cells of the first.
-    let piece = lane.ring.start + 2 * ring::CELL + ring::HEAD + entry::NUMBER_BYTES;
+    let piece =
+        lane.ring.start + 2 * ring::CELL_BYTES + ring::ENTRY_HEAD_BYTES + entry::NUMBER_BYTES;
     ring::SharedMemory::write(&ours, piece, &(u64::MAX - 10).to_le_bytes());
     world.drive_until("loss", |world| !world.lost(1, 0).is_empty());
     assert!(matches!(&world.lost(1, 0)[..], [LossReason::Protocol(_)]));

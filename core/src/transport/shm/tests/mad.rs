@@ -21,8 +21,8 @@ fn connected() -> (World, Mapping, Lane) {
 /// Makes the next entry of rank 0's lane: `words` in front of what is in `body`.
 fn write_entry(ours: &Mapping, lane: &Lane, stamp: u64, cells: u32, tag: u32, body: &[u8]) {
     // The first entry, of 10 bytes, took two cells.
-    let at = lane.ring.start + 2 * ring::CELL;
-    ours.write(at + ring::HEAD, body);
+    let at = lane.ring.start + 2 * ring::CELL_BYTES;
+    ours.write(at + ring::ENTRY_HEAD_BYTES, body);
     ours.write(at + 8, &(u64::from(cells) | u64::from(tag) << 32).to_le_bytes());
     ours.store(at, stamp);
 }

@@ -1,4 +1,5 @@
-//! What only shared memory can get wrong: who comes, mad peers, sleep, crossing connections.
+//! What only shared memory can get wrong: strangers, misbehaving peers, sleep, crossing
+//! connections.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

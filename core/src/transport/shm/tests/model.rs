@@ -7,13 +7,13 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
 
-use super::super::ring::{CELL, Reader, Ring, SharedMemory, Writer};
+use super::super::ring::{CELL_BYTES, Reader, Ring, SharedMemory, Writer};
 use super::super::sleep;
 
 /// Cells of the ring of the model.
 const CELLS: usize = 6;
 /// Offsets of the words behind the cells.
-const CONSUMED: usize = CELLS * CELL;
+const CONSUMED: usize = CELLS * CELL_BYTES;
 const ASLEEP: usize = CONSUMED + 8;
 const WAITS: usize = CONSUMED + 16;
 
@@ -84,7 +84,7 @@ impl SharedMemory for Memory {
             let value = u64::from_le_bytes(bytes.try_into().unwrap());
             // SAFETY: the checker fails if another thread has it.
             self.bodies[at / 8 + word].with_mut(|place| unsafe { *place = value });
-            if (at + word * 8).is_multiple_of(CELL) {
+            if (at + word * 8).is_multiple_of(CELL_BYTES) {
                 // What a body leaves where a stamp is looked for in a later round.
                 self.words[at / 8 + word].store(value, Ordering::Relaxed);
             }

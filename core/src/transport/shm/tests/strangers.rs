@@ -1,4 +1,4 @@
-//! Whoever finds the socket of a rank, and what it brings: files that are not segments, hellos of
+//! Strangers that find a rank's socket, and what they send: files that are not segments, hellos of
 //! other groups, nothing at all.
 
 use rustix::fs::{MemfdFlags, memfd_create};

@@ -1,5 +1,5 @@
-//! WebSockets that come to the data port of this rank, where a web page may be behind any of them:
-//! whose origin is not allowed is turned away. Knows nothing of what they carry.
+//! WebSockets that connect to the data port of this rank. Any of them may belong to a web page: one
+//! whose origin is not allowed is refused. Knows nothing of what they carry.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -12,13 +12,13 @@ use super::super::socket::Socket;
 use super::socket::{Guard, NativeSocket};
 use crate::wire::origin::AllowedOrigins;
 
-/// A connection that begins as a WebSocket does, and what was read from it already.
+/// A connection that begins as a WebSocket does, and the bytes that were read from it already.
 pub(in crate::transport) struct Upgrade {
     pub(in crate::transport) socket: OwnedFd,
     pub(in crate::transport) bytes: Vec<u8>,
 }
 
-/// Where connections are handed in that begin as WebSockets do.
+/// Where connections that begin as WebSockets do are handed over.
 pub(in crate::transport) type Arrivals = Sender<Upgrade>;
 
 /// A door for connections, and the sockets that come through it.

@@ -12,7 +12,7 @@ use tungstenite::handshake::client::Request;
 use super::wire::BufferedSocket;
 use crate::transport::tcp::set_options;
 
-/// A connection on its way, and what it will ask for.
+/// A connection that is being opened, and its request.
 pub(super) struct PendingConnect {
     fd: Arc<OwnedFd>,
     request: Request,
@@ -31,7 +31,7 @@ impl PendingConnect {
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         set_options(&socket);
         match connect(&socket, &address) {
-            // A refusal that is known already is told like one that comes later.
+            // A refusal that is known already is reported like one that comes later.
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR | Errno::CONNREFUSED) => {}
             Err(error) => return Err(error),
         }
@@ -55,7 +55,7 @@ impl PendingConnect {
         }
     }
 
-    /// What to ask for, and where.
+    /// The request, and its address.
     pub(super) fn into_parts(self) -> (Request, BufferedSocket) {
         (self.request, BufferedSocket::new(self.fd, Vec::new()))
     }

@@ -12,7 +12,7 @@ pub use self::dialer::NativeDialer;
 use super::{Acceptor, ReceptionOptions, answered};
 use crate::env::WebSocketEnvironment;
 
-/// The pipes of whoever comes by WebSocket through the door that is returned.
+/// The pipes of peers that connect by WebSocket through the door that is returned.
 pub(in crate::transport) fn listening(
     settings: WebSocketEnvironment,
 ) -> (Arrivals, Box<dyn Acceptor>) {

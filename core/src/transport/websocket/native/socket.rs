@@ -28,10 +28,10 @@ const READ_BYTES: usize = 128 << 10;
 const FRAME_HEADER_BYTES: u64 = 14;
 /// Most bytes of the reason of a close.
 const REASON_BYTES: usize = 123;
-/// How long, and for how many bytes, an offender is heard out that was told what it did.
+/// How long, and for how many bytes, the other side is read after it was told of its error.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 16 << 20;
-/// Most of these bytes that are read at once.
+/// Most of these bytes that one call reads.
 const LINGER_TURN_BYTES: usize = 128 << 10;
 
 /// A WebSocket of this process.
@@ -41,7 +41,7 @@ pub(super) struct NativeSocket {
     fd: Option<Arc<OwnedFd>>,
     /// An upper bound of the bytes that tungstenite holds back.
     pending_bytes: u64,
-    /// The close that was asked for before it could be said.
+    /// The close that was requested before it could be sent.
     closing: Option<(u16, String)>,
 }
 
@@ -52,18 +52,18 @@ enum Stage {
     Connecting(PendingConnect),
     Dialing(DialHandshake),
     Accepting(AcceptHandshake),
-    /// The other side has not been heard to be there; next is [`SocketEvent::Opened`].
+    /// The upgrade has just succeeded; the next event is [`SocketEvent::Opened`].
     Opened(Box<WebSocket<BufferedSocket>>),
     Open(Box<WebSocket<BufferedSocket>>),
-    /// The other side was told what it did; what it still sends is dropped until it has heard.
+    /// The other side was told of its error; what it still sends is dropped until it has read that.
     Lingering(LingeringSocket),
-    /// It is over, and nobody was told yet.
+    /// It is over, but that was not reported yet.
     Ended(SocketClose),
     Over,
 }
 
-/// A socket that was closed for what the other side did. Closing it for the system while bytes
-/// still come would be a reset, which overtakes the reason.
+/// A socket that was closed because of an error of the other side. If the system closed it while
+/// bytes still arrive, that would be a reset, which overtakes the reason.
 struct LingeringSocket {
     socket: Box<WebSocket<BufferedSocket>>,
     closed: SocketClose,
@@ -72,7 +72,7 @@ struct LingeringSocket {
 }
 
 impl LingeringSocket {
-    /// Drops what came; whether the other side is done, or was given enough.
+    /// Drops what arrived. Returns whether the other side is done, or has had enough time.
     fn is_over(&mut self) -> bool {
         let mut buffer = [0; 16 << 10];
         for _ in 0..LINGER_TURN_BYTES / buffer.len() {
@@ -86,7 +86,7 @@ impl LingeringSocket {
     }
 }
 
-/// Judges the request of whoever wants to upgrade; an error is the text of the answer.
+/// Judges a client's request to upgrade; an error is the text of the answer.
 pub(super) struct Guard(pub(super) Judge);
 
 type Judge = Box<dyn FnOnce(&Request) -> Result<(), String> + Send>;
@@ -140,7 +140,7 @@ impl NativeSocket {
         }
     }
 
-    /// Does something with the open socket; what goes wrong ends it.
+    /// Does something with the open socket; an error ends it.
     fn with<R>(
         &mut self,
         change: impl FnOnce(&mut WebSocket<BufferedSocket>) -> Result<R, Error>,
@@ -162,14 +162,14 @@ impl NativeSocket {
         }
     }
 
-    /// Pushes out what was held back.
+    /// Writes out what tungstenite has held back.
     fn flush(&mut self) {
         if self.with(WebSocket::flush).is_some() {
             self.pending_bytes = 0;
         }
     }
 
-    /// What cannot go on. If it is the other side's fault, it is told.
+    /// Ends the socket after an error. If it is the other side's, that side is told.
     fn fail(&mut self, error: Error) {
         let closed = match error {
             Error::ConnectionClosed | Error::AlreadyClosed => {
@@ -190,12 +190,12 @@ impl NativeSocket {
         self.stage = Stage::Ended(closed);
     }
 
-    /// Closes for what the other side did.
+    /// Closes because of an error of the other side.
     fn accuse(&mut self, code: u16, why: &dyn std::fmt::Display) {
         let reason = why.to_string();
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Open(mut socket) | Stage::Opened(mut socket) => {
-                // Whatever becomes of it, this is the end.
+                // This is the end, even if the close cannot be sent.
                 let _ = socket.close(Some(frame(code, &reason)));
                 socket.get_mut().end_writing();
                 let closed = SocketClose { clean: true, code, reason };
@@ -211,7 +211,7 @@ impl NativeSocket {
         };
     }
 
-    /// Lets an offender hear why; the end when it has.
+    /// Gives the other side time to read the reason; returns the end after that.
     fn linger(&mut self) {
         if let Stage::Lingering(lingering) = &mut self.stage
             && lingering.is_over()
@@ -221,7 +221,7 @@ impl NativeSocket {
         }
     }
 
-    /// What the other side says.
+    /// The next event from the other side.
     fn hear(&mut self) -> Option<SocketEvent> {
         loop {
             let message = self.with(|socket| {
@@ -322,7 +322,7 @@ impl Socket for NativeSocket {
             Stage::Connecting(_) => true,
             Stage::Dialing(dialing) => dialing.get_ref().get_ref().is_full,
             Stage::Accepting(accepting) => accepting.get_ref().get_ref().is_full,
-            // There is something to tell immediately.
+            // There is an event to report immediately.
             Stage::Opened(_) | Stage::Ended(_) => true,
             Stage::Open(_) => self.pending_bytes > 0,
             Stage::Lingering(_) => false,

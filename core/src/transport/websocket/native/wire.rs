@@ -19,7 +19,7 @@ pub(super) struct BufferedSocket {
     fd: Arc<OwnedFd>,
     /// Bytes that come before those of the socket.
     before: Vec<u8>,
-    /// Bytes that were read; whoever sees a message in them sets it back.
+    /// Bytes that were read; the caller that sees a message in them sets it back.
     pub(super) read_bytes: usize,
     /// Bytes that the system took.
     pub(super) written_bytes: u64,
@@ -34,9 +34,9 @@ impl BufferedSocket {
         BufferedSocket { fd, before, read_bytes: 0, written_bytes: 0, is_full: false, process_id }
     }
 
-    /// Nothing more will be written; the other side gets to know that.
+    /// Tells the other side that nothing more will be written.
     pub(super) fn end_writing(&mut self) {
-        // A connection that is gone already needs no end.
+        // An error means that the connection is gone already.
         let _ = shutdown(&self.fd, Shutdown::Write);
     }
 }
@@ -100,8 +100,7 @@ impl Drop for BufferedSocket {
             // The parent process goes on with this connection.
             return;
         }
-        // Bytes that nobody read would turn the end into a reset, which can overtake what was said
-        // last.
+        // Unread bytes would turn the end into a reset, which can overtake the last message.
         let mut buffer = [0_u8; 4096];
         for _ in 0..DRAINED_BUFFERS {
             match recv(&self.fd, &mut buffer[..], RecvFlags::empty()) {
@@ -109,7 +108,7 @@ impl Drop for BufferedSocket {
                 _ => break,
             }
         }
-        // A child process, or whoever waits for it, may hold the socket too; the end must come all
+        // A child process, or a thread that waits for the socket, may hold it too; it must end all
         // the same.
         let _ = shutdown(&self.fd, Shutdown::Both);
     }

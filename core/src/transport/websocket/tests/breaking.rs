@@ -15,7 +15,7 @@ use crate::transport::{Interest, LossReason};
 
 /// Opens WebSockets that break when they are told to.
 #[derive(Clone, Default)]
-struct Fragile(Arc<Shared>);
+struct FragileDialer(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -35,7 +35,7 @@ struct FragileSocket {
     told: VecDeque<SocketEvent>,
 }
 
-impl Dialer for Fragile {
+impl Dialer for FragileDialer {
     fn dial(&self, url: &str) -> Result<Box<dyn Socket>> {
         self.0.dials.fetch_add(1, Ordering::Relaxed);
         let mut socket = FragileSocket {
@@ -102,7 +102,7 @@ impl Socket for FragileSocket {
 
 /// Rank 0 listens, rank 1 dials fragile sockets.
 fn fragile(options: Options) -> (World, Arc<Shared>) {
-    let fragile = Fragile::default();
+    let fragile = FragileDialer::default();
     let shared = fragile.0.clone();
     let dialer: Arc<dyn Dialer> = Arc::new(fragile);
     let transports = connect(means(2, |rank| rank == 1, &dialer), options);

@@ -17,13 +17,13 @@ use crate::transport::LossReason;
 use crate::transport::suite::world::World;
 use crate::wire::session::{self, MIN_WINDOW_BYTES, ResumeToken, SESSION_VERSION, Session};
 
-/// More than whoever is flooded may take in before it ends it.
+/// More than a receiver may accept before it ends the connection.
 const FLOOD_BYTES: usize = 64 << 20;
 /// More events than one turn may hear.
 const TURN_LIMIT: usize = 1000;
 
 /// A socket that first says `first` and then the same for ever.
-struct Endless {
+struct EndlessSocket {
     first: Vec<SocketEvent>,
     then: SocketEvent,
     /// Events since the last turn.
@@ -31,7 +31,7 @@ struct Endless {
     closed: Arc<Mutex<Option<(u16, String)>>>,
 }
 
-impl Socket for Endless {
+impl Socket for EndlessSocket {
     fn send(&mut self, _: Bytes) {}
 
     fn buffered(&self) -> usize {
@@ -86,7 +86,7 @@ fn no_turn_hears_a_socket_without_end_and_each_is_sent_away() {
     ] {
         let (told, closed) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(None)));
         let (now, leaves) = (Instant::now(), says.is_empty());
-        let endless = Endless { first, then, told: told.clone(), closed: closed.clone() };
+        let endless = EndlessSocket { first, then, told: told.clone(), closed: closed.clone() };
         let mut endless = Some(Box::new(endless) as Box<dyn Socket>);
         let source = Box::new(move || endless.take());
         let mut acceptor = answered(source, ReceptionOptions::default());
@@ -126,8 +126,12 @@ fn who_says_more_than_hello_is_not_listened_to_before_it_is_known() {
     }
     first.reverse();
     let told = Arc::new(AtomicUsize::new(0));
-    let endless =
-        Endless { first, then: SocketEvent::Alive, told: told.clone(), closed: Arc::default() };
+    let endless = EndlessSocket {
+        first,
+        then: SocketEvent::Alive,
+        told: told.clone(),
+        closed: Arc::default(),
+    };
     let mut endless = Some(Box::new(endless) as Box<dyn Socket>);
     let mut acceptor = answered(Box::new(move || endless.take()), ReceptionOptions::default());
     let now = Instant::now();
@@ -138,7 +142,7 @@ fn who_says_more_than_hello_is_not_listened_to_before_it_is_known() {
     }
     let heard = told.load(Ordering::Relaxed);
     assert!(heard < 8, "{heard} events were heard");
-    // Whoever listens to it takes it for somebody, and then it goes on.
+    // A receiver that reads from it accepts it as a peer, and then it goes on.
     assert!(pipe.receive().is_some());
     pipe.advance(now);
     assert!(told.load(Ordering::Relaxed) > heard && pipe.receive().is_some());

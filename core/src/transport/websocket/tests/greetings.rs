@@ -129,7 +129,7 @@ fn strangers_without_end_put_nobody_out_and_wait_for_room() {
     let mut known = enter(&mut world);
     let mut strangers: Vec<_> = (0..300).map(|_| enter(&mut world)).collect();
     assert!(strangers.iter().all(|end| end.state() == PipeState::Open), "nobody was put out");
-    // Whoever was there first is heard, however many came after it.
+    // The first to come is heard, however many came after it.
     known.send(&[&hello(1, 3).encode()]);
     world.turn(0);
     assert_eq!(refusal(&mut known), None);

@@ -17,10 +17,10 @@ use crate::transport::LossReason;
 
 /// The network: sockets that were dialled and wait for the server, and whether anything moves.
 #[derive(Clone, Default)]
-struct Air(Arc<Mutex<Sky>>);
+struct SimulatedNetwork(Arc<Mutex<NetworkState>>);
 
 #[derive(Default)]
-struct Sky {
+struct NetworkState {
     waiting: VecDeque<MemorySocket>,
     is_cut: bool,
     refuses: bool,
@@ -29,13 +29,13 @@ struct Sky {
 type Line = Arc<Mutex<VecDeque<SocketEvent>>>;
 
 struct MemorySocket {
-    air: Air,
+    air: SimulatedNetwork,
     into: Line,
     from: Line,
     is_server: bool,
 }
 
-impl Dialer for Air {
+impl Dialer for SimulatedNetwork {
     fn dial(&self, _url: &str) -> Result<Box<dyn Socket>> {
         let [a, b] = [Line::default(), Line::default()];
         let side = |into: &Line, from: &Line, is_server| {
@@ -91,7 +91,7 @@ impl Socket for MemorySocket {
 
 /// A client's pipe, a server, its pipe, and the time.
 struct World {
-    air: Air,
+    air: SimulatedNetwork,
     now: Instant,
     client: Box<dyn Pipe>,
     acceptor: Box<dyn Acceptor>,
@@ -100,7 +100,7 @@ struct World {
 
 impl World {
     fn new(grace_ms: u32) -> World {
-        let air = Air::default();
+        let air = SimulatedNetwork::default();
         let now = Instant::now();
         let options = Options { grace_ms, ..Options::default() };
         let client = dialed(Arc::new(air.clone()), vec!["ws://x/".into()], &options, now);
@@ -195,7 +195,7 @@ fn a_client_that_is_only_suspended_is_waited_for() {
 fn an_orderly_end_comes_behind_what_was_sent() {
     for orderly in [true, false] {
         let mut world = World::new(0);
-        // Whoever has been listened to is heard without a pause.
+        // A peer that has been accepted is heard without a pause.
         world.client.send(&[b"hello"]);
         world.run();
         assert!(world.server().receive().is_some());
@@ -219,7 +219,7 @@ fn an_orderly_end_comes_behind_what_was_sent() {
 
 #[test]
 fn nobody_there_is_hopeless_after_a_while() {
-    let air = Air::default();
+    let air = SimulatedNetwork::default();
     air.0.lock().unwrap().refuses = true;
     let mut now = Instant::now();
     let options = Options::default();
