@@ -168,7 +168,7 @@ pub mod polyrank::store
 #[non_exhaustive] pub struct polyrank::store::HashStore
 impl polyrank::store::HashStore
 pub fn polyrank::store::HashStore::new() -> Self
-pub fn polyrank::store::HashStore::wait(&self, core::option::Option<core::time::Duration>) -> polyrank::Result<()>
+pub fn polyrank::store::HashStore::wait(&self, Option<core::time::Duration>) -> polyrank::Result<()>
 pub fn polyrank::store::grace(u32) -> core::option::Option<u32>
 pub enum polyrank::Device
 pub polyrank::Device::Cpu

@@ -53,8 +53,8 @@ pub(super) fn page(declared: &Declared, known: &[String], stamp: &str) -> (Strin
 }
 
 const ABOUT: &str = "\
-What one language alone has, and what each language writes in its own form. Types of TypeScript are\n\
-those of both npm packages. What a type of Rust can do is listed under it.\n";
+What one language alone has, and what each language writes in its own form. Types of\n\
+TypeScript are those of both npm packages. What a type of Rust can do is listed under it.\n";
 
 /// What names of several languages have in common: `premul_sum`, `premulSum`.
 pub(super) fn key(name: &str) -> String {

@@ -151,8 +151,8 @@ fn index(list: &[(usize, String, String, Vec<String>)]) -> String {
     let mut text = format!("<!-- {} -->\n\n# Reference\n\n", stamp("idl/*.webidl"));
     text.push_str(
         "Everything that polyrank offers, in all languages side by side. Names are those of c10d;\n\
-         JavaScript spells them in camelCase. Where Rust shows no names of parameters, they stand in\n\
-         the documentation of the crate.\n",
+         JavaScript spells them in camelCase. Where Rust shows no names of parameters, they\n\
+         stand in the documentation of the crate.\n",
     );
     for (_, title, name, names) in list {
         text.push_str(&format!("\n- [{title}](./{name})"));
