@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::declared::{Declaration, Declared};
-use super::prose::{anchor, paragraphs};
+use super::prose::{anchors, paragraphs};
 
 /// The page, and the names on it: all that is declared and stands on no other page, of which
 /// `known` are the names.
@@ -24,7 +24,7 @@ pub(super) fn page(declared: &Declared, known: &[String], stamp: &str) -> (Strin
         }
     }
     let mut text = format!("<!-- {stamp} -->\n\n# {} {{#top}}\n\n{ABOUT}", super::FURTHER.1);
-    let (mut names, mut anchors): (Vec<String>, HashSet<String>) = Default::default();
+    let mut names: Vec<String> = Vec::new();
     for wanted in keys {
         let has = |all: &'_ Vec<Declaration>| {
             all.iter().filter(|it| key(&it.name) == wanted).cloned().collect::<Vec<_>>()
@@ -33,10 +33,9 @@ pub(super) fn page(declared: &Declared, known: &[String], stamp: &str) -> (Strin
         let all = || tabs.iter().flat_map(|(_, _, found)| found);
         let Some(name) = all().next().map(|first| first.name.clone()) else { continue };
         let doc = all().find(|it| !it.doc.is_empty()).map_or("", |it| &it.doc);
-        let mut at = anchor(&name);
-        while !anchors.insert(at.clone()) {
-            at.push_str("-2");
-        }
+        names.push(name);
+        let at = anchors(&names).pop().unwrap_or_default();
+        let name = names.last().map_or("", |name| name);
         text.push_str(&format!("\n## `{name}` {{#{at}}}\n"));
         if !doc.is_empty() {
             text.push_str(&format!("\n{}\n", paragraphs(doc)));
@@ -47,7 +46,6 @@ pub(super) fn page(declared: &Declared, known: &[String], stamp: &str) -> (Strin
             text.push_str(&format!("\n```{tag} [{title}]\n{}\n```\n", code.join("\n")));
         }
         text.push_str("\n:::\n");
-        names.push(name);
     }
     (text, names)
 }

@@ -157,10 +157,9 @@ fn index(list: &[(usize, String, String, Vec<String>)]) -> String {
     for (_, title, name, names) in list {
         text.push_str(&format!("\n- [{title}](./{name})"));
         if !names.is_empty() {
-            let links: Vec<String> = names
-                .iter()
-                .map(|it| format!("[`{it}`](./{name}#{})", prose::anchor(it)))
-                .collect();
+            let links = names.iter().zip(prose::anchors(names));
+            let links: Vec<String> =
+                links.map(|(it, anchor)| format!("[`{it}`](./{name}#{anchor})")).collect();
             text.push_str(&format!(": {}", links.join(", ")));
         }
     }
