@@ -126,6 +126,29 @@ export const BackendType: {
 /** The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`. */
 export type BackendType = (typeof BackendType)[keyof typeof BackendType];
 
+/** The names of backends; `gloo` is `tcp` here. */
+export const Backend: {
+  /** None. */
+  readonly UNDEFINED: "undefined";
+  /** Another name of `tcp`. */
+  readonly GLOO: "gloo";
+  /** NVIDIA's library, device memory. */
+  readonly NCCL: "nccl";
+  /** Unified Collective Communication. */
+  readonly UCC: "ucc";
+  /** A Message Passing Interface library. */
+  readonly MPI: "mpi";
+  /** Intel's library. */
+  readonly XCCL: "xccl";
+  /** Sockets, host memory. */
+  readonly TCP: "tcp";
+  /** Ranks in browsers, and those that meet them. */
+  readonly WEBSOCKET: "websocket";
+};
+
+/** The names of backends; `gloo` is `tcp` here. */
+export type Backend = (typeof Backend)[keyof typeof Backend];
+
 /** How an operation ended, as `Work.getFutureResult` gives it. */
 export const WorkResult: {
   /** It is complete. */
@@ -636,6 +659,11 @@ export interface AllreduceOptions extends WaitOptions {
   reduceOp?: ReduceOp | undefined;
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
   /** Indices of a sparse tensor's values. Sparse tensors are not built. */
   sparseIndices?: unknown;
 }
@@ -663,6 +691,11 @@ export interface ReduceOptions extends WaitOptions {
   rootTensor?: number | undefined;
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `broadcast`. */
@@ -679,12 +712,22 @@ export interface BroadcastOptions extends WaitOptions {
   rootTensor?: number | undefined;
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `allgather` and `allGatherSingle`. */
 export interface AllgatherOptions extends WaitOptions {
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `gather`. */
@@ -696,6 +739,11 @@ export interface GatherOptions extends WaitOptions {
   rootRank?: number | undefined;
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `scatter`. */
@@ -707,6 +755,11 @@ export interface ScatterOptions extends WaitOptions {
   rootRank?: number | undefined;
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `reduceScatter` and `reduceScatterSingle`. */
@@ -718,12 +771,22 @@ export interface ReduceScatterOptions extends WaitOptions {
   reduceOp?: ReduceOp | undefined;
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `alltoall` and `allToAllSingle`. */
 export interface AllToAllOptions extends WaitOptions {
   /** Limit of this operation; none: the group's. In ms. */
   timeout?: number | null | undefined;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** Options of `barrier`. */
@@ -734,6 +797,11 @@ export interface BarrierOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** The device on which the barrier runs. The TCP backend ignores it. */
   device?: unknown;
+  /**
+   * Kept for c10d: method calls return a `Work` either way.
+   * @defaultValue `true`
+   */
+  asyncOp?: boolean | undefined;
 }
 
 /** The members of the group from now on. */
@@ -1735,7 +1803,10 @@ export class Store {
    * @param keys - The keys.
    */
   check(keys: readonly string[], options?: WaitOptions): Promise<boolean>;
-  /** Another handle on the same data, which does not wait for this one's requests. */
+  /**
+   * Another handle on the same data, which does not wait for this one's requests: a store of the
+   * same class.
+   */
   clone(options?: WaitOptions): Promise<Store>;
   /**
    * Sets `key` to `desiredValue` if its value is `expectedValue`, or if it has none and
@@ -2239,6 +2310,8 @@ export function broadcast<T extends TensorLike>(tensor: T, options?: WaitOptions
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** The root as a rank in the group, instead of a global rank. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
@@ -2256,6 +2329,8 @@ export function allReduce<T extends TensorLike>(tensor: T, options?: WaitOptions
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /**
@@ -2271,6 +2346,8 @@ export function allReduceCoalesced<T extends readonly TensorLike[]>(tensors: T, 
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /**
@@ -2288,6 +2365,8 @@ export function reduce<T extends TensorLike>(tensor: T, options?: WaitOptions & 
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** The root as a rank in the group, instead of a global rank. */
     groupDst?: number | null | undefined;
   }): Work<T>;
@@ -2301,6 +2380,8 @@ export function reduce<T extends TensorLike>(tensor: T, options?: WaitOptions & 
 export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /**
@@ -2313,6 +2394,8 @@ export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor
 export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>(outputTensorLists: T, inputTensorList: readonly TensorLike[], options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /**
@@ -2325,6 +2408,8 @@ export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>
 export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 /** Another name of {@link allGatherIntoTensor}. */
 export const allGatherSingle: typeof allGatherIntoTensor;
@@ -2341,6 +2426,8 @@ export function gather<T extends readonly TensorLike[] | null | undefined = unde
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** The root as a rank in the group, instead of a global rank. */
     groupDst?: number | null | undefined;
   }): Work<T>;
@@ -2355,6 +2442,8 @@ export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLik
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** The root as a rank in the group, instead of a global rank. */
     groupDst?: number | null | undefined;
   }): Work<T>;
@@ -2372,6 +2461,8 @@ export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions &
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** The root as a rank in the group, instead of a global rank. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
@@ -2387,6 +2478,8 @@ export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly T
     src?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** The root as a rank in the group, instead of a global rank. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
@@ -2405,6 +2498,8 @@ export function reduceScatter<T extends TensorLike>(output: T, inputList: readon
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /**
@@ -2421,6 +2516,8 @@ export function reduceScatterTensor<T extends TensorLike>(output: T, input: Tens
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 /** Another name of {@link reduceScatterTensor}. */
 export const reduceScatterSingle: typeof reduceScatterTensor;
@@ -2439,6 +2536,8 @@ export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLik
     inputSplitSizes?: readonly (number | bigint)[] | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /**
@@ -2450,12 +2549,16 @@ export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLik
 export function allToAll<T extends readonly TensorLike[]>(outputTensorList: T, inputTensorList: readonly TensorLike[], options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
   }): Work<T>;
 
 /** Waits until all ranks came. `deviceIds` is for backends with devices. */
 export function barrier(options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
     /** Devices whose work is waited for. */
     deviceIds?: readonly number[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */

@@ -19,6 +19,27 @@ enum BackendType {
   "CUSTOM"
 };
 
+/// The names of backends; `gloo` is `tcp` here.
+[Constants, Since=0.1]
+enum Backend {
+  /// None.
+  "undefined",
+  /// Another name of `tcp`.
+  "gloo",
+  /// NVIDIA's library, device memory.
+  "nccl",
+  /// Unified Collective Communication.
+  "ucc",
+  /// A Message Passing Interface library.
+  "mpi",
+  /// Intel's library.
+  "xccl",
+  /// Sockets, host memory.
+  "tcp",
+  /// Ranks in browsers, and those that meet them.
+  "websocket"
+};
+
 /// Options with which a group is made.
 [Since=0.1]
 dictionary BackendOptions {

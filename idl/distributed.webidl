@@ -2,7 +2,8 @@
 //
 // `group` is a process group; none is the default group. `src` and `dst` are global ranks,
 // `group_src` and `group_dst` ranks in the group; at most one of the two may be given. With
-// `async_op` a function returns a `Work`, else it waits and returns nothing.
+// `async_op` a function returns a `Work`, else it waits and returns nothing; in JavaScript it
+// returns a `Work` either way.
 
 /// Free functions over the default process group.
 [Since=0.1]

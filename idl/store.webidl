@@ -30,8 +30,9 @@ interface Store {
   /// Whether all `keys` are there. Does not wait.
   [Waits] boolean check(sequence<DOMString> keys);
 
-  /// Another handle on the same data, which does not wait for this one's requests.
-  [Waits, Rust=clone_store] Store clone();
+  /// Another handle on the same data, which does not wait for this one's requests: a store of the
+  /// same class.
+  [Handwritten, Waits, Rust=clone_store] Store clone();
 
   /// Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
   /// `expected_value` is empty; all in one step.

@@ -37,6 +37,14 @@ impl NativeObject {
         self.identity as f64
     }
 
+    /// What a person wants to know of it, the same in every language.
+    #[napi]
+    pub fn describe(&self) -> String {
+        let object = self.object.borrow();
+        let released = || format!("{}(released)", self.type_name);
+        object.as_ref().map_or_else(released, ToString::to_string)
+    }
+
     /// Releases the object; every later call with this handle fails.
     #[napi]
     pub fn release(&self) {

@@ -27,7 +27,9 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     key: ["InvalidType", "argument 'key' must be string, not number"],
     store: ["InvalidType", "argument 'store' must be Store"],
     numbers: ["InvalidType", "not number. A Tensor: a typed array, a DataView, or"],
-    size: ["InvalidArgument", "world_size must be at least 1, got 0"],
+    size: ["InvalidArgument", "worldSize must be at least 1, got 0"],
+    method: ["InvalidArgument", "allGatherSingleCoalesced: "],
+    handle: ["InvalidType", "asyncOp?: boolean"],
   };
   for (const [call, [kind, text]] of Object.entries(expected)) {
     assert.ok(got[call] !== null, `${call} throws`);

@@ -18,5 +18,7 @@ test("the package has its native half, its licences and all that it exports", as
 test("the package says where its native half runs", async () => {
   const { os, cpu, libc, bin } = JSON.parse(await readFile(new URL("package.json", root), "utf8"));
   assert.deepEqual({ os, cpu, libc }, { os: ["linux"], cpu: ["x64"], libc: ["glibc"] });
+  const readme = await readFile(new URL("README.md", root), "utf8");
+  assert.match(readme, /on Linux \(x86-64, glibc\)/);
   assert.deepEqual(bin, { polyrank: "js/command.js" });
 });

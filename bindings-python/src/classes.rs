@@ -205,14 +205,23 @@ impl Store {
 #[pymethods]
 impl PreparedOperation {
     fn __repr__(&self) -> String {
-        format!("<{:?}>", self.inner)
+        format!("{:?}", self.inner)
+    }
+}
+
+#[pymethods]
+impl P2POp {
+    fn __repr__(&self) -> String {
+        let P2POp { is_send, peer, group, tag, .. } = self;
+        let name = if *is_send { "isend" } else { "irecv" };
+        format!("P2POp({name}, peer {peer} of {}, tag {tag})", group.group_name())
     }
 }
 
 #[pymethods]
 impl ProcessGroup {
     fn __repr__(&self) -> String {
-        format!("<{:?}>", self.inner)
+        format!("{:?}", self.inner)
     }
 }
 

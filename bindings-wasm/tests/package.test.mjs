@@ -24,4 +24,5 @@ test("the package has everything that it imports", async () => {
   for (const file of ["index.d.ts", "js/index.js", "js/generated/index.js", ...wasm]) {
     assert.ok(files.has(file), file);
   }
+  assert.ok(!files.has("js/wasm/profile.txt"), "what the build notes for itself stays here");
 });

@@ -115,7 +115,8 @@ fn every_overload_is_declared_and_options_stand_behind() {
     assert_has(&text, "reduceAll: ProcessGroup[\"allReduce\"];");
     assert_has(&text, "interface ReduceOptions extends WaitOptions {");
     assert_has(&text, "reduceOp?: ReduceOp | undefined;");
-    for absent in ["asyncOp", "async_op", "boxed", "_reduce_all"] {
+    assert_has(&text, "asyncOp?: boolean | undefined;");
+    for absent in ["async_op", "boxed", "_reduce_all"] {
         assert!(!text.contains(absent), "{absent}");
     }
 }

@@ -14,6 +14,8 @@ use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
 use crate::tensor::{OnDevice, Tensor};
 
+pub(crate) mod group_names;
+
 /// An operation that was issued: wait for it, `.await` it, or poll it.
 ///
 /// Dropping a `Work` neither cancels nor waits: the operation goes on.
@@ -22,11 +24,14 @@ use crate::tensor::{OnDevice, Tensor};
 pub struct Work {
     name: &'static str,
     sequence: u64,
+    /// The number of its group.
+    group: u64,
     /// None if it was done, well and without tensors, when it was made.
     inner: Option<Arc<Inner>>,
 }
 
 struct Inner {
+    began: Instant,
     parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
     /// Done when all parts are; the first part itself if it is the only one.
     whole: Arc<Completion>,
@@ -36,19 +41,20 @@ struct Inner {
 }
 
 impl Work {
-    /// A work of one part for each of `issued`, whose tensors are the `outputs` alone.
+    /// A work of one part for each of `issued`, whose tensors are the `outputs` alone: what was
+    /// called, and the number of the group.
     pub(crate) fn new(
-        name: &'static str,
+        (name, group): (&'static str, u64),
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
     ) -> Work {
         let devices = outputs.iter().filter_map(|tensor| tensor.region().device()).collect();
-        Work::reading(name, issued, outputs, devices)
+        Work::reading((name, group), issued, outputs, devices)
     }
 
     /// As [`Work::new`], where tensors on `devices` are written or read.
     pub(crate) fn reading(
-        name: &'static str,
+        (name, group): (&'static str, u64),
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
         devices: Vec<OnDevice>,
@@ -60,13 +66,14 @@ impl Work {
             [(only, _)] => only.clone(),
             _ => all_of(&parts),
         };
-        let inner = Inner { parts, whole, outputs: outputs.into(), devices };
-        Work { name, sequence, inner: Some(Arc::new(inner)) }
+        let began = Instant::now();
+        let inner = Inner { began, parts, whole, outputs: outputs.into(), devices };
+        Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
     /// The work of an operation that is done.
-    pub(crate) fn done(name: &'static str, sequence: u64) -> Work {
-        Work { name, sequence, inner: None }
+    pub(crate) fn done(name: &'static str, group: u64, sequence: u64) -> Work {
+        Work { name, sequence, group, inner: None }
     }
 
     /// The method that was called: `allreduce`.
@@ -258,6 +265,12 @@ impl Inner {
         failed.map_or(Ok(()), Err)
     }
 
+    /// How it ended, and after how long.
+    fn end(&self) -> Option<(Result<()>, Duration)> {
+        let (result, at) = self.whole.peek_end()?;
+        Some((result, at.saturating_duration_since(self.began)))
+    }
+
     fn outputs(&self) -> MutexGuard<'_, Vec<Tensor>> {
         self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -269,16 +282,32 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What a person wants to know of it, the same in every language: `Work(allreduce #1, complete)`.
+/// What a person wants to know of it, the same in every language:
+/// `Work(allreduce #1 of default_pg, complete, 3 ms)`.
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Work { name, sequence, inner } = self;
-        match inner.as_ref().map_or(Some(Ok(())), |inner| inner.whole.peek()) {
-            None => write!(f, "Work({name} #{sequence}, running)"),
-            Some(Ok(())) => write!(f, "Work({name} #{sequence}, complete)"),
-            Some(Err(error)) => write!(f, "Work({name} #{sequence}, failed: {error})"),
+        let Work { name, sequence, group, inner } = self;
+        let end = match inner {
+            // It was done when its call returned: that waits for some microseconds at most.
+            None => Some((Ok(()), Duration::ZERO)),
+            Some(inner) => inner.end(),
+        };
+        write!(f, "Work({name} #{sequence}")?;
+        if let Some(group) = group_names::of(*group) {
+            write!(f, " of {group}")?;
+        }
+        let since = || inner.as_ref().map_or(Duration::ZERO, |inner| inner.began.elapsed());
+        match end {
+            None => write!(f, ", in flight, {} ms)", milliseconds(since())),
+            Some((Ok(()), took)) => write!(f, ", complete, {} ms)", milliseconds(took)),
+            Some((Err(error), took)) => write!(f, ", failed, {} ms: {error})", milliseconds(took)),
         }
     }
+}
+
+/// A length of time in whole milliseconds, the nearest number.
+fn milliseconds(time: Duration) -> u128 {
+    (time + Duration::from_micros(500)).as_millis()
 }
 
 /// A completion that is settled when all parts are, with the first error if there is one.
@@ -303,4 +332,71 @@ fn all_of(parts: &[(Arc<Completion>, Arc<dyn Backend>)]) -> Arc<Completion> {
         });
     }
     whole
+}
+
+#[cfg(all(test, feature = "tcp"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::completion::WaitIntent;
+    use crate::generated::collective::Collective;
+    use crate::process_group::{GroupOptions, ProcessGroup};
+    use crate::request::Request;
+    use crate::store::{HashStore, Store};
+
+    fn pair() -> [ProcessGroup; 2] {
+        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let join = |rank| {
+            let store = store.clone();
+            move || ProcessGroup::new(store, rank, 2, "pair", GroupOptions::default()).unwrap()
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(join(1));
+            [join(0)(), other.join().unwrap()]
+        })
+    }
+
+    /// The text of a work, with the number of its milliseconds as N.
+    fn text(work: &Work) -> String {
+        let text = work.to_string();
+        let (before, after) = text.split_once(" ms").unwrap();
+        let (before, time) = before.rsplit_once(' ').unwrap();
+        assert!(time.parse::<u64>().is_ok(), "{text}");
+        format!("{before} N ms{after}")
+    }
+
+    #[test]
+    fn texts_say_what_of_which_group_and_how_long() {
+        let [zero, one] = pair();
+        let barrier =
+            |group: &ProcessGroup| group.issue(Request::new(Collective::Barrier)).unwrap();
+        let (work, other) = (barrier(&zero), barrier(&one));
+        work.wait(None).unwrap();
+        assert_eq!(text(&work), "Work(barrier #1 of pair, complete, N ms)");
+        other.wait(None).unwrap();
+        let open = zero.issue_recv(Tensor::from(vec![0f32]), Some(1), 0, None, WaitIntent::Later);
+        let open = open.unwrap();
+        assert!(text(&open).ends_with("of pair, in flight, N ms)"), "{open}");
+        let store = zero.get_group_store();
+        let shown = store.description();
+        assert!(shown.starts_with("PrefixStore('") && shown.contains("HashStore()"), "{shown}");
+        zero.abort();
+        assert!(open.wait(None).is_err());
+        assert!(text(&open).contains("of pair, failed, N ms: "), "{open}");
+        assert_eq!(format!("{zero:?}"), "ProcessGroup(pair, rank 0 of 2, tcp)");
+        let _ = zero.shutdown();
+        assert_eq!(format!("{zero:?}"), "ProcessGroup(pair, rank 0 of 2, tcp, left)");
+        assert_eq!(store.description(), "Store(of pair, left)");
+        drop(zero);
+        assert_eq!(text(&work), "Work(barrier #1 of pair, complete, N ms)");
+        drop(one);
+    }
+
+    #[test]
+    fn an_operation_that_was_done_immediately_took_no_time() {
+        let work = Work::done("allreduce", u64::MAX, 1);
+        assert_eq!(work.to_string(), "Work(allreduce #1, complete, 0 ms)");
+        assert_eq!(milliseconds(Duration::from_micros(2_499)), 2);
+        assert_eq!(milliseconds(Duration::from_micros(2_500)), 3);
+    }
 }

@@ -16,6 +16,7 @@ export {
   DType,
   ReduceOp,
   BackendType,
+  Backend,
   WorkResult,
   premulSum,
 } from "./constants.js";
@@ -113,7 +114,6 @@ export {
 } from "./functions.js";
 export { NON_GROUP_MEMBER, NonGroupMember } from "../runtime/members.js";
 export {
-  Backend,
   DEFAULT_TIMEOUT_MS,
   P2POp,
   PreparedOperation,

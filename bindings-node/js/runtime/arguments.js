@@ -78,6 +78,11 @@ export function duration(value) {
   return { kind: "duration", ms: value };
 }
 
+/** `reduce_op` -> `reduceOp`, as JavaScript spells the IDL's names. */
+export function camelName(name) {
+  return name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+}
+
 /** `reduceOp` -> `reduce_op`, as the IDL spells names. */
 export function idlName(name) {
   let known = idlNames.get(name);

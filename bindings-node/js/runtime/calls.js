@@ -4,7 +4,14 @@
 // the result stand; `nonMember`, what a process that is not in the group gets; `leaves`, that the
 // call leaves groups.
 
-import { argument, plainArguments, signalOf, split, tensorArguments } from "./arguments.js";
+import {
+  argument,
+  camelName,
+  plainArguments,
+  signalOf,
+  split,
+  tensorArguments,
+} from "./arguments.js";
 import {
   InvalidArgumentError,
   InvalidGroupError,
@@ -160,7 +167,7 @@ export async function leave(group, destroy, shutdown) {
 /** A call of something that only stands in the surface. */
 export function unbuilt(path) {
   const who = `polyrank ${native.version()}`;
-  const operation = path.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+  const operation = camelName(path);
   const text = `${who} does not support ${operation}`;
   throw new UnsupportedError(text, { who, operation });
 }

@@ -67,6 +67,8 @@ export interface NativeObject {
   readonly type: string;
   /** Equal for handles on the same thing, if handles of this type can be on the same thing. */
   readonly id?: number;
+  /** What a person wants to know of it, for `util.inspect`; only in Node. */
+  describe?(): string;
   /** Releases it; later calls of it throw. */
   release?(): void;
 }

@@ -1,6 +1,7 @@
 // What has a form of its own in JavaScript: the current group, meeting at a URL, messages issued
 // together, the names of backends.
 
+import { Backend } from "../generated/constants.js";
 import { duration, signalOf, split } from "./arguments.js";
 import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
 import { CudaTensor } from "./cuda.js";
@@ -14,21 +15,11 @@ import {
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { platform } from "./native.js";
+import { elementsOf } from "./tensors.js";
+import { INSPECT } from "./work.js";
 
 /** Limit of operations of a group that was given none, ms. */
 export const DEFAULT_TIMEOUT_MS = 30 * 60 * 1000;
-
-/** The names of backends; `gloo` is `tcp` here. */
-export const Backend = Object.freeze({
-  UNDEFINED: "undefined",
-  GLOO: "gloo",
-  NCCL: "nccl",
-  UCC: "ucc",
-  MPI: "mpi",
-  XCCL: "xccl",
-  TCP: "tcp",
-  WEBSOCKET: "websocket",
-});
 
 const WHY_NOT = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", required: 1 };
 
@@ -211,14 +202,16 @@ const PREPARED = Symbol("prepared");
 /** An operation on one tensor that is started again and again. */
 export class PreparedOperation {
   #call;
+  #what;
   #last = null;
 
-  constructor(made, call) {
+  constructor(made, call, what) {
     if (made !== PREPARED) {
       const text = "a PreparedOperation is made by ProcessGroup.prepareAllreduce()";
       throw new InvalidTypeError(text);
     }
     this.#call = call;
+    this.#what = what;
   }
 
   /** Starts the operation. Operations on one tensor come one after the other. */
@@ -240,10 +233,16 @@ export class PreparedOperation {
   get [Symbol.toStringTag]() {
     return "PreparedOperation";
   }
+
+  /** What Node shows of it: `PreparedOperation(allreduce of 4 f32 in default_pg)`. */
+  [INSPECT]() {
+    return `PreparedOperation(${this.#what()})`;
+  }
 }
 
 /** Prepares an allreduce. What is wrong with its arguments is raised when it is started. */
 export function prepareAllreduce(spec, group, given) {
   const allreduce = { ...spec, key: "PROCESS_GROUP_ALLREDUCE" };
-  return new PreparedOperation(PREPARED, () => operate(allreduce, group, given));
+  const what = () => `allreduce of ${elementsOf(given[0])} in ${group.groupName}`;
+  return new PreparedOperation(PREPARED, () => operate(allreduce, group, given), what);
 }

@@ -52,6 +52,14 @@ export function codeOf(view) {
   return CODES.get(classOf(view));
 }
 
+/** How many elements of which type something has that may be a tensor: `4 f32`. */
+export function elementsOf(object) {
+  if (object instanceof Elements) return `${object.size} ${object.dtype}`;
+  if (!ArrayBuffer.isView(object)) return named(object);
+  const dtype = OF_ARRAY[classOf(object)];
+  return `${byteLengthOf(object) / DTYPES.get(dtype).bytes} ${dtype}`;
+}
+
 /** Where a tensor lies: in which memory, from which byte to which. Where its elements have gaps
  * between them, `step` is from one to the next; 0: they have none, or it is not as simple. */
 export function spanOf(tensorBytes, info) {

@@ -2,6 +2,7 @@
 
 import type {
   AbortedError,
+  Backend,
   BackendUnavailableError,
   CollectiveMismatchError,
   CollectiveTimeoutError,
@@ -421,29 +422,6 @@ export const NON_GROUP_MEMBER: NonGroupMember;
 
 /** Limit of operations of a group that was given none, ms: 30 min. */
 export const DEFAULT_TIMEOUT_MS: number;
-
-/** The names of backends; `gloo` is `tcp` here. */
-export const Backend: {
-  /** None. */
-  readonly UNDEFINED: "undefined";
-  /** Another name of `tcp`. */
-  readonly GLOO: "gloo";
-  /** NVIDIA's library, device memory. */
-  readonly NCCL: "nccl";
-  /** Unified Collective Communication. */
-  readonly UCC: "ucc";
-  /** A Message Passing Interface library. */
-  readonly MPI: "mpi";
-  /** Intel's library. */
-  readonly XCCL: "xccl";
-  /** Sockets, host memory. */
-  readonly TCP: "tcp";
-  /** Ranks in browsers, and those that meet them. */
-  readonly WEBSOCKET: "websocket";
-};
-
-/** The name of a backend. */
-export type Backend = (typeof Backend)[keyof typeof Backend];
 
 /**
  * The name of a backend in lower case, if there is one of that name.

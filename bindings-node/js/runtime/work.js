@@ -2,7 +2,7 @@
 // asks for disturbs nobody: its promise is made by the first `then`. Knows nothing of copies.
 
 import { InvalidArgumentError, InvalidTypeError, WaitTimeoutError } from "../generated/errors.js";
-import { signalOf } from "./arguments.js";
+import { camelName, signalOf } from "./arguments.js";
 import { WorkResult } from "../generated/constants.js";
 
 /** The name by which Node asks an object what to show of it. */
@@ -105,7 +105,7 @@ export class Work {
     const took = `${Math.round(this.#operation.milliseconds())} ms`;
     const state = !isOver ? "in flight" : failure === null ? "complete" : "failed";
     const why = isOver && failure !== null ? `: ${failure.error?.message ?? failure.error}` : "";
-    return `Work(${native.name}${number}${group}, ${state}, ${took}${why})`;
+    return `Work(${camelName(native.name)}${number}${group}, ${state}, ${took}${why})`;
   }
 
   #promise() {
@@ -142,7 +142,7 @@ export class Work {
   #expired(milliseconds) {
     const waited = Math.round(milliseconds);
     const { name, sequence } = this.#operation.native;
-    const text = `${name} (operation ${sequence}) goes on`;
+    const text = `${camelName(name)} (operation ${sequence}) goes on`;
     return new WaitTimeoutError(`wait timed out after ${waited} ms; ${text}`, {
       collective: name,
       seq: sequence,

@@ -2,6 +2,7 @@
 //! JavaScript half makes the class of the kind out of it.
 
 use napi::{Env, Result};
+use polyrank::calls::Language;
 use polyrank::{Error, ErrorField};
 
 use super::js::Js;
@@ -26,7 +27,7 @@ pub(crate) fn describe<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
     }
     let data = Js::object(env)?;
     data.set(c"kind", Js::of_text(env, error.kind())?)?;
-    data.set(c"message", Js::of_text(env, &error.to_string())?)?;
+    data.set(c"message", Js::of_text(env, &Language::JavaScript.message(error))?)?;
     data.set(c"fields", fields)?;
     Ok(data)
 }
@@ -40,7 +41,7 @@ fn number_value<'a>(env: Env, number: u64) -> Result<Js<'a>> {
 
 /// The JavaScript error that stands for `error`.
 pub(crate) fn raise_value<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
-    let value = Js::error(env, &error.to_string())?;
+    let value = Js::error(env, &Language::JavaScript.message(error))?;
     value.set(c"data", describe(env, error)?)?;
     Ok(value)
 }

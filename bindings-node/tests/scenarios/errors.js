@@ -61,6 +61,8 @@ export async function wrongArguments({ pr, group }) {
     key: thrown(() => new pr.HashStore().set(5, "x")),
     store: thrown(() => new pr.PrefixStore("x", {})),
     numbers: thrown(() => group.allreduce(7)),
+    method: thrown(() => group.allGatherSingleCoalesced([x], [Float32Array.of(1, 2)])),
+    handle: thrown(() => pr.barrier({ asyncOp: "yes" })),
     size: await failure(() => pr.ProcessGroup.join(new pr.HashStore(), 0, 0)),
   };
 }

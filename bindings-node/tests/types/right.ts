@@ -64,6 +64,10 @@ export async function functions(): Promise<void> {
   await pr.broadcast(array, { src: 0, groupSrc: undefined });
   await pr.scatter(array, { scatterList: null, src: 1 });
   await pr.allGatherIntoTensor(array, array);
+  const handle: pr.Work<Float64Array> = pr.allReduce(array, { asyncOp: true });
+  await handle.wait({ timeout: 5000 });
+  const awaited: Float64Array = await pr.allReduce(array, { asyncOp: false });
+  await world.allreduce([awaited], { asyncOp: true });
   await pr.allGatherSingle(array, array);
   const rank: number = pr.getRank() + pr.getRank(world) + pr.getWorldSize(null);
   void rank;

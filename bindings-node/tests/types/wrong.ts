@@ -30,8 +30,8 @@ export async function arguments_(): Promise<void> {
   group.allgather(array, array);
   // @ts-expect-error: no such operator
   pr.ReduceOp.MEAN;
-  // @ts-expect-error: there is no word for waiting
-  pr.allReduce(array, { asyncOp: true });
+  // @ts-expect-error: whether a handle is wanted is a boolean
+  pr.allReduce(array, { asyncOp: "yes" });
   // @ts-expect-error: names are in camelCase
   pr.all_reduce(array);
   // @ts-expect-error: a store is not a group

@@ -1,9 +1,9 @@
 """Names that programs for torch.distributed use and the IDL has no words for."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from enum import StrEnum
+from typing import Any, cast
 
 from polyrank._core import (
     NcclConfig,
@@ -17,28 +17,19 @@ from polyrank._core import (
     register_backend,
 )
 
-__all__ = ["Backend", "ProcessGroupNCCL", "make_premul_sum", "reduce_op"]
+__all__ = ["ProcessGroupNCCL", "make_premul_sum", "reduce_op"]
 
 make_premul_sum = premul_sum
 
 
-class Backend(StrEnum):
-    """The names of backends; `Backend("TCP")` reads one in any case. `gloo` is `tcp` here."""
-
-    UNDEFINED = "undefined"
-    GLOO = "gloo"
-    NCCL = "nccl"
-    UCC = "ucc"
-    MPI = "mpi"
-    XCCL = "xccl"
-    TCP = "tcp"
-    WEBSOCKET = "websocket"
+class BackendMethods:
+    """What the class of the names of backends can do; `Backend("TCP")` reads one in any case."""
 
     @classmethod
-    def _missing_(cls, value: object) -> "Backend":
+    def _missing_(cls, value: object) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"Backend name must be a string, but got: {value!r}")
-        known = {member.value: member for member in cls}
+        known = {str(member): member for member in cast("Iterable[str]", cls)}
         if value.lower() not in known:
             # The core has the list of all that there are, and the words for others.
             text = backend_unavailable_reason(value)

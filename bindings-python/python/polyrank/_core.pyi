@@ -1544,7 +1544,9 @@ class Store:
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all `keys` are there. Does not wait."""
     def clone(self) -> Store:
-        """Another handle on the same data, which does not wait for this one's requests."""
+        """Another handle on the same data, which does not wait for this one's requests: a store of the
+        same class.
+        """
     def compare_set(self, key: str, expected_value: _Bytes, desired_value: _Bytes) -> bytes:
         """Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
         `expected_value` is empty; all in one step.

@@ -306,7 +306,7 @@ fn bytes_for_tensors(arguments: &mut Arguments) {
                 let contiguous = tensor.to_contiguous();
                 *value = Value::Bytes(contiguous.region().read(<[u8]>::to_vec));
             }
-            Value::List(items) => items.iter_mut().for_each(change),
+            Value::List(items) | Value::Tuple(items) => items.iter_mut().for_each(change),
             _ => {}
         }
     }

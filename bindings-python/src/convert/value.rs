@@ -86,10 +86,10 @@ fn value_at_depth<'py>(
         return Ok(plain);
     }
     if let Ok(list) = object.cast::<PyList>() {
-        return list_value(list.iter(), opaque_objects, depth);
+        return list_value(list.iter(), opaque_objects, depth).map(Value::List);
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        return list_value(tuple.iter(), opaque_objects, depth);
+        return list_value(tuple.iter(), opaque_objects, depth).map(Value::Tuple);
     }
     let kind = kind_of(object);
     Ok(match kind {
@@ -150,14 +150,13 @@ fn list_value<'py>(
     items: impl Iterator<Item = Bound<'py, PyAny>>,
     opaque_objects: &mut OpaqueObjects<'py>,
     depth: usize,
-) -> PyResult<Value> {
+) -> PyResult<Vec<Value>> {
     if depth >= DEEPEST_LIST {
         return Err(PyTypeError::new_err(format!(
             "lists are nested deeper than {DEEPEST_LIST} levels"
         )));
     }
-    let values = items.map(|item| value_at_depth(&item, opaque_objects, depth + 1));
-    Ok(Value::List(values.collect::<PyResult<_>>()?))
+    items.map(|item| value_at_depth(&item, opaque_objects, depth + 1)).collect()
 }
 
 /// The members of an options record.

@@ -968,7 +968,8 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_CHECK", positional, keywords)
     }
 
-    /// Another handle on the same data, which does not wait for this one's requests.
+    /// Another handle on the same data, which does not wait for this one's requests: a store of the
+    /// same class.
     #[pyo3(name = "clone", signature = ())]
     fn py_clone<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);

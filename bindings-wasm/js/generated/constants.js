@@ -91,6 +91,18 @@ export const BackendType = Object.freeze({
   CUSTOM: 6,
 });
 
+/** The names of backends; `gloo` is `tcp` here. */
+export const Backend = Object.freeze({
+  UNDEFINED: "undefined",
+  GLOO: "gloo",
+  NCCL: "nccl",
+  UCC: "ucc",
+  MPI: "mpi",
+  XCCL: "xccl",
+  TCP: "tcp",
+  WEBSOCKET: "websocket",
+});
+
 /** How an operation ended, as `Work.getFutureResult` gives it. */
 export const WorkResult = Object.freeze({
   SUCCESS: 0,

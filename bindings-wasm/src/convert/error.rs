@@ -1,6 +1,7 @@
 //! The core's errors as JavaScript's. Knows nothing of classes: those are the JavaScript half's.
 
 use js_sys::{Object, Reflect};
+use polyrank::calls::Language;
 use polyrank::{Error, ErrorField};
 use wasm_bindgen::JsValue;
 
@@ -28,7 +29,7 @@ pub(crate) fn error_data(error: &Error) -> JsValue {
     }
     let data = Object::new();
     set(&data, "kind", &error.kind().into());
-    set(&data, "message", &error.to_string().into());
+    set(&data, "message", &Language::JavaScript.message(error).into());
     set(&data, "fields", &fields);
     data.into()
 }

@@ -86,6 +86,8 @@ pub struct Notes {
     pub non_member: bool,
     /// `[Positional]` on an optional parameter: where options are one object, it may stand before.
     pub positional: bool,
+    /// `[Constants]` on an enum: its values are constants, named by them in capitals.
+    pub constants: bool,
 }
 
 impl Notes {
@@ -188,6 +190,13 @@ pub struct Enum {
     pub values: Vec<EnumValue>,
     /// The attributes.
     pub notes: Notes,
+}
+
+impl Enum {
+    /// Its values as constants: name, string, doc comment.
+    pub fn constants(&self) -> impl Iterator<Item = (String, &str, &str)> {
+        self.values.iter().map(|it| (it.value.to_uppercase(), &*it.value, &*it.doc))
+    }
 }
 
 /// One string of an enum.

@@ -102,6 +102,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Class", &[Value], CLASSES),
     known("Coalesced", &[Operation], Form::Nothing),
     known("Collective", &[Operation], Form::Word),
+    known("Constants", &[Enum], Form::Nothing),
     known("DTypes", &[Namespace, Value], Form::NothingOrText),
     known("Error", &[Dictionary], Form::Nothing),
     known("Factor", &[Value], Form::Nothing),
@@ -238,6 +239,7 @@ impl<'a> Attributes<'a> {
             factory: self.text("Factory"),
             non_member: self.has("NonMember"),
             positional: self.has("Positional"),
+            constants: self.has("Constants"),
         }
     }
 }

@@ -2,6 +2,8 @@
 //! forms of each call in all languages side by side. Knows how each language writes a call by
 //! asking it, and nothing of how a page is shown.
 
+mod declared;
+mod further;
 mod page;
 mod prose;
 
@@ -10,6 +12,8 @@ use std::collections::BTreeMap;
 use crate::files::Files;
 use crate::languages::stamp;
 use crate::model::{Api, Source, Type};
+pub use declared::Declarations;
+use declared::Declared;
 use page::Page;
 
 /// Where the pages lie.
@@ -32,29 +36,11 @@ const TOPICS: [(&str, &str); 13] = [
     ("errors", "Errors"),
 ];
 
-/// The pages, one for each topic that holds something that is built, and their list.
-pub fn files(api: &Api) -> Files {
-    let mut pages: BTreeMap<&str, Page> = BTreeMap::new();
-    for known in &api.namespaces {
-        for function in known.functions.iter().filter(|it| !it.notes.unbuilt) {
-            page_of(&mut pages, &function.source).function(api, function);
-        }
-    }
-    for known in api.interfaces.iter().filter(|it| !it.notes.unbuilt) {
-        page_of(&mut pages, &known.source).class(api, known);
-        for method in known.methods.iter().filter(|it| !it.notes.unbuilt) {
-            page_of(&mut pages, &method.source).method(api, known, method);
-        }
-    }
-    for known in api.dictionaries.iter().filter(|it| !it.notes.unbuilt && is_used(api, &it.name)) {
-        page_of(&mut pages, &known.source).dictionary(known);
-    }
-    for known in api.enums.iter().filter(|it| !it.notes.unbuilt) {
-        page_of(&mut pages, &known.source).enumeration(known);
-    }
-    for known in &api.errors {
-        page_of(&mut pages, &known.source).error(api, known);
-    }
+/// The pages, one for each topic that holds something that is built, one for what languages have
+/// beside the IDL, and their list.
+pub fn files(api: &Api, declarations: &Declarations) -> Files {
+    let declared = Declared::read(declarations);
+    let pages = pages(api, &declared);
     let mut files = Files::new();
     let mut list = Vec::new();
     for (topic, page) in pages.into_iter().filter(|(_, page)| !page.is_empty()) {
@@ -68,9 +54,57 @@ pub fn files(api: &Api) -> Files {
     let values = page::values(api, &stamp("idl/*.webidl"));
     list.push((TOPICS.len(), VALUES.1.to_owned(), VALUES.0.to_owned(), Vec::new()));
     files.insert(format!("{FOLDER}/{}.md", VALUES.0), values);
+    let known = names(api, list.iter().flat_map(|(_, _, _, names)| names));
+    let (text, names) =
+        further::page(&declared, &known, &stamp("the declarations of all languages"));
+    list.push((TOPICS.len() + 1, FURTHER.1.to_owned(), FURTHER.0.to_owned(), names));
+    files.insert(format!("{FOLDER}/{}.md", FURTHER.0), text);
     list.sort();
     files.insert(format!("{FOLDER}/index.md"), index(&list));
     files
+}
+
+/// The names of things that have an entry, in all languages.
+fn names<'a>(api: &Api, headings: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut names: Vec<String> = headings.filter(|name| !name.contains('.')).cloned().collect();
+    names.extend(["DType", "ReduceOp"].map(str::to_owned));
+    let functions = api.namespaces.iter().flat_map(|known| &known.functions);
+    let functions = functions.map(|known| (&known.name, &known.notes));
+    let classes = api.interfaces.iter().map(|known| (&known.name, &known.notes));
+    let (mut shown, mut others) = (functions.chain(classes).collect::<Vec<_>>(), Vec::new());
+    shown.retain(|(name, _)| names.contains(name));
+    for (_, notes) in shown {
+        others.extend(notes.aliases.iter().cloned());
+        let spelt = [&notes.python, &notes.rust, &notes.javascript];
+        others.extend(spelt.into_iter().flatten().cloned());
+    }
+    names.append(&mut others);
+    names
+}
+
+fn pages<'api>(api: &'api Api, declared: &Declared) -> BTreeMap<&'api str, Page> {
+    let mut pages: BTreeMap<&str, Page> = BTreeMap::new();
+    for known in &api.namespaces {
+        for function in known.functions.iter().filter(|it| !it.notes.unbuilt) {
+            page_of(&mut pages, &function.source).function(api, declared, function);
+        }
+    }
+    for known in api.interfaces.iter().filter(|it| !it.notes.unbuilt) {
+        page_of(&mut pages, &known.source).class(api, declared, known);
+        for method in known.methods.iter().filter(|it| !it.notes.unbuilt) {
+            page_of(&mut pages, &method.source).method(api, declared, (known, method));
+        }
+    }
+    for known in api.dictionaries.iter().filter(|it| !it.notes.unbuilt && is_used(api, &it.name)) {
+        page_of(&mut pages, &known.source).dictionary(known);
+    }
+    for known in api.enums.iter().filter(|it| !it.notes.unbuilt) {
+        page_of(&mut pages, &known.source).enumeration(known);
+    }
+    for known in &api.errors {
+        page_of(&mut pages, &known.source).error(api, known);
+    }
+    pages
 }
 
 /// Whether something that is built takes or gives a value of this type.
@@ -89,6 +123,9 @@ fn is_used(api: &Api, name: &str) -> bool {
         is_meant(&it.returns) || it.parameters.iter().any(|parameter| is_meant(&parameter.ty))
     })
 }
+
+/// The page of what languages have beside the IDL: file, title.
+const FURTHER: (&str, &str) = ("further", "Further names of each language");
 
 /// The page of `DType` and `ReduceOp`, which are namespaces of numbers: file, title.
 const VALUES: (&str, &str) = ("values", "Element types and reduction operators");
@@ -114,16 +151,15 @@ fn index(list: &[(usize, String, String, Vec<String>)]) -> String {
     let mut text = format!("<!-- {} -->\n\n# Reference\n\n", stamp("idl/*.webidl"));
     text.push_str(
         "Everything that polyrank offers, in all languages side by side. Names are those of c10d;\n\
-         JavaScript spells them in camelCase. Rust is shown where its calls are generated from\n\
-         the same description; the rest of the crate's API stands in its own documentation.\n",
+         JavaScript spells them in camelCase. Where Rust shows no names of parameters, they\n\
+         stand in the documentation of the crate.\n",
     );
     for (_, title, name, names) in list {
         text.push_str(&format!("\n- [{title}](./{name})"));
         if !names.is_empty() {
-            let links: Vec<String> = names
-                .iter()
-                .map(|it| format!("[`{it}`](./{name}#{})", prose::anchor(it)))
-                .collect();
+            let links = names.iter().zip(prose::anchors(names));
+            let links: Vec<String> =
+                links.map(|(it, anchor)| format!("[`{it}`](./{name}#{anchor})")).collect();
             text.push_str(&format!(": {}", links.join(", ")));
         }
     }

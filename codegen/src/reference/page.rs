@@ -1,5 +1,6 @@
 //! One page of the reference: its entries, in the order in which they are added.
 
+use super::declared::{Declaration, Declared, signatures};
 use super::prose::{anchor, cell, paragraphs};
 use crate::languages::{javascript, python, rust};
 use crate::model::{Api, Dictionary, Enum, ErrorKind, Interface, Member, Method};
@@ -33,19 +34,19 @@ impl Page {
     }
 
     /// A free function.
-    pub(super) fn function(&mut self, api: &Api, function: &Method) {
-        let entry = callable(api, None, function);
+    pub(super) fn function(&mut self, api: &Api, declared: &Declared, function: &Method) {
+        let entry = callable(api, declared, None, function);
         self.entries.push((function.name.clone(), entry));
     }
 
     /// A class: what it is, how it is made, and its attributes.
-    pub(super) fn class(&mut self, api: &Api, class: &Interface) {
+    pub(super) fn class(&mut self, api: &Api, declared: &Declared, class: &Interface) {
         let mut text = format!("{}\n", paragraphs(&class.doc));
         if let Some(base) = &class.inherits {
             text.push_str(&format!("\nA [`{base}`](#{}).\n", anchor(base)));
         }
         if let Some(constructor) = &class.constructor {
-            text.push_str(&forms(api, Some(class), constructor));
+            text.push_str(&forms(api, declared, Some(class), constructor));
         }
         if !class.attributes.is_empty() {
             text.push_str("\n| attribute | | |\n| --- | --- | --- |\n");
@@ -58,8 +59,13 @@ impl Page {
     }
 
     /// A method of a class.
-    pub(super) fn method(&mut self, api: &Api, class: &Interface, method: &Method) {
-        let entry = callable(api, Some(class), method);
+    pub(super) fn method(
+        &mut self,
+        api: &Api,
+        declared: &Declared,
+        (class, method): (&Interface, &Method),
+    ) {
+        let entry = callable(api, declared, Some(class), method);
         self.entries.push((format!("{}.{}", class.name, method.name), entry));
     }
 
@@ -119,9 +125,9 @@ pub(super) fn values(api: &Api, stamp: &str) -> String {
 }
 
 /// What a call does, its forms in every language, and the errors that it can end with.
-fn callable(api: &Api, class: Option<&Interface>, method: &Method) -> String {
+fn callable(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Method) -> String {
     let mut text = format!("{}\n", paragraphs(&method.doc));
-    text.push_str(&forms(api, class, method));
+    text.push_str(&forms(api, declared, class, method));
     let aliases: Vec<String> = method.notes.aliases.iter().map(|it| format!("`{it}`")).collect();
     if !aliases.is_empty() {
         text.push_str(&format!("\nAlso called {}.\n", aliases.join(", ")));
@@ -140,17 +146,45 @@ fn callable(api: &Api, class: Option<&Interface>, method: &Method) -> String {
 }
 
 /// The forms of a call, a tab for each language that has it.
-fn forms(api: &Api, class: Option<&Interface>, method: &Method) -> String {
+fn forms(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Method) -> String {
+    let mut script = javascript::signatures(api, class, method);
+    if script.is_empty() {
+        let (class, name) = javascript::names(class, method);
+        script = by_hand(&declared.typescript, class, &name, "#");
+    }
+    let mut crate_has = rust::signatures(api, class, method);
+    if crate_has.is_empty() {
+        let spelt = class.map(|class| class.notes.rust.as_ref().unwrap_or(&class.name).as_str());
+        let name = method.notes.rust.as_ref().unwrap_or(&method.name);
+        crate_has = by_hand(&declared.rust, spelt, name, "");
+    }
     let tabs = [
         ("python", "Python", python::signatures(api, class, method)),
-        ("ts", "JavaScript", javascript::signatures(api, class, method)),
-        ("rust", "Rust", rust::signatures(api, class, method)),
+        ("ts", "JavaScript", script),
+        ("rust", "Rust", crate_has),
     ];
     let mut text = String::new();
     for (language, title, forms) in tabs.into_iter().filter(|(_, _, forms)| !forms.is_empty()) {
         text.push_str(&format!("\n```{language} [{title}]\n{}\n```\n", forms.join("\n")));
     }
     if text.is_empty() { text } else { format!("\n::: code-group\n{text}\n:::\n") }
+}
+
+/// The forms of a call that are declared by hand; of a method with its class before `link`, where
+/// the declaration does not name that itself.
+fn by_hand(declared: &[Declaration], class: Option<&str>, name: &str, link: &str) -> Vec<String> {
+    let forms = signatures(declared, class, name).into_iter().map(|form| {
+        let form = form.trim_start_matches("function ").trim_start_matches("fn ");
+        let form = form.trim_end_matches(';');
+        match class {
+            Some(class) if !link.is_empty() => match form.strip_prefix("static ") {
+                Some(form) => format!("{class}.{form}"),
+                None => format!("{class}{link}{form}"),
+            },
+            _ => form.to_owned(),
+        }
+    });
+    forms.collect()
 }
 
 fn table<'a>(members: impl Iterator<Item = &'a Member>, what: &str) -> String {

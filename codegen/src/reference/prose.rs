@@ -39,6 +39,20 @@ pub(super) fn anchor(heading: &str) -> String {
     heading.to_ascii_lowercase().replace(['.', '_'], "-")
 }
 
+/// The anchors of all headings of a page: of those that differ only in case, the later ones have a
+/// number.
+pub(super) fn anchors(headings: &[String]) -> Vec<String> {
+    let mut anchors: Vec<String> = Vec::new();
+    for heading in headings {
+        let mut at = anchor(heading);
+        while anchors.contains(&at) {
+            at.push_str("-2");
+        }
+        anchors.push(at);
+    }
+    anchors
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +62,7 @@ mod tests {
         assert_eq!(paragraphs("a <b> and `Vec<T>`\n"), "a &lt;b> and `Vec<T>`");
         assert_eq!(cell("a | b\nc"), "a \\| b c");
         assert_eq!(anchor("ProcessGroup.all_reduce"), "processgroup-all-reduce");
+        let headings = ["Tensor", "tensor", "alloc"].map(str::to_owned);
+        assert_eq!(anchors(&headings), ["tensor", "tensor-2", "alloc"]);
     }
 }

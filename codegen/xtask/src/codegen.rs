@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use polyrank_codegen::files::{self, Change, Files};
 use polyrank_codegen::languages::LANGUAGES;
 use polyrank_codegen::model::Api;
-use polyrank_codegen::reference;
+use polyrank_codegen::reference::{self, Declarations};
 
 use crate::workspace::Workspace;
 
@@ -129,8 +129,31 @@ fn generate(workspace: &Workspace, api: &Api, formats: bool) -> Result<Files> {
             }
         }
     }
-    all.extend(reference::files(api));
+    let declarations = declarations(workspace, &all)?;
+    all.extend(reference::files(api, &declarations));
     Ok(all)
+}
+
+/// What languages declare: in files that are generated, and in others.
+fn declarations(workspace: &Workspace, generated: &Files) -> Result<Declarations> {
+    let text = |path: String| match generated.get(&path) {
+        Some(text) => Ok(text.clone()),
+        None => {
+            fs::read_to_string(workspace.path(&path)).with_context(|| format!("reading {path}"))
+        }
+    };
+    let modules = ["_core.pyi", "_enums.py", "_coalescing.py", "_compatible.py", "_members.py"];
+    let python = modules
+        .into_iter()
+        .chain(["_memory.py"])
+        .map(|name| text(format!("bindings-python/python/polyrank/{name}")));
+    let script = ["index.d.ts", "js/runtime/types.d.ts"];
+    let typescript = script.into_iter().map(|name| text(format!("bindings-node/{name}")));
+    Ok(Declarations {
+        python: python.collect::<Result<_>>()?,
+        typescript: typescript.collect::<Result<_>>()?,
+        rust: text("core/public-api.txt".to_owned())?,
+    })
 }
 
 /// Whether the toolchain has rustfmt; a rustup proxy without the component has not.

@@ -4,12 +4,31 @@ use std::borrow::Cow;
 
 use super::answer::camel_case;
 use super::value::{Arguments, Language, Value};
-use crate::request::{Constant, Method, Overload, Parameter, Role, Type};
+use crate::generated::dispatch::ENTRIES;
+use crate::generated::error::Error;
+use crate::request::{Constant, Method, Overload, Parameter, Type};
 
 impl Language {
     /// A name of the IDL: `async_op` or `asyncOp`.
     pub(super) fn name(self, name: &str) -> String {
         if self.is_script() { camel_case(name) } else { name.to_owned() }
+    }
+
+    /// What an error says: names of the API are spelt as in this language. Texts that quote keys,
+    /// addresses or names that a user gave stay as they are.
+    pub fn message(self, error: &Error) -> String {
+        let text = error.to_string();
+        let is_ours = matches!(
+            error,
+            Error::InvalidArgument { .. }
+                | Error::InvalidType { .. }
+                | Error::Unsupported { .. }
+                | Error::CollectiveMismatch { .. }
+                | Error::CollectiveTimeout { .. }
+                | Error::WaitTimeout { .. }
+                | Error::RankFailed { .. }
+        );
+        if is_ours && self.is_script() { camel_case_names(&text) } else { text }
     }
 
     /// How a method is called: `all_reduce`, `TCPStore`, `TCPStore.connect`, `new HashStore`.
@@ -47,9 +66,7 @@ impl Language {
         let required = parameters.iter().enumerate().take_while(|it| !is_option(it)).count();
         let (required, options) = parameters.split_at(required);
         let mut parts: Vec<String> = required.iter().map(|known| self.parameter(known)).collect();
-        // What waits always is a promise: there is no word for that.
-        let options = options.iter().filter(|known| known.role != Role::AsyncOp);
-        let members = options.flat_map(|known| match known {
+        let members = options.iter().flat_map(|known| match known {
             // The members of a record that may be left out stand among the options themselves.
             Parameter {
                 ty: Type::Record(record), default: Some(Constant::EmptyRecord), ..
@@ -146,12 +163,15 @@ impl Language {
             Value::Members(_) if script => "object",
             Value::Members(_) => "options",
             Value::Foreign(foreign) => return Cow::Owned(foreign.type_name.clone()),
-            Value::List(values) => return Cow::Owned(self.list(values)),
+            Value::List(values) => {
+                let list = if script { "array" } else { "list" };
+                return Cow::Owned(self.list(list, values));
+            }
+            Value::Tuple(values) => return Cow::Owned(self.list("tuple", values)),
         })
     }
 
-    fn list(self, values: &[Value]) -> String {
-        let list = if self.is_script() { "array" } else { "list" };
+    fn list(self, list: &str, values: &[Value]) -> String {
         let mut sorts: Vec<Cow<'static, str>> = Vec::new();
         for value in values {
             let sort = self.sort(value);
@@ -185,6 +205,38 @@ impl Language {
         }
         format!("({})", all.join(", "))
     }
+}
+
+/// The text with the names of the API in camelCase: methods, parameters, options. A part of an
+/// address or of a longer name is none.
+fn camel_case_names(text: &str) -> String {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let (mut spelt, mut before) = (String::with_capacity(text.len()), ' ');
+    for part in text.split_inclusive(|letter: char| !is_letter(letter)) {
+        let word = part.trim_end_matches(|letter: char| !is_letter(letter));
+        let after = &part[word.len()..];
+        let is_part = matches!(before, '/' | '?' | '&' | '-') || matches!(after, "/" | "=" | "-");
+        if word.contains('_') && !is_part && is_name_of_api(word) {
+            spelt.push_str(&camel_case(word));
+        } else {
+            spelt.push_str(word);
+        }
+        spelt.push_str(after);
+        before = after.chars().next().unwrap_or(before);
+    }
+    spelt
+}
+
+fn is_name_of_api(word: &str) -> bool {
+    let has = |parameter: &Parameter| match &parameter.ty {
+        _ if parameter.name == word => true,
+        Type::Record(record) => record.members.iter().any(|member| member.name == word),
+        _ => false,
+    };
+    ENTRIES.iter().any(|entry| {
+        let mut overloads = entry.method.overloads.iter();
+        entry.method.name == word || overloads.any(|it| it.parameters.iter().any(has))
+    })
 }
 
 /// Whether it is or holds a tensor.

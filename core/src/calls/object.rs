@@ -1,6 +1,8 @@
 //! Objects that calls are made on, take and return: groups and stores. Knows nothing of methods.
 
 use std::fmt;
+#[cfg(not(target_family = "wasm"))]
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::generated::error::{Error, Result};
@@ -38,12 +40,23 @@ enum Kind {
     Only(&'static [&'static str]),
     Hash,
     #[cfg(not(target_family = "wasm"))]
-    File(Arc<FileStore>),
-    Prefix(Arc<PrefixStore>, Arc<Object>),
+    File(Arc<Path>),
+    /// With the prefix, and the store under it as it was given.
+    Prefix(Arc<str>, Arc<Object>),
     #[cfg(feature = "tcp")]
-    Tcp(Arc<TcpStore>),
+    Tcp(Arc<TcpAddress>),
     /// With the address that was given.
     WebSocket(Arc<str>),
+}
+
+/// Where the server of a `TCPStore` is.
+#[cfg(feature = "tcp")]
+#[derive(Debug)]
+pub(super) struct TcpAddress {
+    /// The host that was given.
+    pub(super) host: String,
+    /// The port on which it listens.
+    pub(super) port: u16,
 }
 
 impl Object {
@@ -146,23 +159,33 @@ impl StoreObject {
     }
 
     /// The prefix, and the store under it as it was given, of a `PrefixStore`.
-    pub(super) fn prefixed(&self) -> Option<(&PrefixStore, &Object)> {
+    pub(super) fn prefixed(&self) -> Option<(&str, &Object)> {
         match &self.kind {
-            Kind::Prefix(store, underlying) => Some((store, underlying)),
+            Kind::Prefix(prefix, underlying) => Some((prefix, underlying)),
             _ => None,
         }
     }
 
-    /// The file store that it is.
+    /// The file of the `FileStore` that it is.
     #[cfg(not(target_family = "wasm"))]
-    pub(super) fn file(&self) -> Option<&FileStore> {
-        if let Kind::File(store) = &self.kind { Some(store) } else { None }
+    pub(super) fn file(&self) -> Option<&Path> {
+        if let Kind::File(path) = &self.kind { Some(path) } else { None }
     }
 
-    /// The TCP store that it is.
+    /// The address of the `TCPStore` that it is.
     #[cfg(feature = "tcp")]
-    pub(super) fn tcp(&self) -> Option<&TcpStore> {
-        if let Kind::Tcp(store) = &self.kind { Some(store) } else { None }
+    pub(super) fn tcp(&self) -> Option<&TcpAddress> {
+        if let Kind::Tcp(address) = &self.kind { Some(address) } else { None }
+    }
+
+    /// Another handle on the same data, of the same interface, as with [`Store::clone_store`].
+    pub(super) async fn another(&self) -> Result<StoreObject> {
+        if let Kind::Prefix(prefix, underlying) = &self.kind {
+            let underlying = Box::pin(underlying.store()?.another()).await?;
+            return Self::under(&**prefix, Object::Store(underlying));
+        }
+        let store = self.store.clone_store_async().await?;
+        Ok(Self::new(store, self.kind.clone()))
     }
 
     /// A store that is reached over a WebSocket at `url`.
@@ -180,9 +203,10 @@ impl StoreObject {
     /// # Errors
     /// [`Error::InvalidType`] if `underlying` is not a store.
     pub fn under(prefix: impl Into<String>, underlying: Object) -> Result<StoreObject> {
-        let store = Arc::new(PrefixStore::new(prefix, underlying.store()?.store.clone()));
-        let kind = Kind::Prefix(store.clone(), Arc::new(underlying));
-        Ok(Self::new(store, kind))
+        let prefix = prefix.into();
+        let kind = Kind::Prefix(prefix.as_str().into(), Arc::new(underlying.clone()));
+        let store = PrefixStore::new(prefix, underlying.store()?.store.clone());
+        Ok(Self::new(Arc::new(store), kind))
     }
 }
 
@@ -195,16 +219,16 @@ impl From<HashStore> for StoreObject {
 #[cfg(not(target_family = "wasm"))]
 impl From<FileStore> for StoreObject {
     fn from(store: FileStore) -> StoreObject {
-        let store = Arc::new(store);
-        StoreObject::new(store.clone(), Kind::File(store))
+        let path = store.path().into();
+        StoreObject::new(Arc::new(store), Kind::File(path))
     }
 }
 
 #[cfg(feature = "tcp")]
 impl From<TcpStore> for StoreObject {
     fn from(store: TcpStore) -> StoreObject {
-        let store = Arc::new(store);
-        StoreObject::new(store.clone(), Kind::Tcp(store))
+        let address = TcpAddress { host: store.host().to_owned(), port: store.port() };
+        StoreObject::new(Arc::new(store), Kind::Tcp(Arc::new(address)))
     }
 }
 
@@ -214,21 +238,10 @@ impl fmt::Debug for StoreObject {
     }
 }
 
-/// What a person wants to know of it, the same in every language: `TCPStore('10.0.0.1', 29500)`.
+/// What a person wants to know of it, the same in every language.
 impl fmt::Display for StoreObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Kind::Only(interfaces) => write!(f, "{}()", interfaces[0]),
-            Kind::Hash => f.write_str("HashStore()"),
-            #[cfg(not(target_family = "wasm"))]
-            Kind::File(store) => write!(f, "FileStore('{}')", store.path().display()),
-            Kind::Prefix(store, underlying) => {
-                write!(f, "PrefixStore('{}', {underlying})", store.prefix())
-            }
-            #[cfg(feature = "tcp")]
-            Kind::Tcp(store) => write!(f, "TCPStore('{}', {})", store.host(), store.port()),
-            Kind::WebSocket(url) => write!(f, "WebSocketStore('{url}')"),
-        }
+        f.write_str(&self.store.description())
     }
 }
 

@@ -287,7 +287,7 @@ fn takes(ty: &Type, value: &Value) -> bool {
     match (ty, value) {
         (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
         (Type::Nullable(inner), value) => takes(inner, value),
-        (Type::Sequence(inner), Value::List(values)) => {
+        (Type::Sequence(inner), Value::List(values) | Value::Tuple(values)) => {
             values.iter().all(|value| takes(inner, value))
         }
         (Type::Bool, Value::Bool(_))
@@ -346,6 +346,7 @@ fn fill(
             },
         };
         let language = arguments.language;
+        let value = if language.is_script() { value } else { without_tuples(value) };
         values.push(converted(value, &parameter.ty, language).map_err(|what| {
             let (callee, name) = (language.callee(method), language.name(parameter.name));
             let message = format!("{callee}(): argument '{name}' must {what}");
@@ -353,6 +354,19 @@ fn fill(
         })?);
     }
     Ok(values)
+}
+
+/// The value with lists for all tuples.
+fn without_tuples(value: Value) -> Value {
+    match value {
+        Value::List(values) | Value::Tuple(values) => {
+            Value::List(values.into_iter().map(without_tuples).collect())
+        }
+        Value::Record(record, values) => {
+            Value::Record(record, values.into_iter().map(without_tuples).collect())
+        }
+        value => value,
+    }
 }
 
 /// The options record of all keywords that name its members.

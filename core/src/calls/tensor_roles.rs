@@ -24,7 +24,9 @@ impl Value {
     pub fn for_each_tensor(&self, f: &mut impl FnMut(&Tensor)) {
         match self {
             Value::Tensor(tensor) => f(tensor),
-            Value::List(items) => items.iter().for_each(|item| item.for_each_tensor(f)),
+            Value::List(items) | Value::Tuple(items) => {
+                items.iter().for_each(|item| item.for_each_tensor(f));
+            }
             _ => {}
         }
     }

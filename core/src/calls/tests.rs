@@ -306,7 +306,7 @@ fn a_message_says_what_a_tensor_is_and_what_is_made_how() {
                a DataView, or what tensor() gives";
     assert!(text.ends_with(end), "{text}");
     let form = "gather(tensor: Tensor, options?: { gatherList?: Tensor[], dst?: number, \
-                group?: ProcessGroup, groupDst?: number })";
+                group?: ProcessGroup, asyncOp?: boolean, groupDst?: number })";
     assert!(text.contains(form), "{text}");
     let tables = &crate::generated::calls::METHODS;
     let made = |interface| {
@@ -317,6 +317,35 @@ fn a_message_says_what_a_tensor_is_and_what_is_made_how() {
     };
     assert_eq!(made("TCPStore"), ("TCPStore".to_owned(), "TCPStore.connect".to_owned()));
     assert_eq!(made("PrefixStore"), ("PrefixStore".to_owned(), "new PrefixStore".to_owned()));
+}
+
+#[test]
+fn a_tuple_is_called_a_tuple_and_is_taken_as_a_list() {
+    let tuple = |items| Value::Tuple(items);
+    let text = message(&GATHER, call(vec![tuple(vec![Value::Int(1), Value::Int(2)])], vec![]));
+    assert!(text.contains("gather() does not take (tuple of 2 int)"), "{text}");
+    assert!(text.contains("must be Tensor, not tuple of 2 int"), "{text}");
+    let nested = tuple(vec![tensor(&[1]), tensor(&[2])]);
+    let taken = resolve(&ALLREDUCE, call(vec![nested], vec![])).unwrap();
+    assert!(matches!(&taken.values[0], Value::List(items) if items.len() == 2));
+}
+
+#[test]
+fn errors_have_the_names_of_javascript_there() {
+    let texts = [
+        ("world_size must be at least 1, got 0", "worldSize must be at least 1, got 0"),
+        ("one of 'dst' and 'group_dst'", "one of 'dst' and 'groupDst'"),
+        ("all_gather_into_tensor: 2 and root_tensor", "allGatherIntoTensor: 2 and rootTensor"),
+        ("ws://h/?rank=0&world_size=2 of my_own_key", "ws://h/?rank=0&world_size=2 of my_own_key"),
+    ];
+    for (python, script) in texts {
+        let error = Error::InvalidArgument { message: python.to_owned() };
+        assert_eq!(Language::Python.message(&error), python);
+        assert_eq!(Language::JavaScript.message(&error), script);
+    }
+    let keys = "world_size".to_owned();
+    let error = Error::StoreTimeout { operation: "wait".to_owned(), keys, waited_ms: 1 };
+    assert!(Language::JavaScript.message(&error).ends_with("world_size"), "the key of a user");
 }
 
 #[test]

@@ -30,8 +30,10 @@ pub enum Value {
     ReduceOp(ReduceOp),
     /// An element type.
     DType(DType),
-    /// A list or tuple.
+    /// A list.
     List(Vec<Value>),
+    /// A tuple: for messages, and else a list, which it becomes when the call is resolved.
+    Tuple(Vec<Value>),
     /// An options record: its type, and a value for each member in order.
     Record(&'static RecordType, Vec<Value>),
     /// An options record by the names of its members: one of whatever type is wanted.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 
 type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
@@ -23,6 +24,8 @@ pub struct Completion {
 #[derive(Default)]
 struct State {
     result: Option<Result<()>>,
+    /// When it ended.
+    ended_at: Option<Instant>,
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
     /// Whether a callback wants to know how it ended.
@@ -84,6 +87,12 @@ impl Completion {
         self.lock().result.clone()
     }
 
+    /// As [`Completion::peek`], with the time at which it ended.
+    pub(crate) fn peek_end(&self) -> Option<(Result<()>, Instant)> {
+        let state = self.lock();
+        state.result.clone().zip(state.ended_at)
+    }
+
     /// Whether somebody asked how it ended when it had, or was told by a callback.
     pub(crate) fn was_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
@@ -115,11 +124,13 @@ impl Completion {
     /// Ends it, and hands back what is to be told to those who asked for it, if anybody did. A
     /// second call does nothing.
     pub(crate) fn mark_done(&self, result: Result<()>) -> Option<Notification> {
+        let now = Instant::now();
         let mut state = self.lock();
         if state.result.is_some() {
             return None;
         }
         state.result = Some(result.clone());
+        state.ended_at = Some(now);
         self.done.store(true, Ordering::Release);
         let wakers = std::mem::take(&mut state.wakers);
         let callbacks = std::mem::take(&mut state.callbacks);

@@ -948,7 +948,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::STORE_CLONE,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(store_clone(call))),
+        run: Some(|call| Box::pin(implementations::store::clone(call))),
     },
     Entry {
         key: "STORE_COMPARE_SET",
@@ -1349,11 +1349,6 @@ async fn store_append(mut call: Invocation) -> Result<Answer> {
 async fn store_check(mut call: Invocation) -> Result<Answer> {
     let keys: Vec<String> = call.take(0)?;
     call.this_store()?.get().check_async(&references(&keys)).await.into_answer()
-}
-
-/// `Store.clone`
-async fn store_clone(call: Invocation) -> Result<Answer> {
-    call.this_store()?.get().clone_store_async().await.into_answer()
 }
 
 /// `Store.compare_set`

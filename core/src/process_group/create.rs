@@ -15,6 +15,7 @@ use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
 use crate::store::{GroupStore, PrefixStore, Store};
 use crate::tensor::Device;
+use crate::work::group_names;
 
 /// How a group is made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -177,8 +178,10 @@ impl ProcessGroup {
             Some(backend) => Some(connect(backend, &store, share).await?),
             None => None,
         };
+        let identity = next_identity();
+        group_names::add(identity, name);
         let inner = Inner {
-            identity: next_identity(),
+            identity,
             name: name.into(),
             description: options.description.clone(),
             rank,

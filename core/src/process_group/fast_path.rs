@@ -68,7 +68,7 @@ impl ProcessGroup {
                 if plain.is_average(self.rank()) {
                     kernels::divide(plain.dtype, memory.output(), self.size());
                 }
-                Some(FastPathResult::Done(Work::done(plain.name, sequence)))
+                Some(FastPathResult::Done(Work::done(plain.name, self.identity(), sequence)))
             }
             Attempt::Started(go_on) => {
                 Some(FastPathResult::Pending(PendingFastPath { group: self, plain: *plain, go_on }))
@@ -97,7 +97,8 @@ impl ProcessGroup {
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let options = IssueOptions { deadline, waiting: plain.waiting };
         let issued = self.inner.cpu.collective(call, options);
-        Some(issued.map(|issued| Work::new(plain.name, vec![(issued, self.cpu())], Vec::new())))
+        let named = (plain.name, self.identity());
+        Some(issued.map(|issued| Work::new(named, vec![(issued, self.cpu())], Vec::new())))
     }
 
     /// As [`ProcessGroup::run`] of a call in place; none if it has to go through a request.
@@ -236,7 +237,7 @@ impl PendingFastPath<'_> {
     pub fn go_on(self, kept: HeldBuffers) -> Work {
         let PendingFastPath { group, plain, go_on } = self;
         let issued = go_on(group.persistent_buffers(&plain, kept, group.deadline(plain.timeout)));
-        Work::new(plain.name, vec![(issued, group.cpu())], Vec::new())
+        Work::new((plain.name, group.identity()), vec![(issued, group.cpu())], Vec::new())
     }
 }
 

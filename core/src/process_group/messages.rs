@@ -64,7 +64,8 @@ impl ProcessGroup {
                 Direction::Send => "send",
                 Direction::Receive => "recv",
             };
-            Work::new(name, vec![(issued, backend.clone())], vec![message.tensor])
+            let named = (name, self.identity());
+            Work::new(named, vec![(issued, backend.clone())], vec![message.tensor])
         };
         Ok(messages.into_iter().zip(issued).map(work).collect())
     }
@@ -83,7 +84,7 @@ impl ProcessGroup {
         let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
         let tensors = messages.into_iter().map(|message| message.tensor).collect();
-        Ok(Work::new("batch_isend_irecv", issued, tensors))
+        Ok(Work::new(("batch_isend_irecv", self.identity()), issued, tensors))
     }
 
     fn enqueue(

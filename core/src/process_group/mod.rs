@@ -19,7 +19,7 @@ use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, flat, flat_mut, lend, lend_mut,
     single_tensor,
 };
-use crate::work::Work;
+use crate::work::{Work, group_names};
 
 mod assembly;
 mod check;
@@ -313,7 +313,7 @@ impl ProcessGroup {
             _ => backend.together(calls, options),
         }?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        Ok(Work::reading(request.name, issued, outputs, devices))
+        Ok(Work::reading((request.name, self.identity()), issued, outputs, devices))
     }
 
     /// Issues `request` and waits. Returns when nobody touches its memory any more.
@@ -410,7 +410,7 @@ impl ProcessGroup {
         let transfer = messages::to_send(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.send(transfer, options)?;
-        Ok(Work::new("send", vec![(issued, backend)], vec![tensor]))
+        Ok(Work::new(("send", self.identity()), vec![(issued, backend)], vec![tensor]))
     }
 
     /// Issues the receiving of `tensor`.
@@ -432,7 +432,7 @@ impl ProcessGroup {
         let transfer = messages::to_receive(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.recv(transfer, options)?;
-        Ok(Work::new("recv", vec![(issued, backend)], vec![tensor]))
+        Ok(Work::new(("recv", self.identity()), vec![(issued, backend)], vec![tensor]))
     }
 
     /// Whether a message can be exchanged with `peer`, this rank's `role` for it.
@@ -515,10 +515,21 @@ pub(crate) fn next_identity() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        group_names::note_gone(self.identity);
+    }
+}
+
+/// What a person wants to know of it, the same in every language:
+/// `ProcessGroup(default_pg, rank 0 of 2, tcp)`.
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, rank, members, spec, store, .. } = &*self.inner;
         let left = if store.is_closed() { ", left" } else { "" };
-        write!(f, "ProcessGroup('{name}', rank {rank} of {}, {spec}{left})", members.len())
+        let spec = spec.to_string();
+        // With one backend, its name says it all.
+        let backends = if spec.contains(',') { &spec } else { self.backend_name() };
+        write!(f, "ProcessGroup({name}, rank {rank} of {}, {backends}{left})", members.len())
     }
 }

@@ -186,6 +186,7 @@ impl fmt::Debug for PreparedOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, elements) = (self.request.name, self.tensor.elements());
         let dtype = self.tensor.dtype().name();
-        write!(f, "PreparedOperation({name} of {elements} {dtype} in {:?})", self.group)
+        let group = self.group.group_name();
+        write!(f, "PreparedOperation({name} of {elements} {dtype} in {group})")
     }
 }

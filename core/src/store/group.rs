@@ -233,6 +233,11 @@ impl Store for GroupStore {
         self.underlying().is_ok_and(|store| store.has_no_clients())
     }
 
+    fn description(&self) -> String {
+        let left = |_| format!("Store(of {}, left)", self.ending.group);
+        self.underlying().map_or_else(left, |store| store.description())
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let store = self.run(&[], |store| store.clone_store())?;
         Ok(Arc::new(GroupStore::over(&self.ending, store)))

@@ -145,6 +145,13 @@ pub trait Store: Send + Sync {
     fn has_no_clients(&self) -> bool {
         false
     }
+    /// What a person wants to know of it, the same in every language: its kind, and where it is, as
+    /// in `TCPStore(10.0.0.1:29500)`.
+    fn description(&self) -> String {
+        let path = std::any::type_name::<Self>();
+        let path = path.split('<').next().unwrap_or(path);
+        format!("{}()", path.rsplit("::").next().unwrap_or(path))
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }

@@ -169,6 +169,10 @@ impl Store for PrefixStore {
         Some(Arc::new(Self::new(self.prefix.clone(), store)))
     }
 
+    fn description(&self) -> String {
+        format!("PrefixStore('{}', {})", self.prefix, self.store.description())
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self::new(self.prefix.clone(), self.store.clone_store()?)))
     }

@@ -7,7 +7,7 @@ use super::docs::{comment, plain, text};
 use super::forms::{Form, NamedOptions, Place, forms};
 use super::spelling::{aliases, dtype, error_class, functions, interfaces, methods, name};
 use super::types::{accepted, default, returned};
-use super::values::{errors_in_order, kind, numbered};
+use super::values::{errors_in_order, is_object, kind, literals, objects};
 use crate::languages::stamp;
 use crate::model::{Api, Dictionary, ErrorKind, Interface, Method, Role, Type};
 
@@ -21,7 +21,7 @@ pub(super) struct Declarations {
     dtype_aliases: Vec<String>,
     reduce_op_doc: String,
     ops: Vec<Value>,
-    numbers: Vec<Numbers>,
+    constants: Vec<Constants>,
     texts: Vec<Texts>,
     /// The kinds of all errors, each in quotes.
     kinds: Vec<String>,
@@ -36,15 +36,16 @@ struct Value {
     doc: String,
 }
 
-struct Numbers {
+/// An object with the values of an enum.
+struct Constants {
     name: String,
     doc: String,
-    values: Vec<Number>,
+    values: Vec<Constant>,
 }
 
-struct Number {
+struct Constant {
     name: String,
-    number: u32,
+    literal: String,
     doc: String,
 }
 
@@ -138,7 +139,7 @@ pub(super) fn view(api: &Api) -> Declarations {
         dtype_aliases: renamed.map(|known| known.name.clone()).collect(),
         reduce_op_doc: plain(api, &api.reduce_op_doc, ""),
         ops: api.reduce_ops.iter().map(|it| valued(api, &it.name, &it.doc)).collect(),
-        numbers: numbers(api),
+        constants: constants(api),
         texts: texts(api),
         kinds: api.errors.iter().map(|error| format!("\"{}\"", kind(error))).collect(),
         errors: errors(api),
@@ -152,25 +153,20 @@ fn valued(api: &Api, name: &str, doc: &str) -> Value {
     Value { name: name.to_owned(), doc: plain(api, doc, "  ") }
 }
 
-fn numbers(api: &Api) -> Vec<Numbers> {
-    let numbers = numbered(api).map(|known| Numbers {
+fn constants(api: &Api) -> Vec<Constants> {
+    let constants = objects(api).map(|known| Constants {
         name: known.name.clone(),
         doc: plain(api, &known.doc, ""),
-        values: known
-            .values
-            .iter()
-            .filter_map(|value| {
-                let doc = plain(api, &value.doc, "  ");
-                Some(Number { name: value.value.clone(), number: value.number?, doc })
-            })
+        values: literals(known)
+            .map(|(name, literal, doc)| Constant { name, literal, doc: plain(api, doc, "  ") })
             .collect(),
     });
-    numbers.collect()
+    constants.collect()
 }
 
 fn texts(api: &Api) -> Vec<Texts> {
     let known = api.enums.iter().filter(|known| !known.notes.is_out_of(LANGUAGE));
-    let known = known.filter(|known| known.values.iter().any(|value| value.number.is_none()));
+    let known = known.filter(|known| !is_object(known));
     let texts = known.map(|known| {
         let values = known.values.iter().map(|value| format!("\"{}\"", value.value));
         Texts {
@@ -236,11 +232,10 @@ fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
         Some(base.members.iter().map(|member| member.name.clone()).collect::<Vec<_>>())
     });
     let inherited = inherited.unwrap_or_default();
-    let members = record.members.iter().filter(|member| {
-        member.role != Role::AsyncOp
-            && !inherited.contains(&member.name)
-            && !member.notes.is_out_of(LANGUAGE)
-    });
+    let members = record
+        .members
+        .iter()
+        .filter(|member| !inherited.contains(&member.name) && !member.notes.is_out_of(LANGUAGE));
     let members = members.map(|member| {
         let mut lines = vec![text(api, &member.doc.replace('\n', " "))];
         if *member.ty.non_null() == Type::Duration {

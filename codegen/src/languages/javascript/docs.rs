@@ -248,6 +248,9 @@ fn meaning(parameter: &Parameter) -> String {
         Role::Peer if parameter.name.starts_with("group_") => named(&parameter.name),
         Role::Peer => "The other rank, in this group.",
         Role::GlobalPeer => named(&parameter.name),
+        Role::AsyncOp => {
+            "As in c10d. Here a call returns a {@link Work} either way, which can be awaited."
+        }
         Role::Tag => "Messages match if their tags are equal.",
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",

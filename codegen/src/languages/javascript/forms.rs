@@ -7,7 +7,7 @@ use super::calls::{Kind, is_exact, is_option, is_spread, kind, objects, output};
 use super::docs::{Doc, comment};
 use super::spelling::{has, name, pascal};
 use super::types::{accepted, default, returned};
-use crate::model::{Api, Method, Overload, Parameter, Type};
+use crate::model::{Api, Method, Overload, Parameter, Role, Type};
 
 /// What a method belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +264,9 @@ impl Writer<'_> {
     /// `/** … */ timeout?: number | null | undefined;`
     fn member(&self, parameter: &Parameter) -> String {
         let mut lines = vec![self.doc.parameter(parameter)];
-        if let Some(default) = default(parameter.default.as_ref()) {
+        let default = default(parameter.default.as_ref());
+        // What has no effect has no default either.
+        if let Some(default) = default.filter(|_| parameter.role != Role::AsyncOp) {
             lines.push(format!("@defaultValue `{default}`"));
         }
         lines.retain(|line| !line.is_empty());

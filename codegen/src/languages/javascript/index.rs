@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::spelling::{error_class, functions, interfaces};
-use super::values::numbered;
+use super::values::objects;
 use crate::languages::stamp;
 use crate::model::Api;
 
@@ -33,7 +33,7 @@ pub(super) fn view(api: &Api) -> Index {
     Index {
         stamp: format!("// {}", stamp("idl/*.webidl")),
         classes: interfaces(api).map(|interface| interface.name.clone()).collect(),
-        enums: numbered(api).map(|known| known.name.clone()).collect(),
+        enums: objects(api).map(|known| known.name.clone()).collect(),
         errors,
         functions,
     }

@@ -21,7 +21,7 @@ use askama::Template;
 use crate::files::Files;
 use crate::model::Api;
 
-pub(crate) use signatures::signatures;
+pub(crate) use signatures::{names, signatures};
 
 /// The packages: for Node and for browsers. Their layers are the same text.
 const PACKAGES: [&str; 2] = ["bindings-node", "bindings-wasm"];

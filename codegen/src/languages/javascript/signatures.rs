@@ -27,6 +27,19 @@ pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) 
     forms.into_iter().map(|form| format!("{call}{}", on_one_line(&form.signature))).collect()
 }
 
+/// The names of a class and of its method, or of a function.
+pub(crate) fn names<'a>(
+    class: Option<&'a Interface>,
+    method: &Method,
+) -> (Option<&'a str>, String) {
+    let made = if method.name == "new" { method.notes.factory.clone() } else { None };
+    let name = made.unwrap_or_else(|| match method.name.as_str() {
+        "new" => "constructor".to_owned(),
+        _ => name(&method.name, &method.notes),
+    });
+    (class.map(|class| class.name.as_str()), name)
+}
+
 /// A signature without the comments in it.
 fn on_one_line(signature: &str) -> String {
     let lines = signature.lines().map(str::trim);

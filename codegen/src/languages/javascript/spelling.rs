@@ -2,7 +2,7 @@
 
 use super::LANGUAGE;
 use crate::model::names::{camel_case, snake_case};
-use crate::model::{Api, Interface, Method, Namespace, Notes, Parameter, Role};
+use crate::model::{Api, Interface, Method, Namespace, Notes, Parameter};
 
 /// `all_gather_single` -> `allGatherSingle`; what is in camelCase already stays.
 pub(super) fn camel(name: &str) -> String {
@@ -71,9 +71,9 @@ pub(super) fn functions(namespace: &Namespace) -> impl Iterator<Item = &Method> 
     namespace.functions.iter().filter(|method| !method.notes.is_out_of(LANGUAGE))
 }
 
-/// Whether JavaScript has the parameter: it needs no word for what always is a promise.
+/// Whether JavaScript has the parameter.
 pub(super) fn has(parameter: &Parameter) -> bool {
-    parameter.role != Role::AsyncOp && !parameter.notes.is_out_of(LANGUAGE)
+    !parameter.notes.is_out_of(LANGUAGE)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) struct Constants {
     stamp: String,
     dtypes: Vec<DType>,
     ops: Vec<Op>,
-    enums: Vec<Numbers>,
+    enums: Vec<Constant>,
 }
 
 struct DType {
@@ -47,10 +47,11 @@ struct Op {
     number: u32,
 }
 
-struct Numbers {
+struct Constant {
     name: String,
     summary: String,
-    values: Vec<(String, u32)>,
+    /// Name and value.
+    values: Vec<(String, String)>,
 }
 
 /// What `errors.js` prints.
@@ -80,15 +81,11 @@ pub(super) fn constants(api: &Api) -> Constants {
         stamp: format!("// {}", stamp("idl/*.webidl")),
         dtypes: dtypes.collect(),
         ops: ops.collect(),
-        enums: numbered(api)
-            .map(|known| Numbers {
+        enums: objects(api)
+            .map(|known| Constant {
                 name: known.name.clone(),
                 summary: summary(api, &known.doc),
-                values: known
-                    .values
-                    .iter()
-                    .filter_map(|value| Some((value.value.clone(), value.number?)))
-                    .collect(),
+                values: literals(known).map(|(name, literal, _)| (name, literal)).collect(),
             })
             .collect(),
     }
@@ -99,10 +96,26 @@ pub(super) fn kind(error: &ErrorKind) -> &str {
     error.notes.rust.as_deref().unwrap_or(&error.name)
 }
 
-/// Enums whose values have numbers: those are objects of JavaScript.
-pub(super) fn numbered(api: &Api) -> impl Iterator<Item = &Enum> {
+/// Enums that are objects of JavaScript: their values have numbers, or are constants.
+pub(super) fn objects(api: &Api) -> impl Iterator<Item = &Enum> {
     let known = api.enums.iter().filter(|known| !known.notes.is_out_of(LANGUAGE));
-    known.filter(|known| known.values.iter().all(|value| value.number.is_some()))
+    known.filter(|known| is_object(known))
+}
+
+/// Whether an enum is an object of JavaScript.
+pub(super) fn is_object(known: &Enum) -> bool {
+    known.notes.constants || known.values.iter().all(|value| value.number.is_some())
+}
+
+/// The values of an enum that is an object: name, literal, doc comment.
+pub(super) fn literals(known: &Enum) -> impl Iterator<Item = (String, String, &str)> {
+    let constants = known.constants().map(|(name, text, doc)| (name, format!("{text:?}"), doc));
+    let numbers = known
+        .values
+        .iter()
+        .filter_map(|value| Some((value.value.clone(), value.number?.to_string(), &*value.doc)));
+    let is_constants = known.notes.constants;
+    constants.filter(move |_| is_constants).chain(numbers.filter(move |_| !is_constants))
 }
 
 /// Parents before their children: a class must be there before another extends it.

@@ -1,4 +1,5 @@
-//! Enums whose values have numbers, as `enum.IntEnum`s.
+//! Enums whose values have numbers, as `enum.IntEnum`s, and those that are constants, as
+//! `enum.StrEnum`s.
 
 use askama::Template;
 
@@ -12,32 +13,42 @@ use crate::model::{Api, Enum};
 pub(super) struct Enums {
     stamp: String,
     names: String,
-    enums: Vec<IntEnum>,
+    enums: Vec<PythonEnum>,
 }
 
-struct IntEnum {
+struct PythonEnum {
     name: String,
     doc: String,
-    /// Name, number, what it means.
-    values: Vec<(String, u32, String)>,
+    /// Whether the values are strings.
+    is_of_strings: bool,
+    /// Name, value, what it means.
+    values: Vec<(String, String, String)>,
 }
 
 /// What the template prints.
 pub(super) fn view(api: &Api) -> Enums {
-    let numbered = |known: &&Enum| known.values.iter().all(|value| value.number.is_some());
-    let enums: Vec<IntEnum> = api.enums.iter().filter(numbered).map(view_of).collect();
+    let is_class = |known: &&Enum| {
+        known.notes.constants || known.values.iter().all(|value| value.number.is_some())
+    };
+    let enums: Vec<PythonEnum> = api.enums.iter().filter(is_class).map(view_of).collect();
     let names: Vec<String> = enums.iter().map(|known| format!("\"{}\"", known.name)).collect();
     Enums { stamp: stamp("idl/*.webidl"), names: names.join(", "), enums }
 }
 
-fn view_of(known: &Enum) -> IntEnum {
+fn view_of(known: &Enum) -> PythonEnum {
     let lines: Vec<String> = known.doc.lines().map(str::to_owned).collect();
-    let value = |value: &crate::model::EnumValue| {
-        (value.value.clone(), value.number.unwrap_or_default(), value.doc.replace('\n', " "))
-    };
-    IntEnum {
+    let one_line = |doc: &str| doc.replace('\n', " ");
+    let numbered = known.values.iter().map(|it| {
+        let number = it.number.unwrap_or_default();
+        (it.value.clone(), number.to_string(), one_line(&it.doc))
+    });
+    let constants =
+        known.constants().map(|(name, text, doc)| (name, format!("\"{text}\""), one_line(doc)));
+    let is_of_strings = known.notes.constants;
+    PythonEnum {
         name: known.name.clone(),
         doc: docstring(&lines, "    "),
-        values: known.values.iter().map(value).collect(),
+        is_of_strings,
+        values: if is_of_strings { constants.collect() } else { numbered.collect() },
     }
 }

@@ -9,7 +9,8 @@ const ALIASES: [&str; 3] = ["Tensor", "Bytes", "Duration"];
 
 /// The forms of a method of `class`, of its constructor, or of a free function.
 pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
-    if method.notes.is_out_of("python") {
+    // What is written by hand there is declared from here all the same.
+    if method.notes.not_in.iter().any(|language| language == "python") {
         return Vec::new();
     }
     let spelt = name(&method.name, &method.notes);

@@ -28,10 +28,10 @@ mod here {
     /// The file.
     pub(crate) async fn path(call: Invocation) -> Result<Answer> {
         let store = call.this_store()?;
-        let store = store.file().ok_or_else(|| Error::InvalidType {
+        let path = store.file().ok_or_else(|| Error::InvalidType {
             message: "the store is not a FileStore".to_owned(),
         })?;
-        store.path().to_string_lossy().into_owned().into_answer()
+        path.to_string_lossy().into_owned().into_answer()
     }
 }
 

@@ -24,8 +24,8 @@ pub(crate) async fn underlying_store(call: Invocation) -> Result<Answer> {
 /// The prefix.
 pub(crate) async fn prefix(call: Invocation) -> Result<Answer> {
     let store = call.this_store()?;
-    let (store, _) = store.prefixed().ok_or_else(no_prefix_store)?;
-    store.prefix().into_answer()
+    let (prefix, _) = store.prefixed().ok_or_else(no_prefix_store)?;
+    prefix.into_answer()
 }
 
 fn no_prefix_store() -> Error {

@@ -15,3 +15,8 @@ pub(crate) async fn wait(mut call: Invocation) -> Result<Answer> {
     let store = call.this_store()?;
     store.get().wait_async(&references(&keys), timeout).await.into_answer()
 }
+
+/// Another handle on the same data: an object of the same class.
+pub(crate) async fn clone(call: Invocation) -> Result<Answer> {
+    call.this_store()?.another().await?.into_answer()
+}

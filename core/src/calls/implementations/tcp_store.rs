@@ -49,7 +49,7 @@ mod here {
 
     /// The host that was given.
     pub(crate) async fn host(call: Invocation) -> Result<Answer> {
-        call.this_store()?.tcp().ok_or_else(no_tcp_store)?.host().into_answer()
+        call.this_store()?.tcp().ok_or_else(no_tcp_store)?.host.as_str().into_answer()
     }
 
     fn no_tcp_store() -> Error {
@@ -58,7 +58,7 @@ mod here {
 
     /// The port on which the server listens.
     pub(crate) async fn port(call: Invocation) -> Result<Answer> {
-        call.this_store()?.tcp().ok_or_else(no_tcp_store)?.port().into_answer()
+        call.this_store()?.tcp().ok_or_else(no_tcp_store)?.port.into_answer()
     }
 }
 

@@ -284,6 +284,10 @@ impl Store for FileStore {
         self.clone_store().ok()
     }
 
+    fn description(&self) -> String {
+        format!("FileStore('{}')", self.path().display())
+    }
+
     /// Another handle with a timeout of its own; the file is closed with the last one.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self { shared: self.shared.clone(), timeout: self.timeout.clone() }))

@@ -349,6 +349,14 @@ impl Store for TcpStore {
         Some(Arc::new(self.over(self.client.clone())))
     }
 
+    fn description(&self) -> String {
+        let (host, port) = (self.host(), self.port());
+        match host.contains(':') {
+            true => format!("TCPStore([{host}]:{port})"),
+            false => format!("TCPStore({host}:{port})"),
+        }
+    }
+
     /// A second connection to the same server, which a clone of the hosting store keeps alive.
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let client = self.client.connect_again()?;

@@ -130,6 +130,10 @@ impl Store for WebSocketStore {
     }
 
     /// A handle on the same session.
+    fn description(&self) -> String {
+        format!("WebSocketStore({})", self.url)
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         let (client, url) = (self.client.clone(), self.url.clone());
         let options = WebSocketStoreOptions::new(self.timeout());

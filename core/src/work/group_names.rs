@@ -1,0 +1,83 @@
+//! The names of this process's groups by their numbers. A work knows only the number of its group:
+//! small collectives make works without taking memory.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many groups that are gone still have their names: works are shown after their groups.
+const MAX_GONE: usize = 1000;
+
+static NAMES: Mutex<GroupNames> = Mutex::new(GroupNames::new());
+
+struct GroupNames {
+    /// By number.
+    names: Vec<(u64, String)>,
+    /// The numbers of groups that are gone, the oldest first.
+    gone: VecDeque<u64>,
+}
+
+/// Notes the name of a new group.
+pub(crate) fn add(group: u64, name: &str) {
+    lock().add(group, name);
+}
+
+/// Notes that a group is gone.
+pub(crate) fn note_gone(group: u64) {
+    lock().note_gone(group);
+}
+
+/// The name of a group.
+pub(super) fn of(group: u64) -> Option<String> {
+    lock().of(group).map(str::to_owned)
+}
+
+impl GroupNames {
+    const fn new() -> GroupNames {
+        GroupNames { names: Vec::new(), gone: VecDeque::new() }
+    }
+
+    fn add(&mut self, group: u64, name: &str) {
+        let place = self.names.partition_point(|(known, _)| *known < group);
+        self.names.insert(place, (group, name.to_owned()));
+    }
+
+    fn place(&self, group: u64) -> Option<usize> {
+        self.names.binary_search_by_key(&group, |(known, _)| *known).ok()
+    }
+
+    fn of(&self, group: u64) -> Option<&str> {
+        self.place(group).map(|place| &*self.names[place].1)
+    }
+
+    fn note_gone(&mut self, group: u64) {
+        self.gone.push_back(group);
+        // Programs that make groups in a loop shall not fill the memory.
+        if self.gone.len() > MAX_GONE
+            && let Some(oldest) = self.gone.pop_front()
+            && let Some(place) = self.place(oldest)
+        {
+            self.names.remove(place);
+        }
+    }
+}
+
+fn lock() -> MutexGuard<'static, GroupNames> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_that_live_keep_their_names_and_so_do_the_last_that_are_gone() {
+        let mut known = GroupNames::new();
+        for group in 0..=MAX_GONE as u64 + 1 {
+            known.add(group, &format!("g{group}"));
+        }
+        (1..=MAX_GONE as u64 + 1).for_each(|group| known.note_gone(group));
+        assert_eq!(known.of(0), Some("g0"));
+        assert_eq!(known.of(1), None);
+        assert_eq!(known.of(2), Some("g2"));
+    }
+}
