@@ -74,8 +74,8 @@ struct Inner {
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<std::collections::HashMap<String, u32>>,
     bound_device: Option<Device>,
-    /// The calls under way that make groups out of this one.
-    group_calls: Mutex<assembly::GroupCalls>,
+    /// The calls that make groups out of this one.
+    group_calls: Arc<backend::GroupCalls>,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     options: GroupOptions,
