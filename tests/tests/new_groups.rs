@@ -252,6 +252,20 @@ fn a_rank_that_does_not_come_is_named_with_the_call() {
     }
 }
 
+#[test]
+fn a_group_that_is_left_last_tells_of_those_that_were_split_off_it() {
+    let told = over_tcp(2, |group| {
+        let child = split(group, &[0, 1], "child").unwrap();
+        // Each is the root, and hears nothing of the other.
+        child.broadcast(&mut [1f32; 4], group.rank()).unwrap_or_default();
+        let first = child.shutdown().err();
+        first.or(group.shutdown().err()).map(|error| error.to_string()).unwrap_or_default()
+    });
+    for (rank, told) in told.iter().enumerate() {
+        assert!(told.contains("root 0") && told.contains("root 1"), "rank {rank}: {told}");
+    }
+}
+
 fn kind_of(error: &Error) -> String {
     match error {
         Error::RankFailed { rank, collective, group, .. } => {

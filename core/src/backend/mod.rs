@@ -148,7 +148,7 @@ pub enum Attempt<'a> {
     /// caller's.
     Done(u64),
     /// This rank has given its part, and others have not: it goes on when this is called. Nothing
-    /// else can be issued before that; whoever drops it gets no outcome.
+    /// else can be issued before that; a caller that drops it gets no outcome.
     Started(Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>),
 }
 
@@ -286,9 +286,9 @@ pub trait Backend: Send + Sync + 'static {
         };
         messages.into_iter().map(issue).collect()
     }
-    /// Has what is issued from now on, on the streams of whoever waits, come after the operation of
+    /// Has what is issued from now on, on the streams of the waiter, come after the operation of
     /// `completion`; on those of the tensors' owners, where `waiter` names none of the device.
-    /// `None` if there is no such order: whoever needs the outcome has to wait.
+    /// `None` if there is no such order: a caller that needs the outcome has to wait.
     fn order(&self, completion: &Completion, waiter: &[OnDevice]) -> Option<Result<()>> {
         let _ = (completion, waiter);
         None

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::departure::{Departure, OpenComparison};
+use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::inspect::NumberedFingerprint;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
@@ -320,8 +321,11 @@ impl Backend for ScheduledBackend {
 impl ScheduledBackend {
     /// Compares with the other ranks what was run, before this one leaves.
     async fn compare(&self, leaving: Leaving) {
+        if self.driver.is_inherited() {
+            return;
+        }
         let departure = Departure {
-            driver: &self.driver,
+            driver: &*self.driver,
             store: self.inspector.store(),
             backend: self.backend,
             group: &self.group,
@@ -333,7 +337,7 @@ impl ScheduledBackend {
         }
     }
 
-    /// Ends the group when all has been said, and closes everything, whoever still refers to it.
+    /// Ends the group when all has been said, and closes everything, whatever still refers to it.
     fn end(&self) -> Result<()> {
         let untold = self.driver.untold();
         self.driver.end();
@@ -410,6 +414,40 @@ impl ScheduledBackend {
         drop(issuing);
         drop(deferred);
         Ok(IssuedOperation { sequence, completion })
+    }
+}
+
+impl DepartingRank for Driver {
+    fn broken(&self) -> Option<Abort> {
+        Driver::broken(self)
+    }
+
+    fn break_with(&self, abort: Abort) {
+        Driver::break_with(self, abort);
+    }
+
+    fn break_as_told(&self, abort: Abort) {
+        Driver::break_as_told(self, abort);
+    }
+
+    fn issued(&self) -> u64 {
+        Driver::issued(self)
+    }
+
+    fn history(&self) -> Vec<NumberedFingerprint> {
+        Driver::history(self)
+    }
+
+    fn is_unconfirmed(&self) -> bool {
+        Driver::is_unconfirmed(self)
+    }
+
+    fn departed(&self) -> usize {
+        Driver::departed(self)
+    }
+
+    fn advance(&self) {
+        self.wait(&Completion::new(), Some(Instant::now()));
     }
 }
 

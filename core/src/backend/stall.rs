@@ -266,7 +266,7 @@ mod elsewhere {
         let inspector = inspector.clone();
         let pending: Mutex<Option<InspectFuture>> = Mutex::new(None);
         move || {
-            // Whoever holds it polls it already.
+            // The thread that holds it polls it already.
             let Ok(mut pending) = pending.try_lock() else { return };
             if pending.is_none() && inspector.is_due() {
                 let inspector = inspector.clone();
