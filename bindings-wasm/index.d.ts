@@ -1036,8 +1036,9 @@ export class ProcessGroup {
    * before the others have looked at its operation, and one that the others never call ends on
    * nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
    * operation that ended on this rank without all others, up to a quarter of a second otherwise.
-   * Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
-   * of any of them, unless the group was aborted.
+   * A group that was split off another waits for nobody: leaving the group that it comes from
+   * tells. Raises, too, what a collective of this rank failed with, if nobody has asked for the
+   * outcome of any of them, unless the group was aborted.
    */
   shutdown(options?: WaitOptions): Promise<void>;
   /**
@@ -1047,6 +1048,7 @@ export class ProcessGroup {
    *
    * @param ranks - Ranks in this group, each once; the new ranks are their positions.
    * @returns The new group; none if this rank is not in `ranks`.
+   * @throws {@link CollectiveMismatchError}
    * @throws {@link InvalidArgumentError}
    * @throws {@link RankFailedError}
    * @throws {@link RendezvousError}
@@ -2085,9 +2087,11 @@ export function defaultGroup(): ProcessGroup;
  * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
  * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
  * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
- * error that names both.
+ * error that names both. A rank that runs an operation instead, and the members that wait for
+ * it, hear that they disagree.
  *
  * @returns The group; what stands for no member on a rank that is not in it.
+ * @throws {@link CollectiveMismatchError}
  * @throws {@link DuplicateGroupError}
  * @throws {@link InvalidArgumentError}
  * @throws {@link NotInitializedError}
@@ -2101,10 +2105,12 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
  * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
  * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
  * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
- * error that names both.
+ * error that names both. A rank that runs an operation instead, and the members that wait for
+ * it, hear that they disagree.
  *
  * @param ranks - Global ranks; none: all.
  * @returns The group; what stands for no member on a rank that is not in it.
+ * @throws {@link CollectiveMismatchError}
  * @throws {@link DuplicateGroupError}
  * @throws {@link InvalidArgumentError}
  * @throws {@link NotInitializedError}
@@ -2119,6 +2125,7 @@ export function newGroup(ranks: readonly number[] | null | undefined, options?: 
  * list call it with the same list, and wait for one another; of a parent that is bound to a
  * CUDA device, all ranks do. The group of this rank; none if no list has it.
  *
+ * @throws {@link CollectiveMismatchError}
  * @throws {@link InvalidArgumentError}
  * @throws {@link RankFailedError}
  * @throws {@link RendezvousError}
@@ -2131,6 +2138,7 @@ export function splitGroup(options?: SplitGroupOptions): Promise<GroupLike>;
  * CUDA device, all ranks do. The group of this rank; none if no list has it.
  *
  * @param parentPg - The group to split; none: the default group.
+ * @throws {@link CollectiveMismatchError}
  * @throws {@link InvalidArgumentError}
  * @throws {@link RankFailedError}
  * @throws {@link RendezvousError}

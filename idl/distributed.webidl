@@ -71,7 +71,8 @@ namespace distributed {
   /// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
   /// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
   /// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-  /// that names both.
+  /// that names both. A rank that runs an operation instead, and the members that wait for it, hear
+  /// that they disagree.
   ///
   /// - `ranks`: global ranks; none: all.
   /// - `timeout`: limit of the group's operations; none: the default.
@@ -81,8 +82,8 @@ namespace distributed {
   /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
   ///
   /// Returns the group; what stands for no member on a rank that is not in it.
-  [Waits, Throws=(DuplicateGroup, InvalidArgument, NotInitialized, RankFailed, Rendezvous,
-                  RendezvousTimeout)]
+  [Waits, Throws=(CollectiveMismatch, DuplicateGroup, InvalidArgument, NotInitialized, RankFailed,
+                  Rendezvous, RendezvousTimeout)]
   ProcessGroup? new_group([Positional] optional sequence<Rank>? ranks = null,
                           optional Duration? timeout = null, optional DOMString? backend = null,
                           optional BackendOptions? pg_options = null,
@@ -93,7 +94,7 @@ namespace distributed {
   /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
   /// call it with the same list, and wait for one another; of a parent that is bound to a CUDA
   /// device, all ranks do. The group of this rank; none if no list has it.
-  [Waits, Throws=(InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
+  [Waits, Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
   ProcessGroup? split_group([Positional] optional ProcessGroup? parent_pg = null,
                             optional sequence<sequence<Rank>>? split_ranks = null,
                             optional Duration? timeout = null,

@@ -67,7 +67,8 @@ interface ProcessGroup {
   /// Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
   /// before the others have looked at its operation, and one that the others never call ends on
   /// nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-  /// operation that ended on this rank without all others, up to a quarter of a second otherwise.
+  /// operation that ended on this rank without all others, up to a quarter of a second otherwise. A
+  /// group that was split off another waits for nobody: leaving the group that it comes from tells.
   /// Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
   /// of any of them, unless the group was aborted.
   [Waits, Leaves=in_order] undefined shutdown();
@@ -83,7 +84,8 @@ interface ProcessGroup {
   ///   do. Here so that calls for c10d run.
   ///
   /// Returns the new group; none if this rank is not in `ranks`.
-  [Handwritten, Waits, Throws=(InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
+  [Handwritten, Waits, Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous,
+                               RendezvousTimeout)]
   ProcessGroup? split_group(sequence<Rank> ranks, optional Duration? timeout = null,
                             optional BackendOptions? opts = null,
                             optional DOMString? group_name = null,

@@ -1,5 +1,7 @@
 """Several groups: at once, of some of the ranks, under one store."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,37 @@ def test_missing_ranks_are_named():
     assert isinstance(caught.value, TimeoutError)
     for rank in ("0", "2", "3"):
         assert rank in str(caught.value)
+
+
+def crossing_calls(here):
+    # Threads that made groups and have ended make no more.
+    for name in ("first", "second"):
+        maker = threading.Thread(
+            target=here.group.split_group, args=([0, 1],), kwargs={"group_name": name}
+        )
+        maker.start()
+        maker.join()
+    own = "one" if here.rank == 0 else "other"
+    with pytest.raises(polyrank.RendezvousError, match="calls cross") as caught:
+        here.group.split_group([0, 1], group_name=own)
+    for name in ("one", "other"):
+        assert f"(group '{name}')" in str(caught.value)
+
+
+def test_calls_that_cross_are_told_after_threads_made_groups(pools):
+    pools(2).run(crossing_calls)
+
+
+def group_and_operation(here):
+    group = here.make_group("group and operation")
+    with pytest.raises(polyrank.CollectiveMismatchError) as caught:
+        if here.rank == 0:
+            group.split_group([0, 1])
+        else:
+            group.allreduce(np.ones(1)).wait()
+    for side in ("allreduce of 1 f64", "split_group of 2 ranks"):
+        assert side in str(caught.value)
+
+
+def test_a_new_group_and_an_operation_are_a_mismatch(pools):
+    pools(2).run(group_and_operation)

@@ -33,7 +33,7 @@ pub(crate) fn open(
 
 /// Moves all connections; when it must be called again at the latest.
 pub(crate) fn advance(now: Instant) -> Option<Instant> {
-    // Whoever is woken may open another one.
+    // What is woken may open another one.
     let mut connections = CONNECTIONS.take();
     connections.retain_mut(|connection| {
         let goes_on = connection.advance(now);

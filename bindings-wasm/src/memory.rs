@@ -45,7 +45,7 @@ impl NativeMemory {
         Ok(Uint8Array::new_with_byte_offset_and_length(&memory.buffer(), start, bytes))
     }
 
-    /// Releases the memory; whoever has a view of it must not use that any more.
+    /// Releases the memory; views of it must not be used any more.
     pub fn release(&mut self) {
         MEMORIES.with_borrow_mut(|memories| memories.remove(&self.id));
         self.region = Region::zeroed(0);

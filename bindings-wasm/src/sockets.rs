@@ -110,12 +110,16 @@ impl BrowserSocket {
 
 impl Socket for BrowserSocket {
     fn send(&mut self, packet: Bytes) {
-        // It refuses only before it is open, and then the core does not send.
-        self.with(|socket| socket.send_with_u8_array(&packet));
+        // It refuses only before it is open, and then the core does not send. What the other side
+        // has closed closes before that is told here: browsers complain of what is sent then.
+        self.with(|socket| match socket.ready_state() {
+            WebSocket::OPEN => socket.send_with_u8_array(&packet),
+            _ => Ok(()),
+        });
     }
 
-    /// What was sent is the browser's: it tells nobody when the bytes leave, so that whoever waited
-    /// for that would wait for some other event. The session's window bounds them.
+    /// What was sent is the browser's: it tells nobody when the bytes leave, so that a wait for that
+    /// would be one for some other event. The session's window bounds them.
     fn buffered(&self) -> usize {
         0
     }

@@ -9,7 +9,7 @@ use crate::{connections, events};
 #[wasm_bindgen]
 pub fn turn() {
     events::run_turn(|now| {
-        // What came goes to whoever waits for it, and what they send leaves.
+        // What came goes to those that wait for it, and what they send leaves.
         connections::advance(now);
         let next = drive_all(now);
         next.into_iter().chain(connections::advance(now)).min()

@@ -22,7 +22,7 @@ before(async () => {
   page = await browser.newPage();
   page.on("pageerror", (error) => errors.push(error.stack));
   page.on("console", (message) => {
-    if (message.type() === "error") errors.push(message.text());
+    if (["warning", "error"].includes(message.type())) errors.push(message.text());
   });
   await page.goto(server.origin);
 });

@@ -12,6 +12,8 @@ let server;
 let store;
 let browser;
 let rooms = 0;
+/** What the pages' consoles complained of. */
+const complaints = [];
 
 before(async () => {
   [server, store] = await Promise.all([serve(), startStore()]);
@@ -29,6 +31,9 @@ async function ranks(size) {
   rooms += 1;
   const open = async (_, rank) => {
     const page = await browser.newPage();
+    page.on("console", (message) => {
+      if (["warning", "error"].includes(message.type())) complaints.push(message.text());
+    });
     await page.goto(server.origin);
     const url = `${store.url}/?rank=${rank}&world_size=${size}&room=${rooms}`;
     await page.evaluate(`globalThis.joined = import("polyrank-web").then(async (pr) => {
@@ -53,6 +58,7 @@ function runAll(pages, act) {
 
 async function close(pages) {
   await runAll(pages, "({ pr }) => pr.destroyProcessGroup().then(() => null)");
+  assert.deepEqual(complaints.splice(0), []);
   await Promise.all(pages.map((page) => page.close()));
 }
 

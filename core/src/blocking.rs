@@ -6,6 +6,8 @@
 //! thread must not be blocked ([`WaitMode::Await`]): there, code that can only block runs on a
 //! thread of its own, by [`unblock`].
 
+mod caller;
+
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -14,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+pub(crate) use self::caller::{Caller, LiveCallers};
 use crate::clock::{self, CAN_BLOCK};
 #[cfg(feature = "objects")]
 use crate::completion::WaitIntent;

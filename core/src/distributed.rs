@@ -1,7 +1,6 @@
 //! The default group, the registry of groups of this process, and the collectives over the default
 //! group. Knows no backend.
 
-mod comparisons;
 mod current;
 mod messages;
 
@@ -18,11 +17,10 @@ use crate::generated::error::{Error, Result};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
 use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
 use crate::sorted::sort;
-use crate::store::Store;
+use crate::store::{PrefixStore, Store};
 use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
-use comparisons::OpenComparisons;
 pub use current::{current_process_group, with_process_group};
 pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
 
@@ -109,8 +107,6 @@ struct World {
     group: ProcessGroup,
     /// Those of [`new_group`], and the default group, in the order in which they were made.
     groups: Vec<ProcessGroup>,
-    /// Of groups that were left before the default group.
-    open: OpenComparisons,
 }
 
 impl World {
@@ -127,27 +123,18 @@ impl World {
         self.groups.iter().any(|group| group.group_name() == name)
     }
 
-    /// Leaves all groups, the default group last. Whoever hosts the store stays for a while until
-    /// the others are done with it, of a group that broke for `broken_limit` at most; those that
-    /// died would be waited for in vain.
+    /// Leaves all groups, the default group last. The host of the store stays for a while until the
+    /// others are done with it, of a group that broke for `broken_limit` at most; those that died
+    /// would be waited for in vain.
     async fn leave(self, broken_limit: Duration) -> Result<()> {
-        let World { store, hosting, claim, group, groups, mut open, .. } = self;
+        let World { store, hosting, claim, group, groups, .. } = self;
         let broken = group.is_broken();
         let mut ended = Ok(());
         let default = group.identity();
         for other in groups.iter().rev().filter(|other| other.identity() != default) {
             ended = ended.and(other.leave(None).await);
-            open.add(other);
         }
-        let until = backend::deadline();
-        if !open.is_empty()
-            && !broken
-            && let Ok(free) = free_store(&store).await
-        {
-            ended = ended.and(open.settle(&free, &group, until).await);
-        }
-        ended = ended.and(group.leave(Some(until)).await);
-        open.add(&group);
+        ended = ended.and(group.leave(Some(backend::deadline())).await);
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
         let free = match broken {
             true => find_free(&store).await.map(|()| store.clone()),
@@ -167,7 +154,9 @@ impl World {
         };
         if let (true, Ok(store)) = (hosting, &free) {
             // Ranks that came late have compared by now.
-            ended = ended.and(open.look(store, &group).await);
+            let keys = rendezvous::keys_of_group(name);
+            let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store.clone()));
+            ended = ended.and(group.family().look(&store).await);
         }
         drop(claim);
         if let Err(error) = left {
@@ -298,8 +287,7 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     };
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
-    let open = OpenComparisons::default();
-    let made = World { process_id, store, hosting, claim, group: group.clone(), groups, open };
+    let made = World { process_id, store, hosting, claim, group: group.clone(), groups };
     if !enter(made) {
         // Nothing has run in it.
         let _ = group.shutdown_async().await;
@@ -404,15 +392,7 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// As [`destroy_process_group`].
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     match take(group)? {
-        RemovedGroups::Group(group) => {
-            let default = world().as_ref().map(|world| world.group.identity());
-            let left = group.leave(None).await;
-            if let Some(world) = world().as_mut().filter(|it| Some(it.group.identity()) == default)
-            {
-                world.open.add(&group);
-            }
-            left
-        }
+        RemovedGroups::Group(group) => group.leave(None).await,
         RemovedGroups::World(world) => world.leave(BROKEN_LIMIT).await,
     }
 }

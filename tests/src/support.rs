@@ -144,9 +144,9 @@ pub fn page() -> String {
     rows.push(row("groups of some ranks", &backends, |it| yes(it.split)));
     rows.push(row("calls that disagree are found", &backends, |it| match it.mismatches {
         Mismatches::Always => "by every operation".to_owned(),
-        Mismatches::WhenStalled => {
-            "where an operation stands still; by every one with `POLYRANK_DEBUG=DETAIL`".to_owned()
-        }
+        Mismatches::WhenStalled => "where an operation stands still, and when the group is left; \
+                                    by every one with `POLYRANK_DEBUG=DETAIL`"
+            .to_owned(),
     }));
     let mut reductions = vec![heading(&backends)];
     for reduce_op in reduce_ops() {

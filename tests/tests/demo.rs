@@ -14,6 +14,10 @@ fn train(parts: &[(Language, u32)]) {
     let said = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    // What a page's console says (`tests/javascript/browser_rank.mjs`).
+    for word in ["[warning]", "[error]"] {
+        assert!(!errors.contains(word), "{errors}");
+    }
     let languages: Vec<String> = parts
         .iter()
         .flat_map(|(language, count)| vec![format!("{language:?}"); *count as usize])

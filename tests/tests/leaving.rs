@@ -11,7 +11,7 @@ use polyrank::distributed::{
     InitOptions, NewGroupOptions, abort_process_group, destroy_process_group, init_process_group,
     new_group,
 };
-use polyrank::{Collective, Error, ProcessGroup, Request, Tensor};
+use polyrank::{Collective, Error, ProcessGroup, Request, SplitOptions, Tensor};
 use polyrank_tests::LIMIT;
 use polyrank_tests::folder::Folder;
 use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, with_variable};
@@ -350,6 +350,53 @@ fn leaves_groups_before_the_others(group: &ProcessGroup) {
 fn a_group_is_left_although_the_others_keep_theirs() {
     let test = "a_group_is_left_although_the_others_keep_theirs";
     in_folders(test, leaves_groups_before_the_others, |ended| assert_all_report(ended, "left"));
+}
+
+/// As [`leaves_groups_before_the_others`], with groups that no free function knows.
+fn leaves_split_groups_before_the_others(group: &ProcessGroup) {
+    let ranks: Vec<u32> = (0..group.size()).collect();
+    let split = |_| group.split_group(&ranks, SplitOptions::default()).unwrap().unwrap();
+    let groups: Vec<ProcessGroup> = (0..MANY).map(split).collect();
+    for group in &groups {
+        group.run(request(Collective::Broadcast, 0, 4)).unwrap();
+    }
+    match group.rank() {
+        0 => groups.iter().for_each(|group| group.shutdown().unwrap()),
+        _ => until_written("left"),
+    }
+    write("left");
+    report("left");
+}
+
+#[test]
+fn a_split_group_is_left_although_the_others_keep_theirs() {
+    let test = "a_split_group_is_left_although_the_others_keep_theirs";
+    in_folders(test, leaves_split_groups_before_the_others, |ended| {
+        assert_all_report(ended, "left");
+    });
+}
+
+/// Each rank leaves a group that was split off one that was split off, as
+/// [`disagrees_in_a_group_that_is_left_early`].
+fn disagrees_in_a_split_group(group: &ProcessGroup) {
+    let split = |from: &ProcessGroup| from.split_group(&[0, 1], SplitOptions::default()).unwrap();
+    let child = split(group).expect("all are members");
+    let made = split(&child).expect("all are members");
+    made.run(request(Collective::Broadcast, group.rank() % 2, 4)).unwrap_or_default();
+    let first = made.shutdown().and(child.shutdown()).err();
+    let last = destroy_process_group(None).err();
+    let error = first.or(last).map(|error| error.to_string()).unwrap_or_default();
+    report(if error.contains("root 0") && error.contains("root 1") { "told" } else { "untold" });
+    std::process::exit(0);
+}
+
+#[test]
+fn what_ranks_ran_differently_in_a_split_group_is_told_when_they_leave_the_last_one() {
+    let test = "what_ranks_ran_differently_in_a_split_group_is_told_when_they_leave_the_last_one";
+    for transport in TRANSPORTS {
+        let ended = started(test, transport, "", 2, disagrees_in_a_split_group);
+        assert_all_report(&ended, "told");
+    }
 }
 
 /// Each rank leaves a group, on whose last operation they disagree, before the others may have come

@@ -214,6 +214,22 @@ fn ranks_that_all_wait_for_one_another_find_out_through_the_store() {
 }
 
 #[test]
+fn what_ranks_ran_differently_last_is_told_when_they_leave() {
+    for mpi in Mpi::ALL {
+        let test = "what_ranks_ran_differently_last_is_told_when_they_leave";
+        // Each is the root, and hears nothing of the other. Small, so that MPI waits for nobody.
+        let job = ranks(mpi, test, 2, &[], |group| {
+            group.run(allreduce(10)).unwrap();
+            group.run(broadcast(group.rank(), 4)).unwrap();
+            tell(group.rank(), &destroy_process_group(None).unwrap_err());
+        });
+        if let Some(job) = job {
+            assert_mismatch(&job, 2, ["root 0", "root 1"]);
+        }
+    }
+}
+
+#[test]
 fn at_debug_level_detail_a_mismatch_is_found_before_mpi_sees_it() {
     for mpi in Mpi::ALL {
         let test = "at_debug_level_detail_a_mismatch_is_found_before_mpi_sees_it";

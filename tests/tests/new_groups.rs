@@ -117,6 +117,94 @@ fn calls_that_wait_for_one_another_in_a_circle_are_all_named() {
 }
 
 #[test]
+fn threads_that_made_groups_and_have_ended_hide_no_calls_that_cross() {
+    let errors = over_tcp(2, |group| {
+        for name in ["first", "second"] {
+            let group = group.clone();
+            let made = thread::spawn(move || split(&group, &[0, 1], name).map(drop));
+            made.join().unwrap().unwrap();
+        }
+        let ranks = if group.rank() == 0 { [0, 1] } else { [1, 0] };
+        split(group, &ranks, &format!("{ranks:?}")).map(drop).unwrap_err()
+    });
+    for error in errors {
+        let text = error.to_string();
+        for named in ["split_group of ranks [0, 1]", "split_group of ranks [1, 0]"] {
+            assert!(text.contains("calls cross") && text.contains(named), "{text}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_cross_are_told_apart_by_the_names_of_their_groups_where_nothing_else_differs() {
+    let errors = over_tcp(2, |group| {
+        let name = ["one", "other"][group.rank() as usize];
+        split(group, &[0, 1], name).map(drop).unwrap_err()
+    });
+    for error in errors {
+        let text = error.to_string();
+        for named in [
+            "rank 0 waits for rank 1 in split_group of ranks [0, 1] (group 'one')",
+            "rank 1 waits for rank 0 in split_group of ranks [0, 1] (group 'other')",
+        ] {
+            assert!(text.contains(named), "{text}");
+        }
+    }
+}
+
+#[test]
+fn ranks_of_which_some_make_a_group_and_some_run_an_operation_hear_that_they_disagree() {
+    for size in [2, 3] {
+        let everybody: Vec<u32> = (0..size).collect();
+        let errors = over_tcp(size, |group| {
+            // Those that agree go well.
+            assert_eq!(sum(group, 1), size);
+            match group.rank() {
+                0 => split(group, &everybody, "all").map(drop).unwrap_err(),
+                _ => group.allreduce(&mut [1f32; 4], ()).unwrap_err(),
+            }
+        });
+        for error in errors {
+            let text = error.to_string();
+            assert!(matches!(error, Error::CollectiveMismatch { .. }), "{text}");
+            let group_call = format!("split_group of {size} ranks");
+            for named in ["allreduce of 4 f32", &group_call] {
+                assert!(text.contains(named), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_thread_makes_a_group_while_another_runs_operations() {
+    let sums = over_tcp(2, |group| {
+        let rank = group.rank();
+        let made = |name: &str| sum(&split(group, &[0, 1], name).unwrap(), rank + 1);
+        thread::scope(|scope| {
+            let maker = scope.spawn(|| {
+                let first = made("first");
+                if rank == 1 {
+                    // The other thread waits in the operation meanwhile, for one that waits for
+                    // this thread, and has looked for the reason a few times.
+                    let store = group.get_group_store().clone_store().unwrap();
+                    store.wait(&["calls/0"], Some(LIMIT)).unwrap();
+                    for _ in 0..4 {
+                        store.delete_key("stalled/1").unwrap();
+                        store.wait(&["stalled/1"], Some(LIMIT)).unwrap();
+                    }
+                }
+                first + made("second")
+            });
+            if rank == 0 {
+                until_in(group, "second", 1);
+            }
+            (sum(group, rank + 1), maker.join().unwrap())
+        })
+    });
+    assert_eq!(sums, [(3, 6), (3, 6)]);
+}
+
+#[test]
 fn no_group_is_made_out_of_one_that_was_aborted() {
     let errors = over_tcp(3, |group| {
         if group.rank() == 0 {
@@ -161,6 +249,20 @@ fn a_rank_that_does_not_come_is_named_with_the_call() {
             rank != 0,
             "{text}"
         );
+    }
+}
+
+#[test]
+fn a_group_that_is_left_last_tells_of_those_that_were_split_off_it() {
+    let told = over_tcp(2, |group| {
+        let child = split(group, &[0, 1], "child").unwrap();
+        // Each is the root, and hears nothing of the other.
+        child.broadcast(&mut [1f32; 4], group.rank()).unwrap_or_default();
+        let first = child.shutdown().err();
+        first.or(group.shutdown().err()).map(|error| error.to_string()).unwrap_or_default()
+    });
+    for (rank, told) in told.iter().enumerate() {
+        assert!(told.contains("root 0") && told.contains("root 1"), "rank {rank}: {told}");
     }
 }
 

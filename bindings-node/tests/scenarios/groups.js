@@ -177,3 +177,21 @@ export async function abort({ group, rank }) {
   }
   return { staysOpen: true };
 }
+
+/** What ranks hear that make two groups in different orders, after many that all of them made. */
+export async function crossing({ store, rank }) {
+  await pr.initProcessGroup({ store, rank, worldSize: 2, timeout: 60_000, groupName: "crossing" });
+  for (let made = 0; made < 15; made += 1) await pr.newGroup();
+  const own = rank === 0 ? "one" : "other";
+  const error = await pr.newGroup([0, 1], { pgOptions: { groupName: own } }).catch((it) => it);
+  await pr.destroyProcessGroup();
+  return [error.kind, error.message];
+}
+
+/** What ranks hear of which one makes a group, and the other runs an operation. */
+export async function groupAndOperation({ group, rank }) {
+  const call = rank === 0 ? group.splitGroup([0, 1]) : group.allreduce(Float32Array.of(1));
+  const error = await call.catch((it) => it);
+  await group.shutdown().catch(() => null);
+  return [error.kind, error.message];
+}

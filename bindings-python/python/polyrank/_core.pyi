@@ -1133,7 +1133,8 @@ class ProcessGroup:
         Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
         before the others have looked at its operation, and one that the others never call ends on
         nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-        operation that ended on this rank without all others, up to a quarter of a second otherwise.
+        operation that ended on this rank without all others, up to a quarter of a second otherwise. A
+        group that was split off another waits for nobody: leaving the group that it comes from tells.
         Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
         of any of them, unless the group was aborted.
         """
@@ -1150,7 +1151,7 @@ class ProcessGroup:
 
         Returns the new group; none if this rank is not in `ranks`.
 
-        Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+        Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
         """Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
@@ -1845,7 +1846,8 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
     may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
     to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
     same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-    that names both.
+    that names both. A rank that runs an operation instead, and the members that wait for it, hear
+    that they disagree.
 
     - `ranks`: global ranks; none: all.
     - `timeout`: limit of the group's operations; none: the default.
@@ -1856,7 +1858,7 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
 
     Returns the group; what stands for no member on a rank that is not in it.
 
-    Raises `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+    Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
 def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
@@ -1864,7 +1866,7 @@ def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ra
     call it with the same list, and wait for one another; of a parent that is bound to a CUDA
     device, all ranks do. The group of this rank; none if no list has it.
 
-    Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+    Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
 def get_rank(group: ProcessGroup | NonGroupMember | None = None) -> int:

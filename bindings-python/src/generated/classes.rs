@@ -171,7 +171,8 @@ impl ProcessGroup {
     /// Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
     /// before the others have looked at its operation, and one that the others never call ends on
     /// nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-    /// operation that ended on this rank without all others, up to a quarter of a second otherwise.
+    /// operation that ended on this rank without all others, up to a quarter of a second otherwise. A
+    /// group that was split off another waits for nobody: leaving the group that it comes from tells.
     /// Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
     /// of any of them, unless the group was aborted.
     #[pyo3(name = "shutdown", signature = ())]
@@ -192,7 +193,7 @@ impl ProcessGroup {
     ///
     /// Returns the new group; none if this rank is not in `ranks`.
     ///
-    /// Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+    /// Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     #[pyo3(name = "split_group", signature = (*positional, **keywords), text_signature = "($self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None)")]
     fn py_split_group<'py>(
         slf: &Bound<'py, Self>,

@@ -145,7 +145,8 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 /// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
 /// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
 /// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-/// that names both.
+/// that names both. A rank that runs an operation instead, and the members that wait for it, hear
+/// that they disagree.
 ///
 /// - `ranks`: global ranks; none: all.
 /// - `timeout`: limit of the group's operations; none: the default.
@@ -156,7 +157,7 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 ///
 /// Returns the group; what stands for no member on a rank that is not in it.
 ///
-/// Raises `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+/// Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
 #[pyo3(name = "new_group", signature = (*positional, **keywords), text_signature = "(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, sort_ranks=True)")]
 fn py_new_group<'py>(
@@ -171,7 +172,7 @@ fn py_new_group<'py>(
 /// call it with the same list, and wait for one another; of a parent that is bound to a CUDA
 /// device, all ranks do. The group of this rank; none if no list has it.
 ///
-/// Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+/// Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
 #[pyo3(name = "split_group", signature = (*positional, **keywords), text_signature = "(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None)")]
 fn py_split_group<'py>(

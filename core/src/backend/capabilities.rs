@@ -12,7 +12,7 @@ pub struct Capabilities {
     pub mismatches: Mismatches,
     /// Whether groups of some of the ranks can be made.
     pub split: bool,
-    /// Whether a message can be received from whoever sends one.
+    /// Whether a message can be received from any rank that sends one.
     pub any_source: bool,
     /// The highest tag of a message; of a backend that no group has yet, the highest that it takes
     /// everywhere.
@@ -27,8 +27,9 @@ pub struct Capabilities {
 pub enum Mismatches {
     /// Every operation compares what the ranks called.
     Always,
-    /// Where an operation stands still, the ranks compare what they called. One that ends all the
-    /// same has done what the library behind the backend does with such ranks.
+    /// Where an operation stands still, and when the group is left, the ranks compare what they
+    /// called. One that ends all the same has done what the library behind the backend does with
+    /// such ranks.
     WhenStalled,
 }
 

@@ -5,8 +5,8 @@
 //! Keys of the group's store, all under the backend's name: `leave/first`, what the first rank to
 //! come ran; `leave/count`, how many have compared with it; `leave/verdict`, what came of it.
 //!
-//! Who leaves a group early, with others still to be left, waits for nobody: it looks at the
-//! verdict again when it leaves the last one.
+//! A rank that leaves a group early, with others still to be left, waits for nobody: it looks at
+//! the verdict again when it leaves the last one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,7 @@ use std::time::Duration;
 use super::Leaving;
 use super::inspect::{NumberedFingerprint, decode, encode, first_difference};
 use crate::clock::Instant;
-use crate::completion::{Completion, error_of};
-use crate::executor::Driver;
+use crate::completion::error_of;
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
 use crate::wire::abort::{Abort, Side};
@@ -36,9 +35,29 @@ pub(crate) fn deadline() -> Instant {
     Instant::now() + LIMIT
 }
 
+/// What runs the operations of a rank that leaves.
+pub(super) trait DepartingRank: Sync {
+    /// Why the group failed, if it did.
+    fn broken(&self) -> Option<Abort>;
+    /// Breaks the group for a reason that this rank found.
+    fn break_with(&self, abort: Abort);
+    /// Breaks the group for a reason that another rank has told all.
+    fn break_as_told(&self, abort: Abort);
+    /// The number of the last collective that was issued.
+    fn issued(&self) -> u64;
+    /// The last collectives.
+    fn history(&self) -> Vec<NumberedFingerprint>;
+    /// Whether the others may yet find that they disagree with this rank on its last operation.
+    fn is_unconfirmed(&self) -> bool;
+    /// How many ranks are known to have left the group.
+    fn departed(&self) -> usize;
+    /// Moves what can be moved: what the others send is not to wait for the store.
+    fn advance(&self);
+}
+
 /// A rank that leaves.
 pub(super) struct Departure<'a> {
-    pub(super) driver: &'a Driver,
+    pub(super) driver: &'a dyn DepartingRank,
     pub(super) store: Arc<dyn Store>,
     pub(super) backend: &'static str,
     pub(super) group: &'a str,
@@ -67,7 +86,7 @@ struct Record {
 impl Departure<'_> {
     /// Compares; a disagreement breaks the group. What is still open, if others have not come.
     pub(super) async fn compare(&self, leaving: Leaving) -> Option<OpenComparison> {
-        if self.size == 1 || leaving.limit.is_zero() || self.driver.is_inherited() {
+        if self.size == 1 || leaving.limit.is_zero() {
             return None;
         }
         let met = match self.driver.broken() {
@@ -122,9 +141,8 @@ impl Departure<'_> {
                 }
                 return Ok(false);
             }
-            // What the others send is not to wait for the store.
-            self.driver.wait(&Completion::new(), Some(Instant::now()));
-            if self.driver.is_broken() {
+            self.driver.advance();
+            if self.driver.broken().is_some() {
                 return Ok(false);
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -150,12 +168,8 @@ impl Departure<'_> {
 }
 
 impl OpenComparison {
-    /// The name of the group.
-    pub(crate) fn group(&self) -> &str {
-        &self.group
-    }
-
-    /// Until when it is worth waiting for others, who began to at `since` and has until `until`.
+    /// Until when it is worth waiting for others, for a rank that began to at `since` and has until
+    /// `until`.
     pub(crate) fn until(&self, since: Instant, until: Instant) -> Instant {
         if self.is_doubtful { until } else { until.min(since + SOON) }
     }

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::inspect::{self, Comparison};
+use super::Leaving;
+use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::inspect::{self, Comparison, NumberedFingerprint};
 use crate::blocking::block_on;
 use crate::clock::Instant;
 use crate::completion::error_of;
@@ -32,7 +34,8 @@ const ROLL_CALL: Duration = Duration::from_millis(600);
 /// How long after the last answer that is, while several are silent: the slow ones are not to be
 /// taken for the one that is gone.
 const LAST_CALL: Duration = Duration::from_secs(2);
-/// How long in all, whoever answers then, and how long it is tried where the store does not.
+/// How long in all, whichever ranks answer then, and how long it is tried where the store does
+/// not.
 const END_OF_CALL: Duration = Duration::from_secs(10);
 /// How often it is looked who has answered.
 const AGAIN_SOON: Duration = Duration::from_millis(20);
@@ -57,6 +60,7 @@ pub(super) struct GroupStatus {
     compares: Mutex<Option<Arc<dyn Store>>>,
     numbers: Mutex<Numbers>,
     looks: Mutex<Looks>,
+    open_comparison: OnceLock<OpenComparison>,
 }
 
 /// What this rank issued.
@@ -64,7 +68,7 @@ pub(super) struct GroupStatus {
 struct Numbers {
     collectives: u64,
     messages: u64,
-    history: VecDeque<(u64, Fingerprint)>,
+    history: VecDeque<NumberedFingerprint>,
 }
 
 /// When to look at the store again, and what was seen there.
@@ -128,6 +132,7 @@ impl GroupStatus {
             compares: Mutex::default(),
             numbers: Mutex::default(),
             looks: Mutex::new(looks),
+            open_comparison: OnceLock::new(),
         })
     }
 
@@ -178,6 +183,42 @@ impl GroupStatus {
         sequence
     }
 
+    /// Compares with the other ranks what was run, before this one leaves. `breaks` breaks the
+    /// group, and `advance` moves what can be moved.
+    ///
+    /// # Errors
+    /// That ranks disagree, if that was not known.
+    pub(super) fn compare_before_leaving(
+        &self,
+        leaving: Leaving,
+        breaks: &(dyn Fn(Abort, FoundBy) + Sync),
+        advance: &(dyn Fn() + Sync),
+    ) -> Result<()> {
+        if self.is_broken() {
+            return Ok(());
+        }
+        let departure = Departure {
+            driver: &DepartingGroup { status: self, breaks, advance },
+            store: self.own.clone(),
+            backend: self.backend,
+            group: &self.group,
+            rank: self.rank,
+            size: self.size,
+        };
+        if let Some(open) = block_on(async { Ok(departure.compare(leaving).await) })? {
+            let _ = self.open_comparison.set(open);
+        }
+        match self.broken.get() {
+            Some(abort) if abort.is_disagreement() => Err(self.error("shutdown", 0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What was not heard when the group was left: whether the others ran the same.
+    pub(super) fn open_comparison(&self) -> Option<OpenComparison> {
+        self.open_comparison.get().cloned()
+    }
+
     /// The number of the next message.
     pub(super) fn next_message(&self) -> u64 {
         let mut numbers = lock(&self.numbers);
@@ -219,7 +260,7 @@ impl GroupStatus {
         if self.size == 1 {
             return in_order;
         }
-        // The others need to hear of it only if they go on; whoever hosts the store may end now.
+        // The others need to hear of it only if they go on; the host of the store may end now.
         let told = self.own.set(&self.left_key(self.rank), &last.to_le_bytes());
         if let Err(error) = told {
             tracing::debug!(%error, "cannot tell the other ranks that this one left");
@@ -278,7 +319,7 @@ impl GroupStatus {
                     }
                     let is_over = match silent.len() {
                         0 => true,
-                        // Whoever is known to have left is to blame, also where others are silent.
+                        // A rank that has left is to blame, also where others are silent.
                         _ if answers.has_left || silent.len() == 1 => waited >= ROLL_CALL,
                         _ => last_answer.elapsed() >= LAST_CALL || waited >= END_OF_CALL,
                     };
@@ -423,7 +464,7 @@ impl GroupStatus {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         store.wait(&keys, Some(limit))?;
         let values = store.multi_get(&keys)?;
-        // Whoever reads last clears up. A rank that came to a later one may still read this.
+        // The last reader clears up. A rank that came to a later one may still read this.
         let read = self.key(&format!("check/{sequence}/read"));
         if store.add(&read, 1)? == i64::from(self.size) {
             for key in keys.iter().copied().chain([read.as_str()]) {
@@ -458,6 +499,49 @@ impl GroupStatus {
 
     fn left_key(&self, rank: u32) -> String {
         self.key(&format!("left/{rank}"))
+    }
+}
+
+/// A group that this rank leaves.
+struct DepartingGroup<'a> {
+    status: &'a GroupStatus,
+    breaks: &'a (dyn Fn(Abort, FoundBy) + Sync),
+    advance: &'a (dyn Fn() + Sync),
+}
+
+impl DepartingRank for DepartingGroup<'_> {
+    fn broken(&self) -> Option<Abort> {
+        self.status.broken.get().cloned()
+    }
+
+    fn break_with(&self, abort: Abort) {
+        (self.breaks)(abort, FoundBy::ThisRank);
+    }
+
+    fn break_as_told(&self, abort: Abort) {
+        (self.breaks)(abort, FoundBy::OtherRank);
+    }
+
+    fn issued(&self) -> u64 {
+        lock(&self.status.numbers).collectives
+    }
+
+    fn history(&self) -> Vec<NumberedFingerprint> {
+        lock(&self.status.numbers).history.iter().copied().collect()
+    }
+
+    fn is_unconfirmed(&self) -> bool {
+        let last = lock(&self.status.numbers).history.back().copied();
+        last.is_some_and(|(_, last)| last.ends_without_all(self.status.rank, self.status.size))
+    }
+
+    /// The libraries do not tell.
+    fn departed(&self) -> usize {
+        0
+    }
+
+    fn advance(&self) {
+        (self.advance)();
     }
 }
 

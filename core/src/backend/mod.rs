@@ -11,6 +11,7 @@ use std::time::Duration;
 pub use self::capabilities::{Capabilities, Mismatches};
 pub use self::departure::OpenComparison;
 pub(crate) use self::departure::deadline;
+pub(crate) use self::group_calls::{GroupCall, GroupCalls, PublishedCall};
 pub use self::options::{BackendOptions, SpecificOptions};
 use crate::blocking::unblock;
 use crate::clock::Instant;
@@ -32,6 +33,7 @@ mod capabilities;
 mod debug_level;
 mod departure;
 mod discovery;
+mod group_calls;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod group_status;
@@ -146,7 +148,7 @@ pub enum Attempt<'a> {
     /// caller's.
     Done(u64),
     /// This rank has given its part, and others have not: it goes on when this is called. Nothing
-    /// else can be issued before that; whoever drops it gets no outcome.
+    /// else can be issued before that; a caller that drops it gets no outcome.
     Started(Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>),
 }
 
@@ -284,9 +286,9 @@ pub trait Backend: Send + Sync + 'static {
         };
         messages.into_iter().map(issue).collect()
     }
-    /// Has what is issued from now on, on the streams of whoever waits, come after the operation of
+    /// Has what is issued from now on, on the streams of the waiter, come after the operation of
     /// `completion`; on those of the tensors' owners, where `waiter` names none of the device.
-    /// `None` if there is no such order: whoever needs the outcome has to wait.
+    /// `None` if there is no such order: a caller that needs the outcome has to wait.
     fn order(&self, completion: &Completion, waiter: &[OnDevice]) -> Option<Result<()>> {
         let _ = (completion, waiter);
         None
@@ -306,6 +308,11 @@ pub trait Backend: Send + Sync + 'static {
     /// for ranks that are gone, `peers` among them. `None` if it cannot.
     fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {
         let _ = peers;
+        None
+    }
+    /// The number of the last collective that this rank issued. `None` if ranks that wait for it in
+    /// an operation do not ask what it waits for.
+    fn last_issued(&self) -> Option<u64> {
         None
     }
     /// Whether the group failed or was left, so that nothing can be issued any more.

@@ -7,7 +7,7 @@ use super::registration::Registration;
 use super::{BackendOptions, Capabilities, scheduled};
 use crate::generated::error::{Error, Result};
 
-/// Every backend: whoever adds one adds its row here.
+/// Every backend: a new one has its row here.
 static BACKENDS: &[Registration] = &[
     Registration {
         aliases: &["gloo"],

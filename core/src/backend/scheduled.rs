@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::departure::{Departure, OpenComparison};
+use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::inspect::NumberedFingerprint;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
     Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, discovery,
 };
-use crate::blocking::block_on;
+use crate::blocking::{Caller, block_on};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
@@ -83,7 +84,7 @@ impl ScheduledBackend {
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come in time.
     async fn connect(bootstrap: Bootstrap<'_>) -> Result<ScheduledBackend> {
-        let Bootstrap { backend, store, rank, size, group: name, timeout, .. } = bootstrap;
+        let Bootstrap { backend, store, rank, size, group: name, timeout, calls, .. } = bootstrap;
         let overrides = match overrides() {
             Ok(overrides) => overrides,
             Err(error) => {
@@ -104,7 +105,9 @@ impl ScheduledBackend {
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, (rank, size), discovery.sessions);
+        let sessions = discovery.sessions;
+        let inspector =
+            StallInspector::install(&driver, store, (rank, size), sessions, calls.clone());
         Ok(ScheduledBackend {
             backend,
             group: name.to_owned(),
@@ -265,7 +268,7 @@ impl Backend for ScheduledBackend {
             // Also at the end of a short wait: who waits in slices stalls all the same. A look at
             // whether it is done does not wait for the store.
             if !glance {
-                self.inspector.inspect();
+                self.inspector.inspect(Some(&Caller::of_thread()));
             }
             if last || !CAN_BLOCK {
                 return completion.is_done();
@@ -275,6 +278,10 @@ impl Backend for ScheduledBackend {
 
     fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {
         Some(self.driver.await_failure(peers))
+    }
+
+    fn last_issued(&self) -> Option<u64> {
+        Some(self.driver.issued())
     }
 
     fn is_broken(&self) -> bool {
@@ -314,8 +321,11 @@ impl Backend for ScheduledBackend {
 impl ScheduledBackend {
     /// Compares with the other ranks what was run, before this one leaves.
     async fn compare(&self, leaving: Leaving) {
+        if self.driver.is_inherited() {
+            return;
+        }
         let departure = Departure {
-            driver: &self.driver,
+            driver: &*self.driver,
             store: self.inspector.store(),
             backend: self.backend,
             group: &self.group,
@@ -327,7 +337,7 @@ impl ScheduledBackend {
         }
     }
 
-    /// Ends the group when all has been said, and closes everything, whoever still refers to it.
+    /// Ends the group when all has been said, and closes everything, whatever still refers to it.
     fn end(&self) -> Result<()> {
         let untold = self.driver.untold();
         self.driver.end();
@@ -404,6 +414,40 @@ impl ScheduledBackend {
         drop(issuing);
         drop(deferred);
         Ok(IssuedOperation { sequence, completion })
+    }
+}
+
+impl DepartingRank for Driver {
+    fn broken(&self) -> Option<Abort> {
+        Driver::broken(self)
+    }
+
+    fn break_with(&self, abort: Abort) {
+        Driver::break_with(self, abort);
+    }
+
+    fn break_as_told(&self, abort: Abort) {
+        Driver::break_as_told(self, abort);
+    }
+
+    fn issued(&self) -> u64 {
+        Driver::issued(self)
+    }
+
+    fn history(&self) -> Vec<NumberedFingerprint> {
+        Driver::history(self)
+    }
+
+    fn is_unconfirmed(&self) -> bool {
+        Driver::is_unconfirmed(self)
+    }
+
+    fn departed(&self) -> usize {
+        Driver::departed(self)
+    }
+
+    fn advance(&self) {
+        self.wait(&Completion::new(), Some(Instant::now()));
     }
 }
 

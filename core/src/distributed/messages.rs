@@ -15,7 +15,7 @@ pub fn send<I: ConstBuffers + ?Sized>(tensor: &I, dst: u32, tag: u32) -> Result<
     default_group()?.send(tensor, dst, tag)
 }
 
-/// Receives a tensor from rank `src` of the default group, or from whoever sends first; the sender.
+/// Receives a tensor from rank `src` of the default group, or from any that sends; the sender.
 ///
 /// # Errors
 /// As [`ProcessGroup::recv`](crate::ProcessGroup::recv).

@@ -12,7 +12,6 @@ use super::small_collective::SmallAttempt;
 use super::state::State;
 use crate::clock::Instant;
 use crate::completion::Completion;
-use crate::generated::collective::{Blocks, Collective, Sizes};
 use crate::generated::error::Error;
 use crate::kernels;
 use crate::spin::{SpinBudget, cores};
@@ -312,16 +311,8 @@ impl Executor {
     /// Whether other ranks may still find that they disagree with this rank on the last operation,
     /// because it ended here without all of them.
     pub fn is_unconfirmed(&self) -> bool {
-        let Some(last) = self.state.in_flight.last() else { return false };
-        let Some(collective) = Collective::from_code(last.collective) else { return false };
-        let facts = collective.facts();
-        let is_root = facts.rooted && last.root == self.state.rank;
-        // Every rank gives the root of a reduce or gather something; that of a broadcast or scatter
-        // gives to the others, of whom it hears nothing.
-        let comes_to_root = facts.input == Blocks::One;
-        let has_heard_all = is_root == comes_to_root && (is_root || self.state.size == 2);
-        // Where sizes are pairwise, each rank knows those of its own blocks only.
-        (facts.rooted && !has_heard_all) || facts.sizes == Sizes::Pairwise
+        let last = self.state.in_flight.last();
+        last.is_some_and(|last| last.ends_without_all(self.state.rank, self.state.size))
     }
 
     /// How many ranks have left the group.

@@ -3,17 +3,18 @@
 //!
 //! Two calls cross if a rank waits in one for a rank that waits in the other for it, perhaps
 //! through further ranks: neither ever goes on. A rank that waits for a while publishes in which
-//! call, under `calls/RANK`, looks for such a circle, and ends all calls in it if it is still there
-//! a little later. A rank that makes several groups at the same time, from several threads, waits
-//! in several calls, so that a circle through it means nothing: it says so.
+//! call, looks for such a circle, and ends all calls in it if it is still there a little later. A
+//! rank that makes several groups at the same time, from several threads, waits in several calls,
+//! so that a circle through it means nothing: it says so.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::ProcessGroup;
 use super::failure_watch::FailureWatch;
+use super::{Inner, ProcessGroup};
+use crate::backend::{GroupCall, PublishedCall};
+use crate::blocking::Caller;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::{self, JoinObserver, LookAgain};
@@ -21,63 +22,6 @@ use crate::store::Store;
 
 /// How many ranks are looked at for calls that cross.
 const MAX_RANKS: usize = 64;
-/// What a rank publishes that makes groups from several threads.
-const SEVERAL: &[u8] = b"several";
-/// What a rank publishes whose call is over.
-const NONE: &[u8] = b"";
-
-/// A call that makes a group out of some ranks of another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GroupCall {
-    /// `new_group` or `split_group`.
-    pub(super) function: String,
-    /// The name of the new group.
-    pub(super) group: String,
-    /// Its members, as ranks of the parent.
-    pub(super) ranks: Vec<u32>,
-}
-
-/// The calls of this process that make groups out of one group.
-#[derive(Debug, Default)]
-pub(super) struct GroupCalls {
-    pending: u32,
-    /// The thread that made the first.
-    thread: Option<ThreadId>,
-    /// Whether they come from several threads.
-    are_concurrent: bool,
-    /// How many there were.
-    count: u64,
-}
-
-impl GroupCall {
-    /// `new_group of ranks [0, 1]`.
-    fn describe(&self) -> String {
-        format!("{} of ranks {:?}", self.function, self.ranks)
-    }
-
-    /// The name under which the members meet.
-    fn meeting(&self) -> String {
-        format!("{}/assembly", self.group)
-    }
-
-    /// Those before and after member `rank`, as ranks of the parent.
-    pub(super) fn neighbours(&self, rank: u32) -> [u32; 2] {
-        let size = self.ranks.len() as u32;
-        [1, size - 1].map(|step| self.ranks[((rank + step) % size) as usize])
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        let ranks: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
-        format!("{}\n{}\n{}", self.function, ranks.join(","), self.group).into_bytes()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<GroupCall> {
-        let mut lines = std::str::from_utf8(bytes).ok()?.splitn(3, '\n');
-        let (function, ranks, group) = (lines.next()?, lines.next()?, lines.next()?);
-        let ranks = ranks.split(',').map(|rank| rank.parse().ok()).collect::<Option<_>>()?;
-        Some(GroupCall { function: function.to_owned(), group: group.to_owned(), ranks })
-    }
-}
 
 impl ProcessGroup {
     /// Waits, as member `rank` of the new group of `call`, until all members are there. `store` is
@@ -100,15 +44,16 @@ impl ProcessGroup {
         if size == 1 {
             return Ok(());
         }
-        let pending = PendingCall::begin(&self.inner.group_calls);
+        let calls = &self.inner.group_calls;
+        // Until it is said that the call is over.
+        let _pending = calls.begin(&Caller::current());
         let observer = CrossingObserver { group: self, store, call, found: Mutex::default() };
         let (began, meeting) = (Instant::now(), call.meeting());
         let joined = rendezvous::join_observed(store, &meeting, (rank, size), timeout, &observer);
         let joined = watch.or_failure(joined).await;
         if observer.has_published() {
-            let own = if pending.are_concurrent() { SEVERAL } else { NONE };
             // If the store is lost, that is told already.
-            let _ = store.set_async(&calls_key(self.rank()), own).await;
+            let _ = PublishedCall::publish(store, self.rank(), calls.text_of_end()).await;
         }
         joined.map_err(|error| self.error_of(call, error, began.elapsed() < timeout))
     }
@@ -130,7 +75,7 @@ impl ProcessGroup {
 
     /// What `error` says of `call`.
     pub(super) fn error_of(&self, call: &GroupCall, error: Error, is_early: bool) -> Error {
-        let number = lock(&self.inner.group_calls).count;
+        let number = self.inner.group_calls.count();
         let told = |message: String| {
             let (what, group) = (call.describe(), &call.group);
             format!("{what} (group '{group}') on rank {}: {message}", self.rank())
@@ -155,38 +100,6 @@ impl ProcessGroup {
     }
 }
 
-fn calls_key(rank: u32) -> String {
-    format!("calls/{rank}")
-}
-
-/// Counts as a call under way until it is dropped.
-struct PendingCall<'a> {
-    calls: &'a Mutex<GroupCalls>,
-}
-
-impl PendingCall<'_> {
-    fn begin(calls: &Mutex<GroupCalls>) -> PendingCall<'_> {
-        let mut locked = lock(calls);
-        locked.pending += 1;
-        locked.count += 1;
-        let own = thread::current().id();
-        let first = *locked.thread.get_or_insert(own);
-        locked.are_concurrent |= locked.pending > 1 || first != own;
-        drop(locked);
-        PendingCall { calls }
-    }
-
-    fn are_concurrent(&self) -> bool {
-        lock(self.calls).are_concurrent
-    }
-}
-
-impl Drop for PendingCall<'_> {
-    fn drop(&mut self) {
-        lock(self.calls).pending -= 1;
-    }
-}
-
 /// Looks for calls that cross, while this rank waits.
 struct CrossingObserver<'a> {
     group: &'a ProcessGroup,
@@ -198,7 +111,8 @@ struct CrossingObserver<'a> {
 /// What was seen so far.
 #[derive(Default)]
 struct Looks {
-    has_published: bool,
+    /// What this rank has published.
+    published: Option<Vec<u8>>,
     /// The circle that was there at the last look.
     circle: Option<Vec<WaitingRank>>,
 }
@@ -213,11 +127,9 @@ struct WaitingRank {
 impl JoinObserver for CrossingObserver<'_> {
     fn look(&self) -> LookAgain<'_> {
         Box::pin(async move {
-            if !self.has_published() {
-                let is_alone = !lock(&self.group.inner.group_calls).are_concurrent;
-                let own = if is_alone { self.call.encode() } else { SEVERAL.to_vec() };
-                self.store.set_async(&calls_key(self.group.rank()), &own).await?;
-                lock(&self.found).has_published = true;
+            let is_first = !self.has_published();
+            self.publish().await?;
+            if is_first {
                 return Ok(None);
             }
             let circle = self.circle().await?;
@@ -236,12 +148,24 @@ impl JoinObserver for CrossingObserver<'_> {
 
 impl CrossingObserver<'_> {
     fn has_published(&self) -> bool {
-        lock(&self.found).has_published
+        lock(&self.found).published.is_some()
+    }
+
+    /// Publishes in which call this rank waits, if that has changed.
+    async fn publish(&self) -> Result<()> {
+        let Inner { group_calls, cpu, rank, .. } = &*self.group.inner;
+        let text = group_calls.text_of(self.call, cpu.last_issued());
+        if lock(&self.found).published.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        PublishedCall::publish(self.store, *rank, &text).await?;
+        lock(&self.found).published = Some(text);
+        Ok(())
     }
 
     /// The calls in which ranks wait for each other in a circle that this one waits for.
     async fn circle(&self) -> Result<Option<Vec<WaitingRank>>> {
-        if lock(&self.group.inner.group_calls).are_concurrent {
+        if self.group.inner.group_calls.are_concurrent() {
             return Ok(None);
         }
         let mut path = vec![WaitingRank { rank: self.group.rank(), call: self.call.clone() }];
@@ -259,22 +183,12 @@ impl CrossingObserver<'_> {
             if !seen.insert(rank) || seen.len() > MAX_RANKS {
                 continue;
             }
-            if let Some(call) = self.call_of(rank).await? {
+            if let Some(PublishedCall { call, .. }) = PublishedCall::of(self.store, rank).await? {
                 open.push(self.missing(&call).await?);
                 path.push(WaitingRank { rank, call });
             }
         }
         Ok(None)
-    }
-
-    /// The call in which `rank` waits, if it waits in one alone.
-    async fn call_of(&self, rank: u32) -> Result<Option<GroupCall>> {
-        let key = calls_key(rank);
-        if !self.store.check_async(&[&key]).await? {
-            return Ok(None);
-        }
-        let call = GroupCall::decode(&self.store.get_async(&key).await?);
-        Ok(call.filter(|call| call.ranks.contains(&rank)))
     }
 
     /// The members that have not come to `call`, as ranks of the parent.
@@ -287,12 +201,17 @@ impl CrossingObserver<'_> {
 
 /// Which calls cross.
 fn describe(circle: &[WaitingRank]) -> String {
+    let told = |call: &GroupCall| match circle.iter().any(|other| differ_in_name(call, &other.call))
+    {
+        true => format!("{} (group '{}')", call.describe(), call.group),
+        false => call.describe(),
+    };
     let next = circle.iter().cycle().skip(1);
     let waits: Vec<String> = circle
         .iter()
         .zip(next)
         .map(|(WaitingRank { rank, call }, next)| {
-            format!("rank {rank} waits for rank {} in {}", next.rank, call.describe())
+            format!("rank {rank} waits for rank {} in {}", next.rank, told(call))
         })
         .collect();
     format!(
@@ -300,6 +219,11 @@ fn describe(circle: &[WaitingRank]) -> String {
          name the same ranks",
         waits.join(", and ")
     )
+}
+
+/// Whether two calls are told apart by the names of the new groups alone.
+fn differ_in_name(one: &GroupCall, other: &GroupCall) -> bool {
+    one.group != other.group && one.describe() == other.describe()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,11 +5,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::comparisons::OpenComparisons;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
-use crate::backend::{BackendOptions, Share};
-use crate::blocking::block_on;
+use crate::backend::{BackendOptions, GroupCalls, Share};
+use crate::blocking::{Caller, block_on};
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
@@ -75,7 +76,7 @@ impl GroupOptions {
 }
 
 /// The store of a group, through the connection that its user has too, and through one of its own:
-/// who waits in one does not keep the other waiting.
+/// a wait in one does not hold up the other.
 pub(super) struct Stores {
     pub(super) group: Arc<dyn Store>,
     pub(super) own: Arc<dyn Store>,
@@ -86,6 +87,16 @@ impl Stores {
         let under = |store| Arc::new(PrefixStore::new(prefix, store));
         Stores { group: under(self.group), own: under(self.own) }
     }
+}
+
+/// What a group has of the one that it was split off.
+#[derive(Default)]
+pub(super) struct Origin {
+    /// What was split off for it.
+    pub(super) share: Option<Share>,
+    pub(super) family: Arc<OpenComparisons>,
+    /// What begins its keys in the store of the group from which all of the family come.
+    pub(super) keys: String,
 }
 
 /// Refuses places that no group has.
@@ -134,20 +145,22 @@ impl ProcessGroup {
         check_place(rank, size)?;
         let own = own_connection(&store, size).await?;
         let stores = Stores { group: store, own };
-        Self::with_members(stores, rank, (0..size).collect(), name, options, None).await
+        let origin = Origin::default();
+        Self::with_members(stores, rank, (0..size).collect(), name, options, origin).await
     }
 
-    /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`, and `share` what
-    /// was split off the group that they come from.
+    /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`, and come from
+    /// `origin`.
     pub(super) async fn with_members(
         stores: Stores,
         rank: u32,
         members: Vec<u32>,
         name: &str,
         options: GroupOptions,
-        share: Option<Share>,
+        origin: Origin,
     ) -> Result<ProcessGroup> {
         options.check()?;
+        let Origin { share, family, keys } = origin;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
@@ -158,6 +171,8 @@ impl ProcessGroup {
             }
             return Err(why);
         }
+        let group_calls = Arc::new(GroupCalls::default());
+        group_calls.note_user(&Caller::current());
         let connect = |backend: BackendName, store, share| {
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),
@@ -169,6 +184,7 @@ impl ProcessGroup {
                 device: options.device,
                 options: options.backend_options.as_ref(),
                 share,
+                calls: &group_calls,
             })
         };
         // Tensors of the host are needed in every group.
@@ -193,10 +209,12 @@ impl ProcessGroup {
             cuda,
             timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
             splits: Mutex::new(HashMap::new()),
-            group_calls: Mutex::default(),
+            group_calls,
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
             options,
+            family,
+            keys,
         };
         Ok(ProcessGroup { inner: Arc::new(inner) })
     }

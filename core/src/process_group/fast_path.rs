@@ -40,7 +40,7 @@ pub enum FastPathResult<'a> {
 }
 
 /// A small collective to which this rank has given its part, but not all others. Nothing else can
-/// be issued in its group before [`PendingFastPath::go_on`]; whoever drops it gets no outcome.
+/// be issued in its group before [`PendingFastPath::go_on`]; dropping it gives the outcome up.
 #[must_use = "the operation does not go on by itself"]
 pub struct PendingFastPath<'a> {
     group: &'a ProcessGroup,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 pub use crate::backend::Envelope;
 use crate::backend::registry::BackendSpec;
-use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving, OpenComparison};
-use crate::blocking::WaitMode;
+use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving};
+use crate::blocking::{WaitMode, block_on};
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
@@ -23,6 +23,7 @@ use crate::work::{Work, group_names};
 
 mod assembly;
 mod check;
+mod comparisons;
 mod create;
 mod disjoint;
 mod failure_watch;
@@ -35,6 +36,7 @@ mod split;
 mod stage;
 
 pub use check::CheckedRequest;
+use comparisons::OpenComparisons;
 pub use create::GroupOptions;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 pub use messages::MessageRequest;
@@ -74,11 +76,16 @@ struct Inner {
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<std::collections::HashMap<String, u32>>,
     bound_device: Option<Device>,
-    /// The calls under way that make groups out of this one.
-    group_calls: Mutex<assembly::GroupCalls>,
+    /// The calls that make groups out of this one.
+    group_calls: Arc<backend::GroupCalls>,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     options: GroupOptions,
+    /// The groups that were left of those that come from one, as this group does, or is that one.
+    family: Arc<OpenComparisons>,
+    /// What begins the keys of this group in the store of the one from which all come; nothing, if
+    /// it is that one.
+    keys: String,
 }
 
 impl ProcessGroup {
@@ -195,7 +202,9 @@ impl ProcessGroup {
         self.backends().for_each(|backend| backend.abort(why));
     }
 
-    /// Leaves the group in order. Operations in flight may still finish, for a moment.
+    /// Leaves the group in order. Operations in flight may still finish, for a moment. A group that
+    /// was split off another is left without waiting for other ranks: where they disagree with this
+    /// one and have not said so yet, it hears that when it leaves the group from which it comes.
     ///
     /// # Errors
     /// The group is left in any case. [`Error::CollectiveMismatch`] and its like, if ranks disagree
@@ -212,13 +221,18 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        self.shutdown_as(Leaving::last(limit))
+        let compare_until = self.comparison_deadline();
+        let settled = match compare_until {
+            Some(until) if !limit.is_zero() => block_on(self.settle_family(until)),
+            _ => Ok(()),
+        };
+        settled.and(self.shutdown_as(Leaving { limit, compare_until }))
     }
 
     fn shutdown_as(&self, leaving: Leaving) -> Result<()> {
         let ended = self.backends().map(|backend| backend.shutdown(leaving));
         let ended = ended.fold(Ok(()), Result::and);
-        self.close_store();
+        self.end();
         ended
     }
 
@@ -227,31 +241,43 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub async fn shutdown_async(&self) -> Result<()> {
-        self.leave(Some(backend::deadline())).await
+        self.leave(self.comparison_deadline()).await
     }
 
     /// As [`ProcessGroup::shutdown_async`]; ranks that have not said what they ran are waited for
     /// until `compare_until`, not at all without that.
     pub(crate) async fn leave(&self, compare_until: Option<Instant>) -> Result<()> {
+        let settled = match compare_until {
+            Some(until) => self.settle_family(until).await,
+            None => Ok(()),
+        };
         let leaving = Leaving { limit: SHUTDOWN_LIMIT, compare_until };
         if WaitMode::current() == WaitMode::Block {
-            return self.shutdown_as(leaving);
+            return settled.and(self.shutdown_as(leaving));
         }
-        let mut ended = Ok(());
+        let mut ended = settled;
         for backend in self.backends() {
             ended = ended.and(backend.clone().shutdown_async(leaving).await);
         }
-        self.close_store();
+        self.end();
         ended
     }
 
-    /// What this rank, which has left, did not hear of: whether the others ran the same.
-    pub(crate) fn open_comparisons(&self) -> impl Iterator<Item = OpenComparison> {
-        self.backends().filter_map(|backend| backend.open_comparison())
+    /// Until when ranks are waited for that have not said what they ran, if nobody says otherwise.
+    /// None if that is for the leaving of another group to tell.
+    fn comparison_deadline(&self) -> Option<Instant> {
+        let is_last = self.inner.keys.is_empty() || self.inner.family.is_over();
+        is_last.then(backend::deadline)
     }
 
-    /// Keeps the store no longer: whoever still refers to the group, or to its store, does not keep
-    /// it open.
+    /// The group was left.
+    fn end(&self) {
+        self.inner.family.add(self);
+        self.close_store();
+    }
+
+    /// Keeps the store no longer: what still refers to the group, or to its store, does not keep it
+    /// open.
     fn close_store(&self) {
         self.inner.store.close();
         let mut barriers = self.inner.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -353,7 +379,7 @@ impl ProcessGroup {
         self.issue_recv(tensor, Some(peer), tag, None, WaitIntent::Soon)?.wait(None)
     }
 
-    /// Receives a tensor from whoever sends one with `tag`; the sender's rank.
+    /// Receives a tensor from any rank that sends one with `tag`; the sender's rank.
     ///
     /// # Errors
     /// As [`ProcessGroup::recv`].

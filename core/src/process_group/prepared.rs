@@ -74,7 +74,7 @@ impl PreparedOperation {
     /// work's [`Work::result`] is empty if the tensor is contiguous.
     ///
     /// An earlier start that goes on is waited for first: starts are as many operations on every
-    /// rank, whoever is faster.
+    /// rank, whichever is faster.
     ///
     /// # Errors
     /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it. That

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assembly::GroupCall;
-use super::create::{Stores, own_connection};
+use super::create::{Origin, Stores, own_connection};
 use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
+use crate::backend::{Backend, BackendOptions, GroupCall, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
 use crate::generated::error::{Error, Result};
+use crate::rendezvous::keys_of_group;
 use crate::sorted::sort;
 use crate::store::Store;
 use crate::tensor::Device;
@@ -115,7 +115,9 @@ impl ProcessGroup {
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
         let stores = Stores { group, own };
         let name = &call.group;
-        let made = ProcessGroup::with_members(stores, rank, members, name, group_options, share);
+        let origin =
+            Origin { share, family: self.inner.family.clone(), keys: self.keys_of_child(name) };
+        let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
     }
@@ -137,6 +139,13 @@ impl ProcessGroup {
             cuda.split_off(request, until)
         };
         unblock(split).await
+    }
+
+    /// What begins the keys of a group that is split off, in the store of the one from which this
+    /// one comes, if it does.
+    fn keys_of_child(&self, name: &str) -> String {
+        let below = keys_of_group(name);
+        if self.inner.keys.is_empty() { below } else { format!("{}/{below}", self.inner.keys) }
     }
 
     /// A name for a new group of `ranks`, from the members and how often they were asked for.

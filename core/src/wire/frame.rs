@@ -1,6 +1,6 @@
 //! The frame header and what all ranks must agree on.
 
-use crate::generated::collective::Collective;
+use crate::generated::collective::{Blocks, Collective, Sizes};
 
 /// The algorithm in the fingerprints of operations over the board, beyond those of schedules.
 pub const BOARD_ALGORITHM: u8 = u8::MAX;
@@ -37,6 +37,40 @@ impl Fingerprint {
         elements: 0,
         detail: 0,
     };
+
+    /// That of a rank that runs no operation, but waits in a call that makes a group of so many of
+    /// the ranks.
+    pub const fn of_group_call(is_split: bool, ranks: u64) -> Fingerprint {
+        Fingerprint {
+            collective: Self::GROUP_CALL,
+            elements: ranks,
+            detail: if is_split { 1 } else { 0 },
+            ..Fingerprint::NOTHING
+        }
+    }
+
+    /// The name and the number of ranks of a call that makes a group, if it is one.
+    pub fn group_call(&self) -> Option<(&'static str, u64)> {
+        let name = if self.detail == 0 { "new_group" } else { "split_group" };
+        (self.collective == Self::GROUP_CALL).then_some((name, self.elements))
+    }
+
+    /// Whether the operation ends on `rank`, of so many ranks, before all others have compared
+    /// themselves with it: they may yet find that they disagree.
+    pub fn ends_without_all(&self, rank: u32, size: u32) -> bool {
+        let Some(collective) = Collective::from_code(self.collective) else { return false };
+        let facts = collective.facts();
+        let is_root = facts.rooted && self.root == rank;
+        // Every rank gives the root of a reduce or gather something; that of a broadcast or scatter
+        // gives to the others, of whom it hears nothing.
+        let comes_to_root = facts.input == Blocks::One;
+        let has_heard_all = is_root == comes_to_root && (is_root || size == 2);
+        // Where sizes are pairwise, each rank knows those of its own blocks only.
+        (facts.rooted && !has_heard_all) || facts.sizes == Sizes::Pairwise
+    }
+
+    /// What stands in the place of a collective.
+    const GROUP_CALL: u8 = u8::MAX - 1;
 }
 
 /// What a frame is for.

@@ -23,7 +23,7 @@ use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::{
     Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, Leaving, Mismatches,
-    SmallCall, Transfer,
+    OpenComparison, SmallCall, Transfer,
 };
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
@@ -199,19 +199,27 @@ impl<H: Handle> MpiBackend<H> {
         Err(Error::InvalidArgument { message })
     }
 
-    /// Leaves the group: what is in flight after `limit` fails on all ranks.
-    fn leave(&self, limit: Duration) {
+    /// Leaves the group: what is in flight after the limit fails on all ranks.
+    ///
+    /// # Errors
+    /// That ranks disagree on what they ran, if that was not known.
+    fn leave(&self, leaving: Leaving) -> Result<()> {
         if self.world.is_inherited() || self.world.is_finalised() {
-            return;
+            return Ok(());
         }
         let (progress, group) = (&self.world.progress, &self.group);
-        progress.wait_idle(&self.world.job, group, Instant::now() + limit);
+        progress.wait_idle(&self.world.job, group, Instant::now() + leaving.limit);
+        let breaks = |abort, found_by| progress.break_group(group, abort, found_by);
+        let advance = || {
+            progress.wait(&self.world.job, &Completion::new(), Some(Instant::now()));
+        };
+        let compared = group.status.compare_before_leaving(leaving, &breaks, &advance);
         let why = "the process group was destroyed".to_owned();
         let abort = Abort::User { rank: group.rank, why };
         let in_order = progress.change(|active, ended| active.leave(group, abort, ended));
         group.status.leave();
         if !in_order || group.in_library.load(Ordering::SeqCst) > 0 {
-            return;
+            return compared;
         }
         let mut comm = self.group.comm;
         // SAFETY: nothing is under way on it, and nothing can be issued any more; all ranks leave.
@@ -219,6 +227,7 @@ impl<H: Handle> MpiBackend<H> {
         if let Err(error) = self.world.job.check(code, "MPI_Comm_free") {
             tracing::debug!(%error, "the communicator of the group is not freed");
         }
+        compared
     }
 }
 
@@ -361,14 +370,18 @@ impl<H: Handle> Backend for MpiBackend<H> {
     }
 
     fn shutdown(&self, leaving: Leaving) -> Result<()> {
-        self.leave(leaving.limit);
-        Ok(())
+        self.leave(leaving)
+    }
+
+    fn open_comparison(&self) -> Option<OpenComparison> {
+        self.group.status.open_comparison()
     }
 }
 
 impl<H: Handle> Drop for MpiBackend<H> {
     fn drop(&mut self) {
-        self.leave(Duration::ZERO);
+        // Nobody is left who could be told of a disagreement.
+        let _ = self.leave(Leaving::last(Duration::ZERO));
     }
 }
 

@@ -1,6 +1,6 @@
 //! At debug level `DETAIL`, collectives wait until all ranks have said what they are about to run:
 //! MPI is given what they agree on and nothing else. A thread for each group that has any asks the
-//! store, so that whoever issues an operation goes on.
+//! store, so that the caller that issues an operation goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

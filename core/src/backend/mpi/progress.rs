@@ -234,7 +234,7 @@ impl<H: Handle> Progress<H> {
 
     /// Calls MPI no more, from any thread.
     pub(super) fn stop(&self) {
-        // Under the lock: whoever is in MPI comes out first.
+        // Under the lock: a thread that is in MPI comes out first.
         let mut active = self.lock();
         active.close();
         self.stopped.store(true, Ordering::SeqCst);

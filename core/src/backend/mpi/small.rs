@@ -146,7 +146,7 @@ impl<H: Handle> StartedCollective<'_, H> {
 }
 
 impl<H: Handle> Drop for StartedCollective<'_, H> {
-    /// MPI goes on with it, whoever gave it up.
+    /// MPI goes on with it, although the caller gave it up.
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
         let kept = RequestBuffers::new(vec![self.scratch.clone()]);

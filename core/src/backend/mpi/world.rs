@@ -149,9 +149,9 @@ impl<H: Handle> World<H> {
         groups.push(Arc::downgrade(group));
     }
 
-    /// Has [`World::end`] called before anybody finalises the library, whoever that is: MPI drops
-    /// the attributes of this communicator first. For an operation that is in flight then, this is
-    /// too late: MPI_Finalize may be called only when all threads have completed their calls (MPI
+    /// Has [`World::end`] called before anybody finalises the library: MPI drops the
+    /// attributes of this communicator first. For an operation that is in flight then, this is too
+    /// late: MPI_Finalize may be called only when all threads have completed their calls (MPI
     /// 4.1, "MPI and Threads"), and MPICH unlocks nothing any more when it has begun.
     fn notice_the_end(&'static self) -> Result<()> {
         extern "C" fn copy<H>(

@@ -18,7 +18,7 @@ use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
     Backend, BackendOptions, Call, Capabilities, Direction, IssueOptions, IssuedOperation, Leaving,
-    Mismatches, Share as AnyShare, SplitRequest, Transfer,
+    Mismatches, OpenComparison, Share as AnyShare, SplitRequest, Transfer,
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome};
@@ -237,7 +237,7 @@ impl NcclBackend {
         Ok(issued)
     }
 
-    /// What came of issuing. No lock may be held: whoever is told may call anything.
+    /// What came of issuing. No lock may be held: what is told may call anything.
     fn outcome(
         &self,
         name: &str,
@@ -337,15 +337,22 @@ impl NcclBackend {
         transfer.peer.ok_or_else(|| unsupported("receiving from any rank"))
     }
 
-    /// Leaves the group: what is in flight after `limit` fails on all ranks.
-    fn leave(&self, limit: Duration) {
+    /// Leaves the group: what is in flight after the limit fails on all ranks.
+    ///
+    /// # Errors
+    /// That ranks disagree on what they ran, if that was not known.
+    fn leave(&self, leaving: Leaving) -> Result<()> {
         if self.check_process().is_err() {
-            return;
+            return Ok(());
         }
-        if !self.progress.wait_idle(&self.group, Instant::now() + limit) {
+        if !self.progress.wait_idle(&self.group, Instant::now() + leaving.limit) {
             self.progress.break_group(&self.group, self.left(), FoundBy::ThisRank);
         }
+        let breaks = |abort, found_by| self.progress.break_group(&self.group, abort, found_by);
+        // The device moves what was enqueued.
+        let compared = self.group.status.compare_before_leaving(leaving, &breaks, &|| ());
         self.group.leave();
+        compared
     }
 
     /// The reason why nothing can be done in a group that this rank left.
@@ -509,8 +516,11 @@ impl Backend for NcclBackend {
     }
 
     fn shutdown(&self, leaving: Leaving) -> Result<()> {
-        self.leave(leaving.limit);
-        Ok(())
+        self.leave(leaving)
+    }
+
+    fn open_comparison(&self) -> Option<OpenComparison> {
+        self.group.status.open_comparison()
     }
 }
 
@@ -536,7 +546,8 @@ impl Drop for NcclBackend {
             1.. if is_here && !self.is_broken() => {
                 self.progress.leave_when_idle(self.group.clone());
             }
-            _ => self.leave(Duration::ZERO),
+            // Nobody is left who could be told of a disagreement.
+            _ => drop(self.leave(Leaving::last(Duration::ZERO))),
         }
     }
 }

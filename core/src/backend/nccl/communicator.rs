@@ -222,7 +222,7 @@ impl Communicator {
 
     /// Ends what is under way on the device, and the communicator. May take a while.
     pub(super) fn abort(&self) {
-        // Whoever comes second returns when it is over, too.
+        // A thread that comes second returns when it is over, too.
         let mut raw = self.lock();
         if let Some(handle) = raw.take() {
             abort(&self.found.functions, &self.gpu, handle);

@@ -53,7 +53,7 @@ pub(super) fn progress() -> &'static Progress {
 }
 
 impl Progress {
-    /// Takes operations that were enqueued. Whoever added them calls [`Progress::sweep`] then.
+    /// Takes operations that were enqueued. The caller calls [`Progress::sweep`] then.
     pub(super) fn add(&'static self, running: Vec<RunningOperation>) {
         for one in &running {
             one.group.in_flight.fetch_add(1, Ordering::SeqCst);
@@ -63,8 +63,8 @@ impl Progress {
         self.attend();
     }
 
-    /// Ends what was added while the group broke: that has taken what was there. Tells whoever
-    /// waits, so no lock may be held.
+    /// Ends what was added while the group broke: that has taken what was there. Tells the
+    /// waiters, so no lock may be held.
     pub(super) fn sweep(&self, group: &Arc<Group>) {
         if group.status.is_broken() {
             self.give_up(group, None);
@@ -107,7 +107,7 @@ impl Progress {
     }
 
     /// Fails everything of a group, in flight and later, and ends what is on the device. Tells
-    /// whoever waits, so no lock may be held.
+    /// the waiters, so no lock may be held.
     pub(super) fn break_group(&self, group: &Arc<Group>, abort: Abort, found: FoundBy) {
         if !group.status.set_broken(abort) {
             return;

@@ -94,7 +94,7 @@ impl RunningOperation {
         FinishedOperation { completion: self.completion, result: Ok(()) }
     }
 
-    /// Ends it for whoever waits, and hands back what the device goes on with.
+    /// Ends it for those that wait, and hands back what the device goes on with.
     pub(super) fn give_up(mut self, error: Error) -> (FinishedOperation, AbandonedOperation) {
         use std::sync::atomic::Ordering::SeqCst;
         self.group.in_flight.fetch_sub(1, SeqCst);

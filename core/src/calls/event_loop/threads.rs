@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::blocking::Caller;
 use crate::store::install_interrupt_check;
 
 /// How long a thread without work stays.
@@ -30,10 +31,12 @@ thread_local! {
     static WAITING: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// Runs `job` on a thread that is free, or on a new one; on this one if there can be none.
+/// Runs `job` on a thread that is free, or on a new one; on this one if there can be none. It works
+/// for the caller of this thread: an event loop is one caller, on however many threads.
 pub fn run(job: impl FnOnce() + Send + 'static) {
+    let caller = Caller::of_thread();
     let mut jobs = lock();
-    jobs.waiting.push_back(Box::new(job));
+    jobs.waiting.push_back(Box::new(move || caller.run(job)));
     if jobs.waiting.len() <= jobs.idle {
         drop(jobs);
         CAME.notify_one();

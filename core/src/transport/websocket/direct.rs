@@ -197,7 +197,9 @@ impl DirectPipe {
 
     /// Hands packets to the socket, and closes it after them.
     fn pump(&mut self) -> bool {
-        let over = self.is_over();
+        // Behind the end nothing is sent, not even that something came.
+        let has_ended = matches!(self.closing, Some(CloseProgress::Said | CloseProgress::Done));
+        let over = self.is_over() || has_ended;
         let Some(socket) = self.socket.as_mut().filter(|_| !over) else {
             return false;
         };

@@ -33,6 +33,7 @@ struct MemorySocket {
     into: Line,
     from: Line,
     is_server: bool,
+    is_closed: bool,
 }
 
 impl Dialer for SimulatedNetwork {
@@ -40,7 +41,8 @@ impl Dialer for SimulatedNetwork {
         let [a, b] = [Line::default(), Line::default()];
         let side = |into: &Line, from: &Line, is_server| {
             from.lock().unwrap().push_back(SocketEvent::Opened);
-            MemorySocket { air: self.clone(), into: into.clone(), from: from.clone(), is_server }
+            let (air, into, from) = (self.clone(), into.clone(), from.clone());
+            MemorySocket { air, into, from, is_server, is_closed: false }
         };
         let (ours, theirs) = (side(&a, &b, false), side(&b, &a, true));
         let mut sky = self.0.lock().unwrap();
@@ -62,6 +64,7 @@ fn closed(clean: bool, code: u16) -> SocketEvent {
 
 impl Socket for MemorySocket {
     fn send(&mut self, packet: Bytes) {
+        assert!(!self.is_closed, "browsers complain of what is sent behind the end");
         if !self.air.0.lock().unwrap().is_cut {
             self.into.lock().unwrap().push_back(SocketEvent::Packet(packet));
         }
@@ -84,6 +87,10 @@ impl Socket for MemorySocket {
     }
 
     fn close(&mut self, code: u16, _reason: &str) {
+        self.is_closed = true;
+        if self.air.0.lock().unwrap().is_cut {
+            return;
+        }
         self.into.lock().unwrap().push_back(closed(true, code));
         self.from.lock().unwrap().push_back(closed(true, code));
     }
@@ -175,6 +182,19 @@ fn what_was_under_way_arrives_after_a_silence_that_ended_in_time() {
     assert_eq!(world.server().receive().as_deref(), Some(&b"one"[..]));
     assert_eq!(world.client.receive().as_deref(), Some(&b"two"[..]));
     assert_eq!((world.server().receive(), world.client.receive()), (None, None));
+}
+
+#[test]
+fn nothing_is_sent_behind_the_end() {
+    for orderly in [true, false] {
+        let mut world = World::new(60_000);
+        world.server().send(&[&[0; 1 << 20]]);
+        world.air.0.lock().unwrap().is_cut = true;
+        world.client.close(orderly);
+        while world.client.receive().is_some() {}
+        // The time of many signs of life.
+        world.pass(25);
+    }
 }
 
 #[test]
