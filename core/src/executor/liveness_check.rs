@@ -1,10 +1,10 @@
 //! What is known of the ranks that an operation which stands still waits for, from what they said.
 //! Knows no frames.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::sorted::LargeMap;
 use crate::transport::Rank;
 
 /// How long a rank that was never heard of may take to answer.
@@ -19,7 +19,7 @@ pub(super) struct LivenessCheck {
     pub(super) sequence: u64,
     first_asked: Option<Instant>,
     pub(super) last_asked: Option<Instant>,
-    answers: BTreeMap<Rank, Answer>,
+    answers: LargeMap<Rank, Answer>,
 }
 
 /// What a rank last said.

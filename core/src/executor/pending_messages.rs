@@ -1,7 +1,7 @@
 //! The messages of a rank: on their way out, awaited, and here without a receive. Knows how they
 //! meet and end, no state machine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::finished_operation::FinishedOperation;
@@ -11,6 +11,7 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
+use crate::sorted::LargeSortedMap;
 use crate::tensor::Region;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
@@ -160,7 +161,7 @@ pub(super) struct PointToPoint {
     pub(super) matched: Vec<PendingReceive>,
     pub(super) unmatched: VecDeque<UnexpectedMessage>,
     /// Of the peers to which, or from which, a message went.
-    flows: BTreeMap<Rank, Flow>,
+    flows: LargeSortedMap<Rank, Flow>,
 }
 
 impl PointToPoint {
@@ -173,7 +174,7 @@ impl PointToPoint {
             posted: VecDeque::new(),
             matched: Vec::new(),
             unmatched: VecDeque::new(),
-            flows: BTreeMap::new(),
+            flows: LargeSortedMap::new(),
         }
     }
 
