@@ -1,8 +1,7 @@
 //! Calls of methods by name: immediately, or as promises that can be cancelled. Knows nothing of
 //! what they do.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -15,6 +14,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::future_to_promise;
 
 use crate::convert::{self, Script};
+use crate::numbered::Numbered;
 use crate::objects;
 
 /// Calls a method and returns its result.
@@ -120,17 +120,15 @@ struct Cancellation {
 }
 
 thread_local! {
-    static CANCELLATIONS: RefCell<HashMap<u32, Cancellation>> = RefCell::default();
-    static LAST: Cell<u32> = const { Cell::new(0) };
+    static CANCELLATIONS: RefCell<Numbered<Cancellation>> =
+        const { RefCell::new(Numbered::new()) };
 }
 
 /// A number by which one call of [`invoke_async`] can be cancelled. Nothing is kept for it before
 /// that runs.
 #[wasm_bindgen]
 pub fn cancellation() -> u32 {
-    let id = LAST.get().wrapping_add(1);
-    LAST.set(id);
-    id
+    CANCELLATIONS.with_borrow_mut(Numbered::next)
 }
 
 /// Ends the call that has this cancellation, if it goes on: its promise is rejected, and what it
@@ -138,7 +136,7 @@ pub fn cancellation() -> u32 {
 #[wasm_bindgen]
 pub fn cancel(id: u32) {
     let waker = CANCELLATIONS.with_borrow_mut(|all| {
-        let cancellation = all.get_mut(&id)?;
+        let cancellation = all.get_mut(id)?;
         cancellation.cancelled = true;
         cancellation.waker.take()
     });
@@ -159,7 +157,7 @@ impl Future for Cancellable {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let cancelled = self.cancellation.is_some_and(|id| {
             CANCELLATIONS.with_borrow_mut(|all| {
-                all.get_mut(&id).is_some_and(|cancellation| {
+                all.get_mut(id).is_some_and(|cancellation| {
                     cancellation.waker = Some(context.waker().clone());
                     cancellation.cancelled
                 })
@@ -176,7 +174,7 @@ impl Future for Cancellable {
 impl Drop for Cancellable {
     fn drop(&mut self) {
         if let Some(id) = self.cancellation {
-            CANCELLATIONS.with_borrow_mut(|all| all.remove(&id));
+            CANCELLATIONS.with_borrow_mut(|all| all.remove(id));
         }
     }
 }

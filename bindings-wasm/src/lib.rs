@@ -11,6 +11,7 @@ mod convert;
 pub mod drawing;
 mod events;
 mod memory;
+mod numbered;
 mod objects;
 mod sockets;
 mod store;

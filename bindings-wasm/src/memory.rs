@@ -1,8 +1,7 @@
 //! Memory of the module that JavaScript has as a tensor: operations need no copy of it. Knows
 //! nothing of tensors.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::RefCell;
 
 use js_sys::{Uint8Array, WebAssembly};
 use polyrank::{Error, Region};
@@ -10,10 +9,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
 use crate::convert;
+use crate::numbered::Numbered;
 
 thread_local! {
-    static MEMORIES: RefCell<HashMap<u32, Region>> = RefCell::default();
-    static LAST: Cell<u32> = const { Cell::new(0) };
+    static MEMORIES: RefCell<Numbered<Region>> = const { RefCell::new(Numbered::new()) };
 }
 
 /// A block of memory. An operation that uses it keeps it.
@@ -47,7 +46,7 @@ impl NativeMemory {
 
     /// Releases the memory; views of it must not be used any more.
     pub fn release(&mut self) {
-        MEMORIES.with_borrow_mut(|memories| memories.remove(&self.id));
+        MEMORIES.with_borrow_mut(|memories| memories.remove(self.id));
         self.region = Region::zeroed(0);
     }
 }
@@ -72,13 +71,11 @@ pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
     // Aligned for every element type, which an array that looks at it demands.
     let region = if fits { Region::for_elements(bytes as usize) } else { None };
     let region = region.ok_or_else(refused)?;
-    let id = LAST.get().wrapping_add(1);
-    LAST.set(id);
-    MEMORIES.with_borrow_mut(|memories| memories.insert(id, region.clone()));
+    let id = MEMORIES.with_borrow_mut(|memories| memories.add(region.clone()));
     Ok(NativeMemory { id, region })
 }
 
 /// The memory of this number, if its handle has not released it.
 pub(crate) fn find(id: u32) -> Option<Region> {
-    MEMORIES.with_borrow(|memories| memories.get(&id).cloned())
+    MEMORIES.with_borrow(|memories| memories.get(id).cloned())
 }

@@ -1,7 +1,6 @@
 //! Handles on objects of the core that JavaScript holds. Knows nothing of methods.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::RefCell;
 
 use js_sys::Reflect;
 use polyrank::Result;
@@ -9,9 +8,10 @@ use polyrank::calls::Object;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::numbered::Numbered;
+
 thread_local! {
-    static OBJECTS: RefCell<HashMap<u32, Object>> = RefCell::default();
-    static LAST: Cell<u32> = const { Cell::new(0) };
+    static OBJECTS: RefCell<Numbered<Object>> = const { RefCell::new(Numbered::new()) };
 }
 
 /// A group or a store. Opaque: its methods are called by name.
@@ -44,18 +44,16 @@ impl NativeObject {
 
     /// Releases the object. Later calls on this handle fail.
     pub fn release(&self) {
-        OBJECTS.with_borrow_mut(|objects| objects.remove(&self.slot));
+        OBJECTS.with_borrow_mut(|objects| objects.remove(self.slot));
     }
 }
 
 impl NativeObject {
     /// A handle on `object`.
     pub(crate) fn new(object: Object) -> NativeObject {
-        let slot = LAST.get().wrapping_add(1);
-        LAST.set(slot);
         // Numbers are given one after the other, and never reach 2^53.
         let (type_name, id) = (object.type_name(), object.identity() as f64);
-        OBJECTS.with_borrow_mut(|objects| objects.insert(slot, object));
+        let slot = OBJECTS.with_borrow_mut(|objects| objects.add(object));
         NativeObject { slot, type_name, id }
     }
 }
@@ -77,7 +75,7 @@ pub(crate) fn given(handle: &JsValue) -> Result<Option<Object>> {
     }
     let property = |name: &str| Reflect::get(handle, &name.into()).ok();
     let slot = property("slot").and_then(|slot| slot.as_f64()).ok_or_else(Object::not_a_handle)?;
-    let found = OBJECTS.with_borrow(|objects| objects.get(&(slot as u32)).cloned());
+    let found = OBJECTS.with_borrow(|objects| objects.get(slot as u32).cloned());
     let type_name = || property("type").and_then(|name| name.as_string()).unwrap_or_default();
     found.map(Some).ok_or_else(|| Object::released(&type_name()))
 }

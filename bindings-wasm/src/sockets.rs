@@ -2,8 +2,8 @@
 //!
 //! The core's side of a socket is a number: JavaScript's objects stay in the realm that made them.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 
+use crate::numbered::Numbered;
 use crate::turn::turn;
 
 /// What a page may say of 1002, 1008 and so on: browsers let it send 1000 and 3000 to 4999 alone.
@@ -39,8 +40,7 @@ struct OpenSocket {
 }
 
 thread_local! {
-    static OPEN: RefCell<HashMap<u32, OpenSocket>> = RefCell::default();
-    static LAST: Cell<u32> = const { Cell::new(0) };
+    static OPEN: RefCell<Numbered<OpenSocket>> = const { RefCell::new(Numbered::new()) };
 }
 
 impl Dialer for BrowserDialer {
@@ -50,11 +50,9 @@ impl Dialer for BrowserDialer {
             Error::InvalidArgument { message: format!("cannot connect to {url}: {why}") }
         })?;
         socket.set_binary_type(BinaryType::Arraybuffer);
-        let id = LAST.get().wrapping_add(1);
-        LAST.set(id);
         let inbox = Inbox::default();
         let open = OpenSocket::listen(socket, &inbox);
-        OPEN.with_borrow_mut(|all| all.insert(id, open));
+        let id = OPEN.with_borrow_mut(|all| all.add(open));
         Ok(Box::new(BrowserSocket { id, events: inbox }))
     }
 }
@@ -98,7 +96,7 @@ fn note(inbox: &Inbox, event: SocketEvent) {
 
 impl BrowserSocket {
     fn with<T>(&self, f: impl FnOnce(&WebSocket) -> T) -> Option<T> {
-        OPEN.with_borrow(|all| all.get(&self.id).map(|open| f(&open.socket)))
+        OPEN.with_borrow(|all| all.get(self.id).map(|open| f(&open.socket)))
     }
 
     fn close_with(&self, code: u16, reason: &str) {
@@ -135,7 +133,7 @@ impl Socket for BrowserSocket {
 
 impl Drop for BrowserSocket {
     fn drop(&mut self) {
-        let open = OPEN.with_borrow_mut(|all| all.remove(&self.id));
+        let open = OPEN.with_borrow_mut(|all| all.remove(self.id));
         if let Some(OpenSocket { socket, .. }) = &open {
             socket.set_onopen(None);
             socket.set_onmessage(None);

@@ -1,5 +1,6 @@
 //! How fast the TCP transport is between two processes on this host, next to bare sockets:
-//! `cargo run --release -p polyrank --example transport_speed`. Knows nothing of collectives.
+//! `cargo run --release -p polyrank --all-features --example transport_speed`. Knows nothing of
+//! collectives.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -83,25 +83,48 @@
 //!
 //! [`Store`]: store::Store
 
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "the feature lets others have it")
+)]
+
 #[macro_use]
 mod setters;
 
 pub mod backend;
 mod blocking;
+#[cfg(not(feature = "internals"))]
+mod calls;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod calls;
+#[cfg(not(feature = "internals"))]
+mod clock;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod clock;
+#[cfg(not(feature = "internals"))]
+mod completion;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod completion;
 pub mod distributed;
+#[cfg(not(feature = "internals"))]
+mod env;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod env;
+#[cfg(not(feature = "internals"))]
+mod executor;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod executor;
 #[cfg(feature = "tcp")]
 mod fork;
 mod generated;
+#[cfg(not(feature = "internals"))]
+mod kernels;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod kernels;
 #[cfg(feature = "objects")]
@@ -109,17 +132,32 @@ pub mod objects;
 pub mod process_group;
 mod random;
 pub mod rendezvous;
+#[cfg(not(feature = "internals"))]
+mod request;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod request;
+#[cfg(not(feature = "internals"))]
+mod schedule;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod schedule;
 mod sorted;
+#[cfg(not(feature = "internals"))]
+mod spin;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod spin;
 pub mod store;
 pub mod tensor;
+#[cfg(not(feature = "internals"))]
+mod transport;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod transport;
+#[cfg(not(feature = "internals"))]
+mod wire;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod wire;
 mod work;

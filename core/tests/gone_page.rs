@@ -1,6 +1,5 @@
 //! A rank that reaches the others by WebSocket alone, as a page does, and is gone before it
 //! connects to any: what the rank says that waits for it.
-#![cfg(feature = "websocket")]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank_tests::folder::Folder;
@@ -97,6 +99,41 @@ fn an_environment_of_python_that_has_an_mpi_has_its_own_launcher() {
     std::fs::write(folder.path().join("pyvenv.cfg"), "").unwrap();
     let said = launch();
     assert!(said.starts_with("launched: -n 3 ") && said.ends_with("/bin/python x.py\n"), "{said}");
+}
+
+/// Whether the process is gone or a zombie that nobody has reaped yet.
+fn is_dead(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_ranks_started_does_not_outlive_a_killed_launcher() {
+    for mpi in Mpi::ALL {
+        let Some(launcher) = mpi.launcher() else {
+            say_skipped(&format!("{mpi:?}: there is no launcher; cargo xtask setup installs one"));
+            continue;
+        };
+        let mut command = Command::new(built("polyrank"));
+        command.args(["run", "--with-mpi", "--no-prefix", "-n", "2", "sh", "-c"]);
+        command.arg("sleep 600 & echo pids $! $$; exec sleep 600").stdin(Stdio::null());
+        command.env("POLYRANK_MPIEXEC", launcher).stdout(Stdio::piped());
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        let mut launcher = command.spawn().unwrap();
+        let lines = BufReader::new(launcher.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let of_rank = |line: String| Some(line.strip_prefix("pids ")?.to_owned());
+        let pids: Vec<String> = lines.filter_map(of_rank).take(2).collect();
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        let pids: Vec<&str> = pids.iter().flat_map(|line| line.split(' ')).collect();
+        assert_eq!(pids.len(), 4, "{mpi:?}");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while let Some(pid) = pids.iter().find(|pid| !is_dead(pid)) {
+            assert!(Instant::now() < deadline, "{mpi:?}: process {pid} still lives");
+            std::thread::yield_now();
+        }
+    }
 }
 
 #[test]

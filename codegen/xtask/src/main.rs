@@ -2,6 +2,7 @@
 
 mod codegen;
 mod demo;
+mod native;
 mod node;
 mod progress;
 mod public_api;
@@ -39,9 +40,9 @@ enum Task {
     /// Write the list of what a Rust user can name in the crate `polyrank`
     PublicApi(public_api::Arguments),
     /// Build the native half of the Python package, and install the package into .venv
-    Python(python::Arguments),
+    Python(native::Arguments),
     /// Build the native half of the Node package
-    Node(node::Arguments),
+    Node(native::Arguments),
     /// Build the WebAssembly of the browser package
     Wasm(wasm::Arguments),
     /// Build the documentation with its demos and serve it, with a store server beside it

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::native::Arguments;
 use crate::progress::Progress;
 use crate::setup;
 use crate::workspace::Workspace;
@@ -14,17 +15,6 @@ pub(crate) const PACKAGE: &str = "polyrank-node";
 /// What the package loads; not checked in.
 const OUTPUT: &str = "bindings-node/polyrank.node";
 
-/// The options of `cargo xtask node`.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// With optimisation, as it is published
-    #[arg(long)]
-    release: bool,
-    /// Only put in its place what Cargo has built for the suites
-    #[arg(long, conflicts_with = "release")]
-    place: bool,
-}
-
 /// Builds the native half.
 ///
 /// # Errors
@@ -32,17 +22,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let progress = Progress::new(workspace.target("xtask"))?;
-    if arguments.place {
-        place(&workspace, "debug")?;
-        return Ok(ExitCode::SUCCESS);
+    if !arguments.is_built() {
+        progress.clear("node")?;
+        setup::node(&workspace, &progress)?;
+        arguments.build(&workspace, &progress, "node", PACKAGE)?;
     }
-    progress.clear("node")?;
-    setup::node(&workspace, &progress)?;
-    let (profile, folder) =
-        if arguments.release { ("release", "release") } else { ("dev", "debug") };
-    let words = ["build", "-p", PACKAGE, "--profile", profile];
-    progress.demand("node", &mut workspace.cargo(&words))?;
-    place(&workspace, folder)?;
+    place(&workspace, arguments.folder())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::native::Arguments;
 use crate::progress::Progress;
 use crate::setup;
 use crate::workspace::Workspace;
@@ -18,17 +19,6 @@ const MODULES: &str = "bindings-python/python";
 /// Installs what was built, with the metadata of a wheel.
 const INSTALLER: &str = "bindings-python/install_editable.py";
 
-/// The options of `cargo xtask python`.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    /// With optimisation, as it is published
-    #[arg(long)]
-    release: bool,
-    /// Only install what Cargo has built for the suites
-    #[arg(long, conflicts_with = "release")]
-    place: bool,
-}
-
 /// Builds and installs the package.
 ///
 /// # Errors
@@ -37,14 +27,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let progress = Progress::new(workspace.target("xtask"))?;
     progress.clear("python")?;
-    let folder = if arguments.release { "release" } else { "debug" };
-    if !arguments.place {
+    if !arguments.is_built() {
         setup::python(&workspace, &progress)?;
-        let profile = if arguments.release { "release" } else { "dev" };
-        let words = ["build", "-p", PACKAGE, "--profile", profile];
-        progress.demand("python", &mut workspace.cargo(&words))?;
+        arguments.build(&workspace, &progress, "python", PACKAGE)?;
     }
-    place(&workspace, folder)?;
+    place(&workspace, arguments.folder())?;
     let mut install = workspace.command(workspace.python());
     progress.demand("python", install.arg(INSTALLER))?;
     Ok(ExitCode::SUCCESS)

@@ -1,11 +1,10 @@
 //! What links cost, one rank's word for all: what was measured on rank 0's machine, or what such
 //! links cost elsewhere, and how many cores it has. Knows no schedule and no store.
 
-use std::collections::HashMap;
-
 use crate::env;
 use crate::generated::error::{Error, Result};
 use crate::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
+use crate::sorted::SortedMap;
 use crate::wire::card::Card;
 
 /// The name of the line behind the costs that says how many cores the ranks of a host share.
@@ -57,9 +56,9 @@ fn crowding(published: &str, cards: &[Card]) -> f64 {
     let number = |line: &str| line.strip_prefix(CORES)?.trim().parse::<u32>().ok();
     let said = published.lines().find_map(number);
     let Some(cores) = said.filter(|cores| *cores > 0) else { return 1.0 };
-    let mut ranks: HashMap<&str, u32> = HashMap::new();
+    let mut ranks: SortedMap<&str, u32> = SortedMap::new();
     cards.iter().for_each(|card| *ranks.entry(&card.host).or_default() += 1);
-    let most = ranks.into_values().max().unwrap_or(1);
+    let most = ranks.values().copied().max().unwrap_or(1);
     f64::from(most) / f64::from(cores)
 }
 

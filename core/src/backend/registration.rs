@@ -44,6 +44,7 @@ pub(crate) type ConnectFuture<'a> =
 pub(crate) type FindPlace = fn(&KnownPlace, Duration) -> Result<PlaceInJob>;
 
 /// What a backend needs to join a group.
+#[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "that backend asks for more"))]
 pub(crate) struct Bootstrap<'a> {
     /// The name under which the backend was asked for.
     pub(crate) backend: &'static str,
@@ -68,6 +69,7 @@ pub(crate) struct Bootstrap<'a> {
 }
 
 /// What the caller of `init_process_group` says of this process.
+#[cfg_attr(not(feature = "mpi"), allow(dead_code, reason = "only that backend asks for it"))]
 pub(crate) struct KnownPlace {
     pub(crate) rank: Option<u32>,
     pub(crate) world_size: Option<u32>,

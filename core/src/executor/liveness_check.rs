@@ -1,9 +1,9 @@
 //! What the ranks that a stalled operation waits for have answered. Knows no frames.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::sorted::LargeMap;
 use crate::transport::Rank;
 
 /// How long a rank may take for its first answer.
@@ -18,7 +18,7 @@ pub(super) struct LivenessCheck {
     pub(super) sequence: u64,
     first_asked: Option<Instant>,
     pub(super) last_asked: Option<Instant>,
-    answers: BTreeMap<Rank, Answer>,
+    answers: LargeMap<Rank, Answer>,
 }
 
 /// A rank's last answer.

@@ -3,9 +3,10 @@
 //! no transport.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::limits::WINDOW_BYTES;
+use crate::sorted::{LargeSortedMap, SortedMap};
 use crate::transport::{LossReason, Rank};
 
 /// Where the payload of the frame that is arriving from a peer goes.
@@ -43,11 +44,11 @@ pub(super) enum PayloadTarget {
 /// The peers that this rank communicates with. A transport names only ranks of its group.
 #[derive(Default)]
 pub(super) struct Peers {
-    known: BTreeMap<Rank, Peer>,
+    known: LargeSortedMap<Rank, Peer>,
     /// Messages of up to this many bytes leave and come unasked.
     eager_bytes: usize,
     /// The same for peers for which it is not so many.
-    other_eager_bytes: BTreeMap<Rank, usize>,
+    other_eager_bytes: SortedMap<Rank, usize>,
 }
 
 impl Peers {

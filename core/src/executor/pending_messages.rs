@@ -1,7 +1,7 @@
 //! The messages of a rank: pending sends, posted receives, and unexpected messages. Knows how they
 //! are matched and end, but no state machine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::finished_operation::FinishedOperation;
@@ -11,6 +11,7 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
+use crate::sorted::LargeSortedMap;
 use crate::tensor::Region;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
@@ -169,7 +170,7 @@ pub(super) struct PointToPoint {
     pub(super) matched: Vec<PendingReceive>,
     pub(super) unmatched: VecDeque<UnexpectedMessage>,
     /// Of the peers to which, or from which, a message went.
-    flows: BTreeMap<Rank, Flow>,
+    flows: LargeSortedMap<Rank, Flow>,
 }
 
 impl PointToPoint {
@@ -182,7 +183,7 @@ impl PointToPoint {
             posted: VecDeque::new(),
             matched: Vec::new(),
             unmatched: VecDeque::new(),
-            flows: BTreeMap::new(),
+            flows: LargeSortedMap::new(),
         }
     }
 

@@ -7,7 +7,6 @@
 //! rank that makes several groups at the same time, from several threads, waits in several calls,
 //! so that a circle through it means nothing: it says so.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::blocking::Caller;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::{self, JoinObserver, LookAgain};
+use crate::sorted::SortedMap;
 use crate::store::Store;
 
 /// How many ranks are looked at for calls that cross.
@@ -170,7 +170,7 @@ impl CrossingObserver<'_> {
         }
         let mut path = vec![WaitingRank { rank: self.group.rank(), call: self.call.clone() }];
         let mut open = vec![self.missing(self.call).await?];
-        let mut seen = BTreeSet::from([self.group.rank()]);
+        let mut seen = SortedMap::from_iter([(self.group.rank(), ())]);
         while let Some(next) = open.last_mut() {
             let Some(rank) = next.pop() else {
                 open.pop();
@@ -180,7 +180,7 @@ impl CrossingObserver<'_> {
             if let Some(from) = path.iter().position(|waiting| waiting.rank == rank) {
                 return Ok(Some(path.split_off(from)));
             }
-            if !seen.insert(rank) || seen.len() > MAX_RANKS {
+            if seen.insert(rank, ()).is_some() || seen.len() > MAX_RANKS {
                 continue;
             }
             if let Some(PublishedCall { call, .. }) = PublishedCall::of(self.store, rank).await? {

@@ -1,6 +1,5 @@
 //! How groups come to be: over a store, and out of other groups. Knows no transport.
 
-use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -208,7 +207,7 @@ impl ProcessGroup {
             cpu,
             cuda,
             timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
-            splits: Mutex::new(HashMap::new()),
+            splits: Mutex::default(),
             group_calls,
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),

@@ -14,6 +14,7 @@ use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::request::Request;
+use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
 use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, flat, flat_mut, lend, lend_mut,
@@ -74,7 +75,7 @@ struct Inner {
     cuda: Option<Arc<dyn Backend>>,
     timeout_ms: AtomicU64,
     /// How often each membership was split off, so that equal memberships give distinct groups.
-    splits: Mutex<std::collections::HashMap<String, u32>>,
+    splits: Mutex<SortedMap<String, u32>>,
     bound_device: Option<Device>,
     /// The calls that make groups out of this one.
     group_calls: Arc<backend::GroupCalls>,

@@ -8,7 +8,6 @@ mod join;
 mod tests;
 mod websocket;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::blocking::{block_on, unblock};
 #[cfg(feature = "tcp")]
 use crate::env::Environment;
 use crate::generated::error::{Error, Result};
+use crate::sorted::SortedMap;
 use crate::store::Store;
 use crate::store::url::Url;
 #[cfg(feature = "tcp")]
@@ -88,7 +88,7 @@ pub type RendezvousHandler = Arc<dyn Fn(RendezvousRequest<'_>) -> Result<Rendezv
 const BUILT_IN: [&str; 5] = ["env", "tcp", "file", "ws", "wss"];
 
 /// The schemes that are not built in.
-static HANDLERS: Mutex<Option<HashMap<String, RendezvousHandler>>> = Mutex::new(None);
+static HANDLERS: Mutex<SortedMap<String, RendezvousHandler>> = Mutex::new(SortedMap::new());
 
 /// Finds the store that `url` names.
 ///
@@ -169,7 +169,7 @@ fn find(request: RendezvousRequest<'_>) -> Result<Rendezvous> {
         }),
         scheme => {
             let handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
-            let handler = handlers.as_ref().and_then(|handlers| handlers.get(scheme)).cloned();
+            let handler = handlers.get(scheme).cloned();
             // The handler may register others.
             drop(handlers);
             let handler =
@@ -187,7 +187,6 @@ fn find(request: RendezvousRequest<'_>) -> Result<Rendezvous> {
 /// [`Error::Rendezvous`] if the scheme has a handler.
 pub fn register_rendezvous_handler(scheme: &str, handler: RendezvousHandler) -> Result<()> {
     let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let handlers = handlers.get_or_insert_default();
     if BUILT_IN.contains(&scheme) || handlers.contains_key(scheme) {
         return Err(failed(format!("Rendezvous handler for {scheme}:// already registered")));
     }

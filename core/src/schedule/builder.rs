@@ -5,17 +5,15 @@
 //! overlap unless one changes memory that the other uses. Any other order (of messages without
 //! data) is added with [`Builder::order`].
 
-use std::collections::{HashMap, HashSet};
-
 use super::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Scratch, Step};
-use crate::sorted::sort;
+use crate::sorted::{LargeMap, sort};
 
 /// A schedule in the making.
 #[derive(Debug, Default)]
 pub struct Builder {
     schedule: Schedule,
     /// For each block, the uses that a later step may have to wait for.
-    uses: HashMap<Block, Vec<Use>>,
+    uses: LargeMap<Block, Vec<Use>>,
 }
 
 #[derive(Debug)]
@@ -130,13 +128,13 @@ impl Builder {
     /// Whether a path of dependencies leads from `step` to a later one of `after`.
     fn implied(&self, step: u32, after: &[u32]) -> bool {
         let mut open: Vec<u32> = after.iter().copied().filter(|&other| other > step).collect();
-        let mut seen = HashSet::new();
+        let mut seen = LargeMap::new();
         while let Some(later) = open.pop() {
             for &before in &self.schedule.steps[later as usize].after {
                 if before == step {
                     return true;
                 }
-                if before > step && seen.insert(before) {
+                if before > step && seen.insert(before, ()).is_none() {
                     open.push(before);
                 }
             }

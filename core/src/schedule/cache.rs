@@ -1,10 +1,10 @@
 //! Keeps schedules, so that a repeated call builds nothing. Knows no algorithm.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Place, Schedule, Topology};
 use crate::generated::collective::Collective;
+use crate::sorted::LargeMap;
 
 /// The most steps that a cache keeps, about 64 MiB.
 const STEPS_MAX: usize = 1 << 19;
@@ -21,12 +21,22 @@ pub struct Key {
     pub place: Place,
 }
 
+/// A [`Key`] as numbers, which have an order.
+type KeyParts = (u8, usize, [u32; 3]);
+
+impl Key {
+    fn parts(&self) -> KeyParts {
+        let Place { rank, size, root } = self.place;
+        (self.collective as u8, self.algorithm, [rank, size, root])
+    }
+}
+
 /// Schedules of one group by what they are for; those not used for longest are forgotten first.
 #[derive(Debug)]
 pub struct Cache {
     /// The hosts of the group's ranks, which never change.
     topology: Arc<Topology>,
-    kept: HashMap<Key, CacheEntry>,
+    kept: LargeMap<KeyParts, CacheEntry>,
     /// Steps of all that is kept.
     steps: usize,
     uses: u64,
@@ -41,14 +51,14 @@ struct CacheEntry {
 impl Cache {
     /// Nothing kept yet, of a group whose ranks are on these hosts.
     pub fn new(topology: Arc<Topology>) -> Cache {
-        Cache { topology, kept: HashMap::new(), steps: 0, uses: 0 }
+        Cache { topology, kept: LargeMap::new(), steps: 0, uses: 0 }
     }
 
     /// The schedule for `key`, built if it is not here; none if there is no such algorithm.
     pub fn get(&mut self, key: Key) -> Option<Arc<Schedule>> {
         self.uses += 1;
         let used = self.uses;
-        if let Some(kept) = self.kept.get_mut(&key) {
+        if let Some(kept) = self.kept.get_mut(&key.parts()) {
             kept.used = used;
             return Some(kept.schedule.clone());
         }
@@ -56,7 +66,7 @@ impl Cache {
         let schedule = Arc::new(algorithm.schedule(key.place, &self.topology));
         self.make_room(weight(&schedule));
         self.steps += weight(&schedule);
-        self.kept.insert(key, CacheEntry { schedule: schedule.clone(), used });
+        self.kept.insert(key.parts(), CacheEntry { schedule: schedule.clone(), used });
         Some(schedule)
     }
 
@@ -106,6 +116,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &cache.get(key(0, 4096)).unwrap()));
         cache.get(key(rank, 4096)).unwrap();
         assert!(cache.steps <= STEPS_MAX);
-        assert!(cache.kept.contains_key(&key(0, 4096)) && !cache.kept.contains_key(&key(1, 4096)));
+        let has = |rank| cache.kept.contains_key(&key(rank, 4096).parts());
+        assert!(has(0) && !has(1));
     }
 }

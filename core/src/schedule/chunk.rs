@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 /// The buffers that a step can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Buffer {
     /// What this rank contributes. Never written, unless the caller gave the same memory as output.
     Input,
@@ -16,7 +16,7 @@ pub enum Buffer {
 }
 
 /// A block of a buffer: one rank's contribution or result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
     /// The buffer.
     pub buffer: Buffer,

@@ -3,8 +3,6 @@
 //!
 //! The rank's own input block and the output may be the same memory: nobody else needs that block.
 
-use std::collections::HashMap;
-
 use super::builder::Builder;
 use super::contract::everyone;
 use super::cost::{Load, Phase, Traffic};
@@ -12,6 +10,7 @@ use super::{
     Algorithm, Block, BlockContent, Buffer, Build, Contract, Operands, Place, Rank, Schedule, Team,
     Topology, figures, peers,
 };
+use crate::sorted::LargeMap;
 
 /// One input block for each rank, and one output block.
 pub const CONTRACT: Contract = Contract {
@@ -242,7 +241,7 @@ fn hierarchical(place: Place, on: &Topology) -> Schedule {
     let carried = |host: u32, lane: u32| {
         on.members(host).iter().copied().skip(lane as usize).step_by(lanes as usize)
     };
-    let mut sums: HashMap<Rank, Block> = HashMap::new();
+    let mut sums: LargeMap<Rank, Block> = LargeMap::new();
     // The blocks that travel farthest come first, those of this host last.
     let by_distance = (0..hosts).map(|round| peers::before(home, round + 1, hosts));
     let mut own_sent = None;

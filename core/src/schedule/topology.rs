@@ -1,9 +1,9 @@
 //! Which ranks share a host: a fact that all ranks of a group know. Knows no links and no steps.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::Rank;
+use crate::sorted::LargeMap;
 
 /// The ranks of a group by host. Hosts are numbered in the order of their first ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl Topology {
     }
 
     /// The ranks whose hosts have these names, one for each rank.
-    pub fn by_host<Name: Eq + Hash>(names: impl IntoIterator<Item = Name>) -> Topology {
-        let mut numbers = HashMap::new();
+    pub fn by_host<Name: Ord + Hash>(names: impl IntoIterator<Item = Name>) -> Topology {
+        let mut numbers = LargeMap::new();
         let mut topology = Topology { host_of: Vec::new(), members: Vec::new() };
         for (rank, name) in (0..).zip(names) {
             let next = topology.members.len() as u32;

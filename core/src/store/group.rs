@@ -96,10 +96,6 @@ impl GroupStore {
 
     /// Runs a request until the group is left.
     fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
-        if !CAN_BLOCK {
-            let operation = "calls of a store that block".into();
-            return Err(Error::Unsupported { who: "a browser".into(), operation });
-        }
         let key = request.key();
         let keys = request.keys().unwrap_or(key.as_slice());
         self.run(keys, |store| perform(store, request))

@@ -1,6 +1,6 @@
 //! A store within one process, for ranks that are threads. Knows nothing of sockets or files.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use super::{TimeoutSetting, equal_lengths, expired};
 use super::{elsewhere, request::perform};
 use crate::clock::{self, CAN_BLOCK};
 use crate::generated::error::{Error, Result};
+use crate::sorted::SortedMap;
 
 /// A store within one process. Clones share their data.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ struct State {
     table: Table,
     /// Tickets of the callers that wait to pop from a queue, oldest first: the n-th of them may
     /// have the n-th element.
-    waiting: HashMap<String, VecDeque<u64>>,
+    waiting: SortedMap<String, VecDeque<u64>>,
     next_ticket: u64,
     /// Who wants to hear of the next change, by their tickets.
     watchers: Vec<(u64, Waker)>,
@@ -51,7 +52,7 @@ impl HashStore {
     pub fn new() -> Self {
         let state = State {
             table: Table::new(usize::MAX),
-            waiting: HashMap::new(),
+            waiting: SortedMap::new(),
             next_ticket: 0,
             watchers: Vec::new(),
         };
@@ -92,11 +93,7 @@ impl HashStore {
             return Ok(done);
         }
         if !CAN_BLOCK {
-            let operation = "store calls that wait; the forms whose names end in `_async` do";
-            return Err(Error::Unsupported {
-                who: "a browser".into(),
-                operation: operation.into(),
-            });
+            return Err(super::by_request::cannot_block());
         }
         // The clock is not read when there is nothing to wait for.
         let deadline = Deadline::after(timeout);

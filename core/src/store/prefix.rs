@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::request::perform;
 use super::{Store, StoreFuture, StoreReply, StoreRequest};
 use crate::generated::error::Result;
 use crate::transport::websocket::Relay;
@@ -35,11 +36,28 @@ impl PrefixStore {
         format!("{}/{key}", self.prefix)
     }
 
-    /// Calls `call` with the prefixed keys.
-    fn with_keys<T>(&self, keys: &[&str], call: impl FnOnce(&[&str]) -> T) -> T {
-        let keys: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
+    /// The keys of `request` in the underlying store.
+    fn prefixed(&self, request: &StoreRequest<'_>) -> Vec<String> {
+        let key = request.key();
+        let keys = request.keys().unwrap_or(key.as_slice());
+        keys.iter().map(|key| self.key(key)).collect()
+    }
+
+    /// `reply` with names of keys as the user of this store knows them: those under the prefix,
+    /// without it. Keys are counted in all of the underlying store, as c10d counts.
+    fn without_prefix(&self, reply: StoreReply) -> StoreReply {
+        match reply {
+            StoreReply::Keys(keys) => StoreReply::Keys(without(&self.key(""), keys)),
+            other => other,
+        }
+    }
+
+    /// Runs `request` through the underlying store's blocking methods.
+    fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
+        let keys = self.prefixed(&request);
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        call(&keys)
+        let reply = perform(&*self.store, with_keys(request, &keys))?;
+        Ok(self.without_prefix(reply))
     }
 }
 
@@ -50,71 +68,7 @@ impl std::fmt::Debug for PrefixStore {
 }
 
 impl Store for PrefixStore {
-    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.store.set(&self.key(key), value)
-    }
-
-    fn get(&self, key: &str) -> Result<Vec<u8>> {
-        self.store.get(&self.key(key))
-    }
-
-    fn add(&self, key: &str, amount: i64) -> Result<i64> {
-        self.store.add(&self.key(key), amount)
-    }
-
-    fn append(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.store.append(&self.key(key), value)
-    }
-
-    fn check(&self, keys: &[&str]) -> Result<bool> {
-        self.with_keys(keys, |keys| self.store.check(keys))
-    }
-
-    fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
-        self.store.compare_set(&self.key(key), expected, desired)
-    }
-
-    fn delete_key(&self, key: &str) -> Result<bool> {
-        self.store.delete_key(&self.key(key))
-    }
-
-    fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
-        self.with_keys(keys, |keys| self.store.wait(keys, timeout))
-    }
-
-    fn multi_get(&self, keys: &[&str]) -> Result<Vec<Vec<u8>>> {
-        self.with_keys(keys, |keys| self.store.multi_get(keys))
-    }
-
-    fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
-        self.with_keys(keys, |keys| self.store.multi_set(keys, values))
-    }
-
-    /// The number of keys of the underlying store, as c10d counts.
-    fn num_keys(&self) -> Result<i64> {
-        self.store.num_keys()
-    }
-
-    /// The keys under the prefix, without it.
-    fn list_keys(&self) -> Result<Vec<String>> {
-        Ok(without(&self.key(""), self.store.list_keys()?))
-    }
-
-    fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.store.queue_push(&self.key(key), value)
-    }
-
-    fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
-        self.store.queue_pop(&self.key(key), block)
-    }
-
-    fn queue_len(&self, key: &str) -> Result<i64> {
-        self.store.queue_len(&self.key(key))
-    }
-
-    fn barrier(&self, key: &str, world_size: u32, timeout: Option<Duration>) -> Result<()> {
-        self.store.barrier(&self.key(key), world_size, timeout)
-    }
+    methods_by_request!();
 
     fn local_address(&self) -> Option<IpAddr> {
         self.store.local_address()
@@ -135,20 +89,10 @@ impl Store for PrefixStore {
 
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
         Box::pin(async move {
-            if let Some(keys) = request.keys() {
-                let keys: Vec<String> = keys.iter().map(|key| self.key(key)).collect();
-                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-                return self.store.request(request.with_keys(&keys)).await;
-            }
-            if let Some(key) = request.key() {
-                let key = self.key(key);
-                return self.store.request(request.with_key(&key)).await;
-            }
-            let reply = self.store.request(request).await?;
-            Ok(match reply {
-                StoreReply::Keys(keys) => StoreReply::Keys(without(&self.key(""), keys)),
-                other => other,
-            })
+            let keys = self.prefixed(&request);
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            let reply = self.store.request(with_keys(request, &keys)).await?;
+            Ok(self.without_prefix(reply))
         })
     }
 
@@ -175,6 +119,14 @@ impl Store for PrefixStore {
 
     fn clone_store(&self) -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Self::new(self.prefix.clone(), self.store.clone_store()?)))
+    }
+}
+
+/// `request` with `keys` in place of its own, if it has any.
+fn with_keys<'a>(request: StoreRequest<'a>, keys: &'a [&'a str]) -> StoreRequest<'a> {
+    match (request.key(), keys) {
+        (Some(_), [key]) => request.with_key(key),
+        _ => request.with_keys(keys),
     }
 }
 

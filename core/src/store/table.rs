@@ -1,11 +1,12 @@
 //! What a store holds: values and queues, and PyTorch's rules for changing them.
 //! Knows nothing of waiting, threads or sockets.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::member::scope_of;
+use crate::sorted::LargeMap;
 
 /// What a stored value costs beside its bytes: the map's entry and the allocations.
 const ENTRY_BYTES: usize = 160;
@@ -63,10 +64,10 @@ impl Drop for Value {
 /// Values and queues, two namespaces.
 #[derive(Debug)]
 pub(crate) struct Table {
-    values: HashMap<Vec<u8>, Arc<Value>>,
-    queues: HashMap<Vec<u8>, VecDeque<Arc<Value>>>,
+    values: LargeMap<Vec<u8>, Arc<Value>>,
+    queues: LargeMap<Vec<u8>, VecDeque<Arc<Value>>>,
     /// The number of member keys of each scope.
-    members: HashMap<Vec<u8>, usize>,
+    members: LargeMap<Vec<u8>, usize>,
     account: Arc<AtomicUsize>,
     limit_bytes: usize,
 }
@@ -75,9 +76,9 @@ impl Table {
     /// An empty table that refuses to hold more than about `limit_bytes`.
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self {
-            values: HashMap::new(),
-            queues: HashMap::new(),
-            members: HashMap::new(),
+            values: LargeMap::new(),
+            queues: LargeMap::new(),
+            members: LargeMap::new(),
             account: Arc::default(),
             limit_bytes,
         }

@@ -220,7 +220,6 @@ impl Tools<'_> {
 
     /// What no suite but those in a browser waits for, and much of it on one core.
     fn beside(&self) -> Vec<Step> {
-        let lints = ["--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
         let mut rustdoc = self.workspace.cargo_beside(&public_api::DOCUMENT);
         rustdoc.env("RUSTDOCFLAGS", "-D warnings");
         let steps = [
@@ -231,14 +230,15 @@ impl Tools<'_> {
                 Action::Prepare(install_programs),
             ),
             step("wasm", "build the browser package", &["setup"], self.own(&["wasm"])),
-            step(
+            self.lints(
                 "clippy",
                 "lints, warnings are errors",
-                &["setup"],
-                Action::RunIf(
-                    self.workspace.cargo_beside(&[&["clippy"], &lints[..]].concat()),
-                    self.cargo(&["clippy", "--version"]),
-                ),
+                &["--workspace", "--all-targets", "--all-features"],
+            ),
+            self.lints(
+                "few-features",
+                "lints of the crate without what its features add",
+                &["-p", "polyrank", "--no-default-features", "--features", "internals"],
             ),
             step(
                 "deny",
@@ -268,16 +268,25 @@ impl Tools<'_> {
             self.with_few_features(
                 "threadless",
                 "ranks as tasks of one thread, as in a browser",
+                "internals,objects",
                 "interleaved",
             ),
             // It compiles a package of its own: with few features, few dependencies.
             self.with_few_features(
                 "misuse",
                 "misuse does not compile, and the compiler says why",
+                "objects",
                 "compile_fail",
             ),
         ];
         steps.into_iter().map(|step| Step { runs_beside: true, ..step }).collect()
+    }
+
+    /// Clippy's judgement of what `words` select.
+    fn lints(&self, name: &'static str, about: &'static str, words: &[&str]) -> Step {
+        let words = [&["clippy"], words, &["--", "-D", "warnings"]].concat();
+        let lints = self.workspace.cargo_beside(&words);
+        step(name, about, &["setup"], Action::RunIf(lints, self.cargo(&["clippy", "--version"])))
     }
 
     /// A suite of the core that needs no threads and no sockets.
@@ -285,9 +294,10 @@ impl Tools<'_> {
         &self,
         name: &'static str,
         about: &'static str,
+        features: &'static str,
         suite: &'static str,
     ) -> Step {
-        let features = ["--no-default-features", "--features", "objects"];
+        let features = ["--no-default-features", "--features", features];
         let words = [&["test", "-p", "polyrank"], &features[..], &["--test", suite]].concat();
         step(name, about, &[], Action::Run(self.workspace.cargo_beside(&words)))
     }

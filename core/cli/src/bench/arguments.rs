@@ -65,9 +65,8 @@ pub(crate) struct BenchArguments {
     #[cfg(target_os = "linux")]
     #[command(subcommand)]
     pub(super) other: Option<OtherCommand>,
-    /// What to measure: allreduce, reduce, broadcast, allgather, gather, scatter, reduce_scatter,
-    /// alltoall, barrier, sendrecv, pingpong; several with commas, or "all"
-    #[arg(value_name = "OPERATION", default_value = "allreduce")]
+    /// What to measure
+    #[arg(value_name = "OPERATION", default_value = "allreduce", help = operations_help())]
     operations: String,
     /// Smallest size
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "4", value_parser = sizes::parse)]
@@ -264,7 +263,7 @@ impl BenchArguments {
                 let text = &self.operations;
                 return Err(format!("`{text}`: an operation is missing before or behind a comma"));
             }
-            let known = Operation::ALL.map(Operation::name).join(", ");
+            let known = operation_names();
             let found = Operation::from_name(name);
             found.ok_or_else(|| format!("`{name}` is not an operation; expected one of {known}"))
         };
@@ -374,6 +373,15 @@ fn turn_seconds(text: &str) -> Result<f64, String> {
         Ok(seconds) if (1e-6..=600.0).contains(&seconds) => Ok(seconds),
         _ => Err("expected seconds up to 600".to_owned()),
     }
+}
+
+/// The names of all operations, in a row.
+fn operation_names() -> String {
+    Operation::ALL.map(Operation::name).join(", ")
+}
+
+fn operations_help() -> String {
+    format!("What to measure: {}; several with commas, or \"all\"", operation_names())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{Chart, Line, Panel};
 
 const WIDTH: f64 = 960.0;
 const PANEL_HEIGHT: f64 = 318.0;
-/// Of a panel's frame within its cell.
+/// Of a panel's frame within its cell; more to the left where the marks are wider.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 46.0;
@@ -17,6 +17,8 @@ const POINT: f64 = 3.5;
 /// A line with more points than these shows every third one, each line others than its neighbour:
 /// lines that lie on one another are told apart.
 const CROWDED: usize = 12;
+/// Between a mark's words and the frame.
+const MARK_GAP: f64 = 8.0;
 /// Width of a letter, about: there is nothing here to measure it with.
 const LETTER: f64 = 7.0;
 
@@ -126,17 +128,20 @@ fn legend(body: &mut String, names: &[String], top: f64) -> f64 {
 }
 
 fn draw_panel(body: &mut String, panel: &Panel, left: f64, top: f64) {
-    let (from, to) = (left + LEFT, left + WIDTH / 2.0 - RIGHT);
     let (high, low) = (top + TOP, top + PANEL_HEIGHT - BOTTOM);
     let points = || panel.lines.iter().flat_map(|line| &line.points);
-    let x = Axis::new(panel.x_scale, points().map(|point| point.0), from, to);
     let y = Axis::new(panel.y_scale, points().map(|point| point.1), low, high);
+    let mark = |value: f64| Some((y.place(value)?, (panel.y_text)(value)));
+    let marks: Vec<(f64, String)> = y.marks(6).into_iter().filter_map(mark).collect();
+    let letters = marks.iter().map(|(_, words)| words.chars().count()).max().unwrap_or_default();
+    let from = left + LEFT.max(LETTER * letters as f64 + MARK_GAP);
+    let to = left + WIDTH / 2.0 - RIGHT;
+    let x = Axis::new(panel.x_scale, points().map(|point| point.0), from, to);
     text(body, (from, top + 18.0), "panel", &panel.title);
     text(body, (from, top + 36.0), "faint", &panel.y_label);
-    for mark in y.marks(6) {
-        let Some(place) = y.place(mark) else { continue };
+    for (place, words) in &marks {
         let _ = writeln!(body, "<path class=\"grid\" d=\"M{from} {place:.1}H{to}\"/>");
-        anchored(body, (from - 8.0, place + 4.0), "end", &(panel.y_text)(mark));
+        anchored(body, (from - MARK_GAP, place + 4.0), "end", words);
     }
     for mark in x.marks(7) {
         let Some(place) = x.place(mark) else { continue };
@@ -317,6 +322,23 @@ mod tests {
         let svg = chart.svg();
         assert_eq!(svg.matches("<circle").count(), 7 + 1);
         assert_eq!(svg.matches("<path class=\"p1\"").count(), 7 + 1);
+    }
+
+    #[test]
+    fn wide_marks_are_whole() {
+        let mut chart = chart(vec![(1.0, 1e-9), (4.0, 1e9)]);
+        chart.panels[0].y_text = |value| format!("{value:.9} µs");
+        let svg = chart.svg();
+        let marks = svg.lines().filter(|line| line.contains("text-anchor=\"end\""));
+        let marks = marks.filter_map(|line| line.strip_prefix("<text x=\"")?.split_once('"'));
+        let mut count = 0;
+        for (x, rest) in marks.filter(|(_, rest)| rest.contains("µs")) {
+            let words = rest.split(['>', '<']).nth(1).unwrap_or_default();
+            let width = LETTER * words.chars().count() as f64;
+            assert!(x.parse::<f64>().is_ok_and(|x| x >= width), "{words} at {x}");
+            count += 1;
+        }
+        assert!(count > 2);
     }
 
     #[test]

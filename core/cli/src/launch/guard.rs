@@ -3,7 +3,7 @@
 //! A launcher that gets SIGKILL can do nothing any more. So a shell stands beside it, in a process
 //! group of its own, and reads from a pipe which process groups there are. The pipe's other end is
 //! the launcher's alone: when it closes without a last word, the shell kills them. On Linux the
-//! kernel kills the ranks themselves too (`process::die_with_launcher`), but not what they started.
+//! kernel kills the ranks themselves too (`process::end_with_launcher`), but not what they started.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;

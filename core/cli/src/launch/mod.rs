@@ -21,6 +21,7 @@ mod guard;
 mod mpi;
 pub(crate) mod output;
 pub(crate) mod process;
+mod rank_list;
 pub(crate) mod report;
 mod supervise;
 

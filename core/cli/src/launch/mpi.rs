@@ -1,13 +1,14 @@
 //! `polyrank run --with-mpi`: the same command line for ranks that MPI's own launcher starts. Knows
 //! the launchers' options; nothing of MPI.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::arguments::Job;
 use super::environment::PLACE;
+use super::rank_list;
 use super::report::say;
 use polyrank::env::variable::{self, Variable};
 
@@ -31,12 +32,12 @@ pub(super) fn run(job: &Job) -> i32 {
     let launcher = VARIABLE.value().or_else(|| of_environment(Path::new(program?)));
     let launcher = launcher.unwrap_or_else(|| LAUNCHER.into());
     let said = Command::new(&launcher).arg("--version").stdin(Stdio::null()).output();
-    let (words, version) = match (words(job), said) {
-        (Err(message), _) => {
+    let version = match (refusal(job), said) {
+        (Some(message), _) => {
             say(&message);
             return super::EXIT_USAGE;
         }
-        (_, Err(error)) => {
+        (None, Err(error)) => {
             say(&format!(
                 "cannot start MPI's launcher '{}': {error}. Install Open MPI or MPICH, or name its \
                  mpiexec in {VARIABLE}",
@@ -44,13 +45,17 @@ pub(super) fn run(job: &Job) -> i32 {
             ));
             return 127;
         }
-        (Ok(words), Ok(output)) => (words, String::from_utf8_lossy(&output.stdout).into_owned()),
+        (None, Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
     };
+    let before_program = rank_list::start().unwrap_or_else(|error| {
+        say(&format!("what the ranks start outlives MPI's launcher if it is killed: {error}"));
+        Vec::new()
+    });
     let mut command = Command::new(&launcher);
     if job.prefix {
         command.args(prefix(&version));
     }
-    command.args(words);
+    command.args(words(job, &before_program));
     // What ranks of another launcher find in their environment, and these must not.
     for variable in PLACE {
         command.env_remove(variable.name());
@@ -99,32 +104,31 @@ fn prefix(version: &str) -> &'static [&'static str] {
     }
 }
 
-/// The parts of the job as all launchers of MPI take them.
-fn words(job: &Job) -> Result<Vec<OsString>, String> {
+/// Why MPI's launcher cannot run the job.
+fn refusal(job: &Job) -> Option<String> {
     let refused = [
         (job.node_count > 1, "--nnodes"),
         (job.external_count > 0, "--external"),
         (job.keep_going, "--keep-going"),
         (job.pass_local_rank, "--pass-local-rank"),
     ];
-    if let Some((_, option)) = refused.iter().find(|(given, _)| *given) {
-        return Err(format!(
-            "{option} is not for --with-mpi, where MPI's launcher starts the ranks; over several \
-             hosts call mpiexec itself, as in mpiexec -n 8 --hostfile hosts python train.py"
-        ));
+    let (_, option) = refused.iter().find(|(given, _)| *given)?;
+    Some(format!(
+        "{option} is not for --with-mpi, where MPI's launcher starts the ranks; over several \
+         hosts call mpiexec itself, as in mpiexec -n 8 --hostfile hosts python train.py"
+    ))
+}
+
+/// The parts of the job as all launchers of MPI take them, each with `before_program` in front of
+/// its program.
+fn words(job: &Job, before_program: &[OsString]) -> Vec<OsString> {
+    let mut words = Vec::new();
+    for (place, part) in job.parts.iter().enumerate() {
+        words.extend((place > 0).then(|| OsString::from(":")));
+        words.extend([OsString::from("-n"), part.rank_count.to_string().into()]);
+        words.extend(before_program.iter().chain([&part.program]).chain(&part.arguments).cloned());
     }
-    let parts = job.parts.iter().enumerate().flat_map(|(place, part)| {
-        let colon = (place > 0).then(|| OsString::from(":"));
-        let count = part.rank_count.to_string();
-        let program: [&OsStr; 3] = ["-n".as_ref(), count.as_ref(), part.program.as_ref()];
-        let words: Vec<OsString> = colon
-            .into_iter()
-            .chain(program.map(OsStr::to_owned))
-            .chain(part.arguments.iter().cloned())
-            .collect();
-        words
-    });
-    Ok(parts.collect())
+    words
 }
 
 #[cfg(test)]

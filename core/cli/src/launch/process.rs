@@ -31,7 +31,7 @@ impl Process {
         command.envs(variables.iter().map(|(name, value)| (name.as_ref(), value)));
         command.stdin(if read_stdin { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        die_with_launcher(&mut command);
+        end_with_launcher(&mut command, Signal::KILL);
         let child = command.spawn()?;
         let pid = Pid::from_child(&child);
         Ok(Process { child, pid })
@@ -79,14 +79,14 @@ pub(crate) fn wait_for_end(pid: Pid) -> ProcessEnd {
     }
 }
 
-/// Lets the kernel kill the process when the launcher is gone, however it went.
+/// Lets the kernel send the process `signal` when the launcher is gone, however it went.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub(crate) fn die_with_launcher(command: &mut Command) {
+pub(crate) fn end_with_launcher(command: &mut Command, signal: Signal) {
     use rustix::process::{getpid, getppid, set_parent_process_death_signal};
     let launcher = getpid();
     let in_child = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        set_parent_process_death_signal(Some(signal))?;
         // The launcher may have died between fork and the call above.
         match getppid() == Some(launcher) {
             true => Ok(()),
@@ -100,4 +100,4 @@ pub(crate) fn die_with_launcher(command: &mut Command) {
 
 /// Other systems cannot do that; there, the ranks see their pipes close.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn die_with_launcher(_command: &mut Command) {}
+pub(crate) fn end_with_launcher(_command: &mut Command, _signal: Signal) {}

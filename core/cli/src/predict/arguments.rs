@@ -37,9 +37,8 @@ two-core virtual machine, and the network is one of 25 Gbit/s.";
 /// The options of `polyrank predict`.
 #[derive(Args)]
 pub(crate) struct PredictArguments {
-    /// The collective: allreduce, reduce, broadcast, allgather, gather, scatter, reduce_scatter,
-    /// alltoall, barrier
-    #[arg(value_parser = collective)]
+    /// The collective
+    #[arg(value_parser = collective, help = format!("The collective: {}", collective_names()))]
     collective: Collective,
     /// The number of ranks
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
@@ -187,9 +186,13 @@ impl PredictArguments {
 fn collective(text: &str) -> Result<Collective, String> {
     let found = Collective::ALL.into_iter().find(|known| known.facts().name == text);
     found.ok_or_else(|| {
-        let names = Collective::ALL.map(|known| known.facts().name).join(", ");
-        format!("`{text}` is not a collective; expected one of {names}")
+        format!("`{text}` is not a collective; expected one of {}", collective_names())
     })
+}
+
+/// The names of all collectives, in a row.
+fn collective_names() -> String {
+    Collective::ALL.map(|known| known.facts().name).join(", ")
 }
 
 fn topology(text: &str) -> Result<(u32, u32), String> {

@@ -16,12 +16,15 @@ use super::library::LoadedLibrary;
 use super::{NcclConfig, NcclOptions};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
+use crate::spin::PollStages;
 use crate::tensor::cuda::{Gpu, Stream};
 
-/// How long it is asked again and again whether a call is done, before it is asked now and then.
-const EAGER: Duration = Duration::from_micros(200);
-/// A sleep between two questions.
-const NAP: Duration = Duration::from_micros(50);
+/// How it is asked whether a call is done: the library works on threads of its own meanwhile.
+const STAGES: PollStages = PollStages {
+    spin: Duration::ZERO,
+    yielding: Duration::from_micros(200),
+    nap: Duration::from_micros(50),
+};
 /// How long a wait goes on before it is asked whether the group broke meanwhile.
 const CALM: Duration = Duration::from_millis(20);
 /// How long it may take to leave in order what is not used any more.
@@ -176,14 +179,11 @@ impl Communicator {
                 let message = "NCCL did not take an operation in time".to_owned();
                 return Err(Error::Network { message });
             }
-            match now - since {
-                waited if waited < EAGER => std::thread::yield_now(),
-                waited if waited < CALM => std::thread::sleep(NAP),
-                _ => {
-                    limit.watch.check()?;
-                    std::thread::sleep(NAP);
-                }
+            let waited = now - since;
+            if waited >= CALM {
+                limit.watch.check()?;
             }
+            STAGES.pause(waited, false);
         }
     }
 

@@ -1,7 +1,5 @@
 //! What a resolved call on tensors does, by the roles of its parameters. Knows nothing of copies.
 
-use std::collections::HashSet;
-
 use super::tensors::Tensors;
 use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{ResolvedCall, unsupported};
@@ -9,6 +7,7 @@ use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{CheckedRequest, ProcessGroup};
+use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
 #[cfg(feature = "nccl")]
@@ -127,8 +126,8 @@ impl ResolvedCall {
                 value.for_each_tensor(&mut |it| positions.extend(tensors.position(it)));
             }
         }
-        let mut seen = HashSet::new();
-        positions.retain(|position| seen.insert(*position));
+        let mut seen = SortedMap::new();
+        positions.retain(|position| seen.insert(*position, ()).is_none());
         positions
     }
 

@@ -1,11 +1,11 @@
 //! A client's session with a store's server: requests that wait for their replies, and pipes to
 //! other ranks. Pure; knows nothing of sockets, locks or clocks.
 
-use std::collections::HashMap;
 use std::task::{Poll, Waker};
 
 use super::bell::Bells;
 use super::pipes::Pipes;
+use crate::sorted::SortedMap;
 use crate::wire::channel::{RELAY_CHANNEL, STORE_CHANNEL, StoreFlag, StoreHeader};
 use crate::wire::session::{Message, Packet, PacketEffect, Session, Violation};
 
@@ -16,7 +16,7 @@ const PART_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Link {
     session: Session,
-    requests: HashMap<u32, Request>,
+    requests: SortedMap<u32, Request>,
     last_id: u32,
     pub(super) pipes: Pipes,
     /// Rung when a pipe may have something new, or room.
@@ -58,7 +58,7 @@ impl Link {
     pub(super) fn new(session: Session) -> Link {
         Link {
             session,
-            requests: HashMap::new(),
+            requests: SortedMap::new(),
             last_id: 0,
             pipes: Pipes::default(),
             bells: Bells::default(),

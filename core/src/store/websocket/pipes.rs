@@ -4,8 +4,9 @@
 //! Both sides ask for a pipe by the same name. The one with the lower number opens it, so that the
 //! two never open it twice; what it sends waits at the other until that one asks, too.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use crate::sorted::{LargeMap, SortedMap};
 use crate::transport::LossReason;
 use crate::transport::websocket::PipeState;
 use crate::wire::channel::{
@@ -14,7 +15,7 @@ use crate::wire::channel::{
 use crate::wire::session::Message;
 
 /// A pipe: the other's number, and by whose count and which number it is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PipeKey {
     pub(super) peer: u64,
     pub(super) pipe: u32,
@@ -23,7 +24,7 @@ pub(super) struct PipeKey {
 }
 
 /// What both sides call a pipe: the other's number, and the name that they agreed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PipeName {
     pub(super) peer: u64,
     pub(super) id: u64,
@@ -32,9 +33,9 @@ pub(super) struct PipeName {
 /// All pipes of a client.
 #[derive(Debug, Default)]
 pub(super) struct Pipes {
-    pipes: HashMap<PipeKey, State>,
+    pipes: LargeMap<PipeKey, State>,
     /// Those that this side asked for.
-    wanted: HashMap<PipeName, PipeStage>,
+    wanted: LargeMap<PipeName, PipeStage>,
     /// Those that others opened and this side has not asked for, oldest first.
     unwanted: VecDeque<(PipeName, PipeKey)>,
     /// What came over them.
@@ -254,12 +255,12 @@ impl Pipes {
     /// Of the pipes that nobody asked for, the oldest of the peer that has most of them, so that
     /// nobody puts out another's.
     fn greediest(&self) -> Option<PipeKey> {
-        let mut counts: HashMap<u64, usize> = HashMap::new();
+        let mut counts: SortedMap<u64, usize> = SortedMap::new();
         for (name, _) in &self.unwanted {
             *counts.entry(name.peer).or_default() += 1;
         }
-        let (peer, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        self.unwanted.iter().find(|(name, _)| name.peer == peer).map(|(_, key)| *key)
+        let (peer, _) = counts.iter().max_by_key(|(_, count)| **count)?;
+        self.unwanted.iter().find(|(name, _)| name.peer == *peer).map(|(_, key)| *key)
     }
 
     /// Closes a pipe that nobody asked for; what tells the other side.
@@ -287,7 +288,7 @@ impl Pipes {
 
     /// Pipes that the other side has not opened, and never will.
     fn lose_awaited(&mut self, concerned: impl Fn(&PipeName) -> bool, why: &LossReason) {
-        for (name, wanted) in &mut self.wanted {
+        for (name, wanted) in self.wanted.iter_mut() {
             if matches!(wanted, PipeStage::Awaited) && concerned(name) {
                 *wanted = PipeStage::Lost(why.clone());
             }

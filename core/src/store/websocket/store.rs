@@ -8,8 +8,6 @@ use std::time::Duration;
 use super::client::{Client, PacketMover};
 #[cfg(target_family = "wasm")]
 use super::requests;
-#[cfg(target_family = "wasm")]
-use crate::generated::error::Error;
 use crate::generated::error::Result;
 #[cfg(target_family = "wasm")]
 use crate::store::{Deadline, WaitError};
@@ -76,9 +74,8 @@ impl WebSocketStore {
     }
 
     #[cfg(not(feature = "websocket"))]
-    fn ask(&self, request: StoreRequest<'_>) -> Result<StoreReply> {
-        let operation = format!("{} while the thread waits", requests::name(&request));
-        Err(Error::Unsupported { who: "a browser".into(), operation })
+    fn ask(&self, _: StoreRequest<'_>) -> Result<StoreReply> {
+        Err(crate::store::by_request::cannot_block())
     }
 }
 

@@ -7,10 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::thread;
 
+use rustix::process::Signal;
+
 use super::load::ServerAddress;
 use crate::itself;
 use crate::launch::output::{LastLines, keep};
-use crate::launch::process::die_with_launcher;
+use crate::launch::process::end_with_launcher;
 use polyrank::env::variable;
 
 /// A server that listens, at one of its doors.
@@ -89,7 +91,7 @@ impl Server {
         let mut command = Command::new(&program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // However this process ends, its servers end with it.
-        die_with_launcher(&mut command);
+        end_with_launcher(&mut command, Signal::KILL);
         let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
         let spawned = command.spawn();
         let mut child =
