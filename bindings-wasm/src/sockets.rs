@@ -116,8 +116,8 @@ impl Socket for BrowserSocket {
         });
     }
 
-    /// What was sent is the browser's: it tells nobody when the bytes leave, so that a wait for that
-    /// would be one for some other event. The session's window bounds them.
+    /// What was sent is the browser's: it tells nobody when the bytes leave, so that a wait for
+    /// that would be one for some other event. The session's window bounds them.
     fn buffered(&self) -> usize {
         0
     }

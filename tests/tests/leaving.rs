@@ -521,6 +521,8 @@ fn a_failure_that_nobody_asked_for_is_told_to_all_that_leave() {
 /// Rank 1 comes to the broadcast, with itself as the root, when rank 0 waits for it no longer but
 /// as the host of the store.
 fn comes_when_the_host_has_left(group: &ProcessGroup) {
+    // All are connected.
+    group.run(request(Collective::Allreduce, 0, 4)).unwrap();
     if group.rank() == 0 {
         let left = group.clone();
         group.run(request(Collective::Broadcast, 0, 4)).unwrap();
@@ -539,8 +541,37 @@ fn comes_when_the_host_has_left(group: &ProcessGroup) {
 #[test]
 fn the_host_of_the_store_hears_what_ranks_find_that_come_late() {
     let test = "the_host_of_the_store_hears_what_ranks_find_that_come_late";
-    let folder = Folder::new();
-    let case = folder.path().display().to_string();
-    let ended = started(test, "shm", &case, 2, comes_when_the_host_has_left);
-    assert_told(&ended, ["root 0", "root 1"]);
+    for transport in TRANSPORTS {
+        let folder = Folder::new();
+        let case = folder.path().display().to_string();
+        let ended = started(test, transport, &case, 2, comes_when_the_host_has_left);
+        assert_told(&ended, ["root 0", "root 1"]);
+    }
+}
+
+/// Rank 2 comes to the operation on which the others disagree when they are gone, and the store
+/// with them.
+fn comes_when_all_are_gone(group: &ProcessGroup) {
+    // All are connected.
+    group.run(request(Collective::Allreduce, 0, 4)).unwrap();
+    if group.rank() == 2 {
+        (0..2).for_each(|rank| until_written(&format!("rank {rank} is gone")));
+        return runs_and_leaves(group, request(Collective::Allreduce, 0, 4));
+    }
+    let error = group.run(request(Collective::Allreduce, 0, 4 + group.rank() as usize));
+    report(error.map_or_else(|error| format!("{}: {error}", error.kind()), |()| "well".into()));
+    let _ = destroy_process_group(None);
+    write(&format!("rank {} is gone", group.rank()));
+    std::process::exit(0);
+}
+
+#[test]
+fn a_rank_that_comes_when_all_others_are_gone_hears_why_the_group_broke() {
+    let test = "a_rank_that_comes_when_all_others_are_gone_hears_why_the_group_broke";
+    for transport in TRANSPORTS {
+        let folder = Folder::new();
+        let case = folder.path().display().to_string();
+        let ended = started(test, transport, &case, 3, comes_when_all_are_gone);
+        assert_told(&ended, ["of 4 f32", "of 5 f32"]);
+    }
 }

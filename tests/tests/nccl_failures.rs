@@ -194,6 +194,30 @@ fn ranks_that_call_different_things_learn_of_it() {
     });
 }
 
+/// A broadcast on which two ranks disagree, and NCCL does not: bytes are bytes to it, whatever
+/// their type.
+fn broadcast_of_other_types(group: &ProcessGroup) -> Request {
+    let region = cuda::upload(&[0; 40], group.rank()).unwrap();
+    let (dtype, elements) = [(DType::F32, 10), (DType::U8, 40)][group.rank() as usize];
+    let mut request = Request::new(Collective::Broadcast);
+    request.outputs = vec![vec![Tensor::contiguous(region, dtype, vec![elements])]];
+    request
+}
+
+#[test]
+fn what_passes_unnoticed_is_told_when_the_ranks_leave() {
+    in_double("what_passes_unnoticed_is_told_when_the_ranks_leave", || {
+        let errors = nccl_ranks(2, &Made::default(), |group| {
+            finish(&group, broadcast_of_other_types(&group)).unwrap();
+            said(&group.shutdown().unwrap_err())
+        });
+        for error in errors {
+            assert!(error.starts_with("CollectiveMismatch"), "{error}");
+            assert!(error.contains("of 10 f32") && error.contains("of 40 u8"), "{error}");
+        }
+    });
+}
+
 #[test]
 fn what_would_pass_unnoticed_is_found_at_level_detail() {
     let test = "what_would_pass_unnoticed_is_found_at_level_detail";
@@ -203,12 +227,7 @@ fn what_would_pass_unnoticed_is_found_at_level_detail() {
                 for _ in 0..4 {
                     finish(&group, allreduce(&group, 10)).unwrap();
                 }
-                // Bytes are bytes to NCCL's broadcast, whatever their type.
-                let region = cuda::upload(&[0; 40], group.rank()).unwrap();
-                let (dtype, elements) = [(DType::F32, 10), (DType::U8, 40)][group.rank() as usize];
-                let mut request = Request::new(Collective::Broadcast);
-                request.outputs = vec![vec![Tensor::contiguous(region, dtype, vec![elements])]];
-                said(&finish(&group, request).unwrap_err())
+                said(&finish(&group, broadcast_of_other_types(&group)).unwrap_err())
             });
             for error in errors {
                 assert!(error.starts_with("CollectiveMismatch"), "{error}");
