@@ -16,7 +16,7 @@ function show(made, text) {
   Object.defineProperty(made.prototype, INSPECT, { value, configurable: true });
 }
 
-/** What the native half says of the object; of a prototype, which has none, its name. */
+/** What the native half says of the object; the name of its class where it has none. */
 const native = (object) => handleOf(object)?.describe() ?? object[Symbol.toStringTag];
 
 show(classes.ProcessGroup, native);
