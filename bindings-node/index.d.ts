@@ -920,7 +920,7 @@ export interface TCPStoreOptions extends WaitOptions {
   /** @defaultValue `false` */
   isMaster?: boolean | undefined;
   /**
-   * Limit of connecting and of requests that wait. In ms.
+   * Limit of connecting and of requests that wait; zero is none. In ms.
    * @defaultValue `300000`
    */
   timeout?: number | undefined;
@@ -1912,7 +1912,7 @@ export class Store {
    * @throws {@link StoreTimeoutError}
    */
   barrier(key: string, worldSize: number, options?: WaitOptions & {
-    /** Limit of this call; none: the group's. In ms. */
+    /** Limit of the wait; none: the store's; zero: no limit. In ms. */
     timeout?: number | null | undefined;
   }): Promise<void>;
   /** Releases the store: `using store = …`. */
@@ -2012,7 +2012,7 @@ export class WebSocketStore extends Store {
    */
   static connect(url: string, options?: WaitOptions & {
     /**
-     * Limit of connecting and of requests that wait. In ms.
+     * Limit of connecting and of requests that wait; zero is none. In ms.
      * @defaultValue `300000`
      */
     timeout?: number | undefined;
@@ -2243,7 +2243,7 @@ export function setTimeout(timeout: number, group?: GroupLike | null): void;
  */
 export function createStoreClient(storeAddr: string, options?: WaitOptions & {
     /**
-     * Limit of this call; none: the group's. In ms.
+     * Limit of connecting and of requests that wait; zero is none. In ms.
      * @defaultValue `60000`
      */
     timeout?: number | undefined;

@@ -148,6 +148,8 @@ namespace distributed {
   undefined register_rendezvous_handler(DOMString scheme, RendezvousHandler handler);
 
   /// A client of the store at `host:port/prefix`, with the prefix put before every key.
+  ///
+  /// - `timeout`: limit of connecting and of requests that wait; zero is none.
   [Waits, Throws=(InvalidArgument, Network, StoreTimeout)]
   Store create_store_client(DOMString store_addr, optional Duration timeout = 60);
 };

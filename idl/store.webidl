@@ -83,11 +83,13 @@ interface Store {
   [Handwritten, Waits, Blocks, Throws=StoreTimeout]
   undefined wait(sequence<DOMString> keys);
 
-  /// Waits until all `keys` are there, up to `timeout`.
+  /// Waits until all `keys` are there, up to `timeout`; zero is no limit.
   [Handwritten, Waits, Blocks, Throws=StoreTimeout]
   undefined wait(sequence<DOMString> keys, Duration timeout);
 
   /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
+  ///
+  /// - `timeout`: limit of the wait; none: the store's; zero: no limit.
   [Waits, Blocks, Throws=StoreTimeout]
   undefined barrier(DOMString key, unsigned long world_size, optional Duration? timeout = null);
 };
@@ -134,7 +136,7 @@ interface TCPStore : Store {
   ///
   /// - `port`: 0 lets the server choose; read `port` then.
   /// - `world_size`: the number of users, the server's included; none: open-ended.
-  /// - `timeout`: limit of connecting and of requests that wait.
+  /// - `timeout`: limit of connecting and of requests that wait; zero is none.
   /// - `wait_for_workers`: the server waits for `world_size` users.
   /// - `multi_tenant`: servers of this process on one port are one server.
   /// - `master_listen_fd`: serve on this listening socket; the port must be its port.
@@ -165,7 +167,7 @@ interface TCPStore : Store {
 interface WebSocketStore : Store {
   /// Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
   ///
-  /// - `timeout`: limit of connecting and of requests that wait.
+  /// - `timeout`: limit of connecting and of requests that wait; zero is none.
   /// - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
   ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
   ///   none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.

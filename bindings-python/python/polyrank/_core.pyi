@@ -1607,6 +1607,8 @@ class Store:
     def barrier(self, key: str, world_size: SupportsIndex, timeout: _Duration | None = None) -> None:
         """Waits until `world_size` callers came to the barrier `key`. Each key serves once.
 
+        - `timeout`: limit of the wait; none: the store's; zero: no limit.
+
         Raises `StoreTimeoutError`.
         """
 
@@ -1670,7 +1672,7 @@ class TCPStore(Store):
 
         - `port`: 0 lets the server choose; read `port` then.
         - `world_size`: the number of users, the server's included; none: open-ended.
-        - `timeout`: limit of connecting and of requests that wait.
+        - `timeout`: limit of connecting and of requests that wait; zero is none.
         - `wait_for_workers`: the server waits for `world_size` users.
         - `multi_tenant`: servers of this process on one port are one server.
         - `master_listen_fd`: serve on this listening socket; the port must be its port.
@@ -1695,7 +1697,7 @@ class WebSocketStore(Store):
     def __new__(cls, url: str, timeout: _Duration = ..., reconnect_grace: _Duration | None = None) -> Self:
         """Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
 
-        - `timeout`: limit of connecting and of requests that wait.
+        - `timeout`: limit of connecting and of requests that wait; zero is none.
         - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
           not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
           none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
@@ -1940,6 +1942,8 @@ def register_rendezvous_handler(scheme: str, handler: Callable[[str, timedelta, 
 
 def create_store_client(store_addr: str, timeout: _Duration = ...) -> Store:
     """A client of the store at `host:port/prefix`, with the prefix put before every key.
+
+    - `timeout`: limit of connecting and of requests that wait; zero is none.
 
     Raises `InvalidArgumentError`, `DistNetworkError`, `StoreTimeoutError`.
     """

@@ -1112,6 +1112,8 @@ impl Store {
 
     /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
     ///
+    /// - `timeout`: limit of the wait; none: the store's; zero: no limit.
+    ///
     /// Raises `StoreTimeoutError`.
     #[pyo3(name = "barrier", signature = (*positional, **keywords), text_signature = "($self, key, world_size, timeout=None)")]
     fn py_barrier<'py>(

@@ -343,6 +343,8 @@ fn py_register_rendezvous_handler<'py>(
 
 /// A client of the store at `host:port/prefix`, with the prefix put before every key.
 ///
+/// - `timeout`: limit of connecting and of requests that wait; zero is none.
+///
 /// Raises `InvalidArgumentError`, `DistNetworkError`, `StoreTimeoutError`.
 #[pyfunction]
 #[pyo3(name = "create_store_client", signature = (*positional, **keywords), text_signature = "(store_addr, timeout=60)")]

@@ -212,6 +212,18 @@ variables! {
             unset: "1500",
             reader: "the store's server, ranks that connect by WebSocket"
         }
+        /// The root certificates that a rank trusts which is given a `wss://` URL.
+        SSL_CERT_FILE {
+            values: "the path of a file of certificates, as PEM",
+            unset: "those of `SSL_CERT_DIR`, or else the system's",
+            reader: "ranks that connect by `wss://`"
+        }
+        /// As `SSL_CERT_FILE`, each certificate in a file of its own.
+        SSL_CERT_DIR {
+            values: "paths of folders with `:` between them, as `openssl rehash` leaves them",
+            unset: "those of `SSL_CERT_FILE`, or else the system's",
+            reader: "ranks that connect by `wss://`"
+        }
     }
     "How collectives run" {
         /// The algorithm of a collective, instead of the one that is estimated to be the fastest.

@@ -21,8 +21,8 @@ use crate::random;
 
 /// Writes what the system says of this process to the file `$0`, and becomes the program. It is one
 /// line, as launchers pass words on to other hosts in their own ways.
-const REGISTER: &str = "{ read -r line < /proc/$$/stat && echo \"$line\" >> \"$0\"; } 2> /dev/null; \
-                        exec \"$@\"";
+const REGISTER: &str = "\
+    { read -r line < /proc/$$/stat && echo \"$line\" >> \"$0\"; } 2> /dev/null; exec \"$@\"";
 
 /// Waits for SIGTERM, and then kills the process groups of the list in the folder `$0`. One whose
 /// leader started at another time than the rank has only its number in common with it: the time is

@@ -11,6 +11,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, crypto::ring};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use crate::env::variable;
+
 /// The client's side of a TLS handshake with `host`. A failure says why, and whether it would be
 /// the same next time.
 ///
@@ -27,7 +29,9 @@ pub(super) async fn secure(
     if roots.is_empty() {
         let why = found.errors.first().map_or_else(|| "none".into(), ToString::to_string);
         let why = format!(
-            "the system has no trusted root certificates ({why}); SSL_CERT_FILE names some"
+            "the system has no trusted root certificates ({why}); {} or {} names some",
+            variable::SSL_CERT_FILE,
+            variable::SSL_CERT_DIR
         );
         return Err((why, true));
     }
