@@ -164,6 +164,34 @@ fn a_rank_that_does_not_come_is_named_with_the_call() {
     }
 }
 
+#[test]
+fn a_rank_that_does_not_come_is_named_as_a_rank_of_the_default_group() {
+    let errors = over_tcp(4, |group| {
+        let fails = |timeout| {
+            let options = SplitOptions::default().name("some").timeout(timeout);
+            Some(group.split_group(&[3, 2, 0], options).map(drop).unwrap_err())
+        };
+        let error = match group.rank() {
+            0 => fails(LIMIT),
+            3 => {
+                until_in(group, "some", 2);
+                fails(Duration::from_millis(50))
+            }
+            _ => None,
+        };
+        group.get_group_store().barrier("over", 4, Some(LIMIT)).unwrap();
+        error
+    });
+    for error in errors.into_iter().flatten() {
+        let Error::RendezvousTimeout { rank: 2, missing_ranks, message } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(missing_ranks[..], [2]);
+        let says = "rank 1 of 3 did not join within 50 ms (global ranks [2])";
+        assert!(message.contains(says), "{error}");
+    }
+}
+
 fn kind_of(error: &Error) -> String {
     match error {
         Error::RankFailed { rank, collective, group, .. } => {

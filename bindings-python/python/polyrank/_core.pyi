@@ -415,8 +415,12 @@ class AbortedError(DistBackendError):
     sequence: int
 
 class RendezvousTimeoutError(RendezvousError, TimeoutError):
-    """Ranks did not come to the rendezvous in time."""
+    """Ranks did not come to the rendezvous in time. As in `CollectiveTimeoutError`, `rank` and
+    `missing_ranks` name who did not come: global ranks, as `new_group` takes them, also where a
+    group of some of them is made.
+    """
 
+    missing_ranks: list[int]
     message: str
 
 class StoreTimeoutError(DistStoreError, TimeoutError):

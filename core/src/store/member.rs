@@ -1,9 +1,9 @@
 //! Member keys: which part of a store belongs to whom, so that it goes when they are gone.
 //! Knows nothing of what the members are.
 //!
-//! A key `<scope>/\x01member/<token>` says that whoever has made it uses the keys under `<scope>/`.
-//! It is an ordinary key on the wire: made by ADD, removed by DELETE_KEY, looked for by CHECK. Our
-//! own stores do more with it. When the last member key of a scope is removed, so is everything
+//! A key `<scope>/\x01member/<token>` says that the client that made it uses the keys under
+//! `<scope>/`. It is an ordinary key on the wire: made by ADD, removed by DELETE_KEY, looked for by
+//! CHECK. Our own stores do more with it. When the last member key of a scope is removed, so is everything
 //! under the scope; and a server removes the member keys that a client made when it loses that
 //! client. Other servers (PyTorch's) keep such keys until somebody deletes them.
 
