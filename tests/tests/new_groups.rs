@@ -192,6 +192,26 @@ fn a_rank_that_does_not_come_is_named_as_a_rank_of_the_default_group() {
     }
 }
 
+#[test]
+fn the_name_of_a_group_that_was_destroyed_is_refused_with_advice() {
+    over_tcp(2, |group| {
+        split(group, &[0, 1], "once").unwrap().shutdown().unwrap();
+        let error = split(group, &[0, 1], "once").map(drop).unwrap_err();
+        let call = format!("split_group of ranks [0, 1] (group 'once') on rank {}: ", group.rank());
+        let why = " joined twice: two processes came to group 'once' with the same rank, or the \
+                   name was used before. It serves one group of a store, also after that was \
+                   destroyed: give the new group another name, or none";
+        let text = error.to_string();
+        assert!(text.starts_with(&call) && text.ends_with(why), "{text}");
+        // Without a name, as often as they like.
+        for _ in 0..2 {
+            let unnamed = group.split_group(&[0, 1], SplitOptions::default()).unwrap().unwrap();
+            assert_eq!(sum(&unnamed, 1), 2);
+            unnamed.shutdown().unwrap();
+        }
+    });
+}
+
 fn kind_of(error: &Error) -> String {
     match error {
         Error::RankFailed { rank, collective, group, .. } => {

@@ -140,6 +140,7 @@ impl ProcessGroup {
         let number = lock(&self.inner.group_calls).count;
         let told = |message: String| {
             let (what, group) = (call.describe(), &call.group);
+            let message = message.replace(&format!("'{}'", call.meeting()), &format!("'{group}'"));
             format!("{what} (group '{group}') on rank {}: {message}", self.rank())
         };
         let function = call.function.clone();

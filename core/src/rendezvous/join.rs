@@ -408,7 +408,8 @@ async fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -
     if store.add_async(&keys.of(rank), 1).await? > 1 {
         return Ok(Entry::Mistake(format!(
             "rank {rank} joined twice: two processes came to group '{group_name}' with the same \
-             rank, or the name was used before"
+             rank, or the name was used before. It serves one group of a store, also after that \
+             was destroyed: give the new group another name, or none"
         )));
     }
     let order = store.add_async(&keys.of("count"), 1).await?;

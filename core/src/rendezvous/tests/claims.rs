@@ -207,7 +207,9 @@ fn the_last_rank_to_come_takes_all_along_if_one_is_gone_meanwhile() {
     }
     let stores = [connect(), connect()];
     let early = Rendezvous::new(stores[1].clone(), 1, 2).unwrap();
-    stores[1].add(&member_key(&format!("{BASE}/0"), &"a".repeat(32)), 1).unwrap();
+    for scope in [BASE, &format!("{BASE}/0")] {
+        stores[1].add(&member_key(scope, &"a".repeat(32)), 1).unwrap();
+    }
     drop(gone);
     let owner = member_key(&format!("{BASE}/0"), &format!("{:032x}", 0xfeed_0000_u32));
     while stores[1].check(&[&owner]).unwrap() {
