@@ -834,7 +834,7 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   opts?: BackendOptions | NcclOptions | null | undefined;
-  /** None: made from this group's name. */
+  /** None: made from this group's name. A name serves once, also where the group was destroyed. */
   groupName?: string | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;

@@ -30,7 +30,7 @@ const INLINE_BYTES: usize = 8 << 10;
 
 /// What is said where this process may open no more sockets.
 fn no_files() -> String {
-    format!("Too many open files: no socket can be opened. {}", open_files::advice())
+    format!("Too many open files: no socket can be opened. {}", super::open_files::advice())
 }
 
 /// One client: a connection, its timeout, and the server's address.
