@@ -94,9 +94,13 @@ fn joins_with_few(url: &str) -> ! {
     // The others wait no longer for a rank that cannot even reach the store.
     let timeout = std::time::Duration::from_secs(if rank() == 1 { 60 } else { 3 });
     let options = InitOptions::default().init_method(url).timeout(timeout);
-    match init_process_group(options).err() {
-        Some(error) => report(format!("{}: {error}", error.kind())),
-        None => report("has joined"),
+    match init_process_group(options) {
+        Err(error) => report(format!("{}: {error}", error.kind())),
+        Ok(group) => {
+            report("has joined");
+            // Rank 0 hosts the store, and stays until the other is done with it or gone.
+            let _ = group.allreduce(&mut [0u32][..], ());
+        }
     }
     std::process::exit(0);
 }
