@@ -288,7 +288,7 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
             Err(error @ Error::StoreTimeout { .. }) => return Err(error),
             Err(error) => {
                 if rendezvous::is_shortage(&error) {
-                    claim.refuse(rank, &error).await;
+                    claim.refuse((rank, world_size), &error, timeout).await;
                 }
                 let is_superseded = claim.is_superseded().await;
                 // Where the store is lost, it is free with this process's connection.

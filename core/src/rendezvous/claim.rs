@@ -180,12 +180,12 @@ impl RankClaim {
         join::is_superseded(&self.group_store(), &self.name).await.unwrap_or(false)
     }
 
-    /// Tells those that wait for this generation to be complete that `rank` does not join it.
-    pub(crate) async fn refuse(&self, rank: u32, why: &Error) {
-        let message = join::refusal(&self.name, rank, why);
-        if let Err(error) = join::end_join(&self.group_store(), &self.name, &message).await {
-            // It would only hide why this rank does not join.
-            tracing::debug!(%error, "could not tell the others why this rank does not join");
+    /// Tells those that wait for this generation to be complete why this rank does not join it,
+    /// unless they have been told, or are done waiting.
+    pub(crate) async fn refuse(&self, ranks: (u32, u32), why: &Error, timeout: Duration) {
+        let store = self.group_store();
+        if let Ok(false) = join::is_decided(&store, &self.name).await {
+            join::refuse(&store, &self.name, ranks, why, timeout).await;
         }
     }
 

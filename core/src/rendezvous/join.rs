@@ -179,16 +179,13 @@ pub(crate) async fn refuse(
     timeout: Duration,
 ) {
     let keys = Keys { group_name };
-    let verdict = verdict_of(REFUSED, &refusal(group_name, rank, why));
+    let why = explained(why.clone());
+    let message = format!("rank {rank} does not join group '{group_name}': {why}");
+    let verdict = verdict_of(REFUSED, &message);
     if let Err(error) = tell(store, &keys, world_size, &verdict, timeout).await {
         // It would only hide why this rank does not join.
         tracing::debug!(%error, "could not tell the others why this rank does not join");
     }
-}
-
-/// Why the group is never complete.
-pub(super) fn refusal(group_name: &str, rank: u32, why: &Error) -> String {
-    format!("rank {rank} does not join group '{group_name}': {}", explained(why.clone()))
 }
 
 /// Ends the wait of those that wait for the group to be complete, and of those that have joined and
@@ -209,6 +206,11 @@ pub(super) async fn is_superseded(store: &dyn Store, group_name: &str) -> Result
 /// Whether all ranks of the group have come.
 pub(super) async fn is_complete(store: &dyn Store, group_name: &str) -> Result<bool> {
     has_verdict(store, group_name, JOINED).await
+}
+
+/// Whether all ranks of the group have come, or it is known that they do not.
+pub(super) async fn is_decided(store: &dyn Store, group_name: &str) -> Result<bool> {
+    store.check_async(&[&Keys { group_name }.of("verdict")]).await
 }
 
 async fn has_verdict(store: &dyn Store, group_name: &str, expected: &[u8]) -> Result<bool> {
