@@ -491,11 +491,25 @@ export class AbortedError extends DistBackendError {
   readonly seq: number;
 }
 
-/** Ranks did not come to the rendezvous in time. */
+/**
+ * Ranks did not come to the rendezvous in time. As in {@link CollectiveTimeoutError}, `rank`
+ * and `missingRanks` name who did not come: global ranks, as `newGroup` takes them, also where
+ * a group of some of them is made.
+ */
 export class RendezvousTimeoutError extends RendezvousError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "RendezvousTimeout";
+  /**
+   * The first of `missingRanks`. Where no particular rank is known to be missing, the rank that
+   * waited.
+   */
+  readonly rank: number;
+  /**
+   * The ranks that did not come, as far as is known, in ascending order; of more than 128, the
+   * first.
+   */
+  readonly missingRanks: number[];
 }
 
 /** A key was not there in time. */
@@ -888,7 +902,7 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   opts?: BackendOptions | NcclOptions | null | undefined;
-  /** None: made from this group's name. */
+  /** None: made from this group's name. A name serves once, also where the group was destroyed. */
   groupName?: string | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;

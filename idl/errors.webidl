@@ -221,10 +221,18 @@ dictionary MessageDType {
   required DOMString buffer_dtype;
 };
 
-/// Ranks did not come to the rendezvous in time.
+/// Ranks did not come to the rendezvous in time. As in `CollectiveTimeout`, `rank` and
+/// `missing_ranks` name who did not come: global ranks, as `new_group` takes them, also where a
+/// group of some of them is made.
 [Error, Python=RendezvousTimeoutError, Parent=Rendezvous, Bases=(TimeoutError),
  Message="{message}"]
 dictionary RendezvousTimeout {
+  /// The first of `missing_ranks`. Where no particular rank is known to be missing, the rank that
+  /// waited.
+  required Rank rank;
+  /// The ranks that did not come, as far as is known, in ascending order; of more than 128, the
+  /// first.
+  required sequence<Rank> missing_ranks;
   /// Which ranks are missing, how long was waited.
   required DOMString message;
 };

@@ -98,6 +98,13 @@ test("an operation that passes its deadline says what it waited for", async () =
   assert.equal(error.waitingRank, 0);
 });
 
+test("ranks that do not come to a group are named", async () => {
+  const [error] = await onRanks(1, SCENARIOS, "alone");
+  assert.equal(error.class, "RendezvousTimeoutError");
+  assert.match(error.message, /^ranks 0, 2, 3 of 4 did not join/);
+  assert.deepEqual([error.rank, error.missingRanks], [0, [0, 2, 3]]);
+});
+
 test("messages of unlike dtypes are an error on both sides", async () => {
   for (const error of await onRanks(2, SCENARIOS, "messageTypes")) {
     assert.equal(error.kind, "MessageDType");

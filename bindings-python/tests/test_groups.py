@@ -101,6 +101,7 @@ def test_missing_ranks_are_named():
     assert isinstance(caught.value, TimeoutError)
     for rank in ("0", "2", "3"):
         assert rank in str(caught.value)
+    assert (caught.value.rank, caught.value.missing_ranks) == (0, [0, 2, 3])
 
 
 def crossing_calls(here):

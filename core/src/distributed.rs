@@ -263,7 +263,8 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
     let start = Instant::now();
     let find = async |left| meet(&options, &spec, left).await;
-    let (met, mut claim) = incarnation::meet(timeout, name, find).await?;
+    let met = incarnation::meet(timeout, name, find).await;
+    let (met, mut claim) = met.map_err(rendezvous::explained)?;
     if options.store.is_none() {
         met.store.set_timeout(timeout);
     }
@@ -275,6 +276,9 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
             // The store is silent: it is not asked for more.
             Err(error @ Error::StoreTimeout { .. }) => return Err(error),
             Err(error) => {
+                if rendezvous::is_shortage(&error) {
+                    claim.refuse((rank, world_size), &error, timeout).await;
+                }
                 let is_superseded = claim.is_superseded().await;
                 // Where the store is lost, it is free with this process's connection.
                 let _ = claim.release().await;
@@ -527,10 +531,12 @@ async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> R
     }
     let Some(store) = &options.store else {
         let url = options.init_method.as_deref().unwrap_or("env://");
-        return rendezvous::rendezvous_async(url, rank, world_size, timeout).await;
+        return rendezvous::find_store(url, rank, world_size, timeout).await;
     };
     match (rank, world_size) {
-        (Some(rank), Some(world_size)) => Rendezvous::new(store.clone(), rank, world_size),
+        (Some(rank), Some(world_size)) => {
+            Ok(Rendezvous::new(store.clone(), rank, world_size)?.with_environment())
+        }
         _ => invalid("rank and world_size must be given with an explicit store"),
     }
 }

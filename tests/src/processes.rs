@@ -1,9 +1,10 @@
 //! Ranks as real processes: a test starts itself again, once for each rank.
 
 use std::cell::RefCell;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use polyrank::ProcessGroup;
@@ -114,6 +115,49 @@ pub fn with_variable<R>(name: &str, value: &str, run: impl FnOnce() -> R) -> R {
 /// The variables that ranks get which are started now.
 pub fn variables() -> Vec<(String, String)> {
     VARIABLES.with_borrow(Clone::clone)
+}
+
+/// A rank that runs while the test goes on. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct RunningRank {
+    child: Child,
+    reports: Receiver<String>,
+}
+
+impl RunningRank {
+    /// Starts the calling test `test` again, as rank `rank` of `size`; there, [`is_rank`] holds.
+    pub fn start(test: &str, (rank, size): (u32, u32), port: u16) -> RunningRank {
+        let mut child = start_rank(test, rank, size, port);
+        let (sender, reports) = channel();
+        let output = child.stdout.take().expect("the output is a pipe");
+        let errors = child.stderr.take().expect("the errors are a pipe");
+        std::thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            for line in lines.filter_map(|line| line.strip_prefix("REPORT ").map(str::to_owned)) {
+                // The test may be over.
+                let _ = sender.send(line);
+            }
+        });
+        std::thread::spawn(move || std::io::copy(&mut { errors }, &mut std::io::stderr()));
+        RunningRank { child, reports }
+    }
+
+    /// What it reports next; nothing, if it ended.
+    pub fn next_report(&self) -> Option<String> {
+        self.reports.recv().ok()
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for RunningRank {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {

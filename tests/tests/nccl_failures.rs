@@ -207,7 +207,7 @@ fn broadcast_of_other_types(group: &ProcessGroup) -> Request {
 #[test]
 fn what_passes_unnoticed_is_told_when_the_ranks_leave() {
     in_double("what_passes_unnoticed_is_told_when_the_ranks_leave", || {
-        let errors = nccl_ranks(2, &Made::default(), |group| {
+        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
             finish(&group, broadcast_of_other_types(&group)).unwrap();
             said(&group.shutdown().unwrap_err())
         });

@@ -266,6 +266,54 @@ fn a_group_that_is_left_last_tells_of_those_that_were_split_off_it() {
     }
 }
 
+#[test]
+fn a_rank_that_does_not_come_is_named_as_a_rank_of_the_default_group() {
+    let errors = over_tcp(4, |group| {
+        let fails = |timeout| {
+            let options = SplitOptions::default().name("some").timeout(timeout);
+            Some(group.split_group(&[3, 2, 0], options).map(drop).unwrap_err())
+        };
+        let error = match group.rank() {
+            0 => fails(LIMIT),
+            3 => {
+                until_in(group, "some", 2);
+                fails(Duration::from_millis(50))
+            }
+            _ => None,
+        };
+        group.get_group_store().barrier("over", 4, Some(LIMIT)).unwrap();
+        error
+    });
+    for error in errors.into_iter().flatten() {
+        let Error::RendezvousTimeout { rank: 2, missing_ranks, message } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(missing_ranks[..], [2]);
+        let says = "rank 1 of 3 did not join within 50 ms (global ranks [2])";
+        assert!(message.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn the_name_of_a_group_that_was_destroyed_is_refused_with_advice() {
+    over_tcp(2, |group| {
+        split(group, &[0, 1], "once").unwrap().shutdown().unwrap();
+        let error = split(group, &[0, 1], "once").map(drop).unwrap_err();
+        let call = format!("split_group of ranks [0, 1] (group 'once') on rank {}: ", group.rank());
+        let why = " joined twice: two processes came to group 'once' with the same rank, or the \
+                   name was used before. It serves one group of a store, also after that was \
+                   destroyed: give the new group another name, or none";
+        let text = error.to_string();
+        assert!(text.starts_with(&call) && text.ends_with(why), "{text}");
+        // Without a name, as often as they like.
+        for _ in 0..2 {
+            let unnamed = group.split_group(&[0, 1], SplitOptions::default()).unwrap().unwrap();
+            assert_eq!(sum(&unnamed, 1), 2);
+            unnamed.shutdown().unwrap();
+        }
+    });
+}
+
 fn kind_of(error: &Error) -> String {
     match error {
         Error::RankFailed { rank, collective, group, .. } => {

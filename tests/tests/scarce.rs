@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::distributed::{InitOptions, init_process_group};
+use polyrank::store::{TcpStore, TcpStoreOptions};
 use polyrank::{Collective, DType, Request, Tensor};
 use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{ProcessEnd, bare_processes, report, with_variable};
@@ -77,6 +78,69 @@ fn a_rank_without_descriptors_says_so_and_nobody_is_accused() {
         for line in said {
             assert!(line.starts_with("RankFailed: rank 1 of"), "{case}");
         }
+    }
+}
+
+/// Joins with so few descriptors; reports what is wrong.
+fn joins_with_few(url: &str) -> ! {
+    let world = std::env::var("WORLD_SIZE").unwrap();
+    let url = match url {
+        "env://" => url.to_owned(),
+        url => format!("{url}?rank={}&world_size={world}", rank()),
+    };
+    if rank() == 1 {
+        leave_descriptors(std::env::var("LEFT").unwrap().parse().unwrap());
+    }
+    // The others wait no longer for a rank that cannot even reach the store.
+    let timeout = std::time::Duration::from_secs(if rank() == 1 { 60 } else { 3 });
+    let options = InitOptions::default().init_method(url).timeout(timeout);
+    match init_process_group(options) {
+        Err(error) => report(format!("{}: {error}", error.kind())),
+        Ok(group) => {
+            report("has joined");
+            // Rank 0 hosts the store, and stays until the other is done with it or gone.
+            let _ = group.allreduce(&mut [0u32][..], ());
+        }
+    }
+    std::process::exit(0);
+}
+
+#[test]
+fn a_rank_without_descriptors_to_join_says_so_and_nobody_is_accused() {
+    let test = "a_rank_without_descriptors_to_join_says_so_and_nobody_is_accused";
+    for is_standing in [false, true] {
+        let mut refusals = 0;
+        for left in 0.. {
+            let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true);
+            let store = TcpStore::new(options.wait_for_workers(false)).unwrap();
+            let url = match is_standing {
+                true => format!("ws://127.0.0.1:{}", store.port()),
+                false => "env://".to_owned(),
+            };
+            let ended = with_variable("LEFT", &left.to_string(), || {
+                with_variable("URL", &url, || {
+                    bare_processes(test, 2, || joins_with_few(&std::env::var("URL").unwrap()))
+                })
+            });
+            let said = said(&ended);
+            let case = format!("{url}, {left} left: {said:#?}");
+            if said[1] == "has joined" {
+                break;
+            }
+            refusals += 1;
+            assert!(said[1].contains("Too many open files"), "{case}");
+            assert!(said[1].contains("files open at a time (ulimit -n)"), "{case}");
+            for accusation in ["rank 0", "lost the store", "ended or gave up"] {
+                assert!(!said[1].contains(accusation), "{case}");
+            }
+            // The other may be done with joining before that, or never see rank 1 in the store.
+            let heard = "rank 1 does not join group 'default_pg': ";
+            let is_told = said[0].contains(heard) && said[0].contains("Too many open files");
+            let alone =
+                ["has joined", "rank 1 of 2 did not join", "joined group 'default_pg', but"];
+            assert!(is_told || alone.iter().any(|says| said[0].contains(says)), "{case}");
+        }
+        assert!(refusals > 2, "{refusals}");
     }
 }
 

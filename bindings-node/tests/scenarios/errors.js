@@ -133,6 +133,13 @@ export async function deadline({ group, rank, store }) {
   return { error, staysOpen: true };
 }
 
+/** A group in which nobody else comes. */
+export async function alone({ pr }) {
+  const store = new pr.HashStore();
+  const options = { timeout: 300, groupName: "incomplete" };
+  return failure(() => pr.ProcessGroup.join(store, 1, 4, options));
+}
+
 /** Doubles are sent, and a receiver of floats has a buffer of as many bytes. */
 export async function messageTypes({ group, rank }) {
   const sent = Float64Array.of(1, 2);

@@ -415,8 +415,12 @@ class AbortedError(DistBackendError):
     sequence: int
 
 class RendezvousTimeoutError(RendezvousError, TimeoutError):
-    """Ranks did not come to the rendezvous in time."""
+    """Ranks did not come to the rendezvous in time. As in `CollectiveTimeoutError`, `rank` and
+    `missing_ranks` name who did not come: global ranks, as `new_group` takes them, also where a
+    group of some of them is made.
+    """
 
+    missing_ranks: list[int]
     message: str
 
 class StoreTimeoutError(DistStoreError, TimeoutError):
@@ -1145,7 +1149,8 @@ class ProcessGroup:
 
         - `ranks`: ranks in this group, each once; the new ranks are their positions.
         - `timeout`: limit of the new group's operations; none: this group's.
-        - `group_name`: none: made from this group's name.
+        - `group_name`: none: made from this group's name. A name serves once, also where the group
+          was destroyed.
         - `device_types`: without effect: the new group serves all kinds of devices that its backends
           do. Here so that calls for c10d run.
 

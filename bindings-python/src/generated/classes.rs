@@ -187,7 +187,8 @@ impl ProcessGroup {
     ///
     /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
     /// - `timeout`: limit of the new group's operations; none: this group's.
-    /// - `group_name`: none: made from this group's name.
+    /// - `group_name`: none: made from this group's name. A name serves once, also where the group
+    ///   was destroyed.
     /// - `device_types`: without effect: the new group serves all kinds of devices that its backends
     ///   do. Here so that calls for c10d run.
     ///

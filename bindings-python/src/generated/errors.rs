@@ -146,7 +146,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "RendezvousTimeoutError",
         parent: Some("Rendezvous"),
         bases: &["TimeoutError"],
-        doc: "Ranks did not come to the rendezvous in time.",
+        doc: "Ranks did not come to the rendezvous in time. As in `CollectiveTimeoutError`, `rank` and `missing_ranks` name who did not come: global ranks, as `new_group` takes them, also where a group of some of them is made.",
     },
     ErrorClass {
         kind: "Rendezvous",
@@ -338,9 +338,14 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("buffer_dtype", Field::Text(buffer_dtype.clone())),
             ],
         ),
-        Error::RendezvousTimeout { message } => {
-            ("RendezvousTimeout", vec![("message", Field::Text(message.clone()))])
-        }
+        Error::RendezvousTimeout { rank, missing_ranks, message } => (
+            "RendezvousTimeout",
+            vec![
+                ("rank", Field::Number(u64::from(*rank))),
+                ("missing_ranks", Field::Ranks(missing_ranks.to_vec())),
+                ("message", Field::Text(message.clone())),
+            ],
+        ),
         Error::Rendezvous { message } => {
             ("Rendezvous", vec![("message", Field::Text(message.clone()))])
         }

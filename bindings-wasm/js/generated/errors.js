@@ -105,7 +105,7 @@ name(RankFailedError, "RankFailedError", "RankFailed");
 export class AbortedError extends DistBackendError {}
 name(AbortedError, "AbortedError", "Aborted");
 
-/** Ranks did not come to the rendezvous in time. */
+/** Ranks did not come to the rendezvous in time. As in {@link CollectiveTimeoutError}, `rank` and `missingRanks` name who did not come: global ranks, as `newGroup` takes them, also where a group of some of them is made. */
 export class RendezvousTimeoutError extends RendezvousError {}
 name(RendezvousTimeoutError, "RendezvousTimeoutError", "RendezvousTimeout");
 

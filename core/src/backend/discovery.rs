@@ -74,7 +74,7 @@ pub(super) async fn discover(
         Err(error) => return Err(refuse(store, name, (rank, size), error, timeout).await),
     };
     rendezvous::join_async(&**store, name, rank, size, timeout).await?;
-    discover_with(store, rank, size, timeout, ready).await
+    discover_with(store, name, (rank, size), timeout, ready).await
 }
 
 /// Tells the others why this rank does not join, and returns that.
@@ -112,8 +112,8 @@ impl Contribution {
 /// As [`discover`], for a rank that has joined.
 async fn discover_with(
     store: &Arc<dyn Store>,
-    rank: u32,
-    size: u32,
+    name: &str,
+    (rank, size): (u32, u32),
     timeout: Duration,
     Contribution { means, offer, link_costs }: Contribution,
 ) -> Result<Discovery> {
@@ -126,7 +126,7 @@ async fn discover_with(
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).chain([LINK_COSTS, TOKEN]).collect();
-    store.wait_async(&keys, Some(timeout)).await?;
+    rendezvous::await_joined(&**store, (name, size), &keys, timeout).await?;
     let mut values = store.multi_get_async(&keys).await?;
     let token = values.pop().unwrap_or_default();
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
@@ -144,7 +144,7 @@ async fn discover_with(
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
     let board = match offer {
-        Some(offer) => boards::agree(offer, store, rank, &cards, timeout).await?,
+        Some(offer) => boards::agree(offer, store, (name, rank), &cards, timeout).await?,
         None => None,
     };
     // Ranks that listen tell of one another by themselves.
@@ -224,7 +224,7 @@ mod boards {
     pub(super) async fn agree(
         mut offer: Offer,
         store: &Arc<dyn Store>,
-        rank: u32,
+        (name, rank): (&str, u32),
         cards: &[Card],
         timeout: Duration,
     ) -> Result<Option<AnyBoard>> {
@@ -236,7 +236,8 @@ mod boards {
         store.set_async(&key(rank), if board.is_ok() { b"found" } else { b"none" }).await?;
         let keys: Vec<String> = (0..cards.len()).map(|rank| key(rank as u32)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        store.wait_async(&keys, Some(timeout)).await?;
+        let ranks = cards.len() as u32;
+        rendezvous::await_joined(&**store, (name, ranks), &keys, timeout).await?;
         let answers = store.multi_get_async(&keys).await?;
         // All have looked for this rank's part.
         drop(offer);
@@ -269,7 +270,7 @@ mod boards {
     pub(super) async fn agree(
         offer: Offer,
         _: &Arc<dyn Store>,
-        _: u32,
+        _: (&str, u32),
         _: &[Card],
         _: Duration,
     ) -> Result<Option<AnyBoard>> {

@@ -64,6 +64,11 @@ pub fn run_id() -> Option<String> {
     run_id_from(Variable::text)
 }
 
+/// How often the launcher had started its ranks again when it started this process, if it says so.
+pub(crate) fn restart_count() -> Option<u32> {
+    variable::TORCHELASTIC_RESTART_COUNT.text()?.parse().ok()
+}
+
 /// As [`run_id`], from `lookup` in place of the process's environment. The first of
 /// `POLYRANK_RUN_ID` (also `polyrank run --run-id`), `TORCHELASTIC_RUN_ID`, and Slurm's job with
 /// its step. In Kubernetes nothing names a job: its author sets `POLYRANK_RUN_ID`.

@@ -163,7 +163,7 @@ variables! {
             reader: "`init_process_group`, `is_torchelastic_launched`"
         }
         /// How often torchrun has started the ranks again. Names that an earlier start left in the
-        /// store are not mistaken for those of this one.
+        /// store are not mistaken for those of this one, and ranks of an earlier one are refused.
         TORCHELASTIC_RESTART_COUNT {
             values: "a whole number from 0",
             unset: "the first start",

@@ -223,9 +223,17 @@ pub enum Error {
         /// The element type of the receiver's buffer.
         buffer_dtype: String,
     },
-    /// Ranks did not come to the rendezvous in time.
+    /// Ranks did not come to the rendezvous in time. As in `CollectiveTimeout`, `rank` and
+    /// `missing_ranks` name who did not come: global ranks, as `new_group` takes them, also where a
+    /// group of some of them is made.
     #[error("{message}")]
     RendezvousTimeout {
+        /// The first of `missing_ranks`. Where no particular rank is known to be missing, the rank that
+        /// waited.
+        rank: u32,
+        /// The ranks that did not come, as far as is known, in ascending order; of more than 128, the
+        /// first.
+        missing_ranks: std::sync::Arc<Vec<u32>>,
         /// Which ranks are missing, how long was waited.
         message: String,
     },
@@ -453,9 +461,14 @@ impl Error {
                 ("sent_dtype", ErrorField::Text(sent_dtype.clone())),
                 ("buffer_dtype", ErrorField::Text(buffer_dtype.clone())),
             ],
-            Error::RendezvousTimeout { message } => {
-                vec![("message", ErrorField::Text(message.clone()))]
-            }
+            Error::RendezvousTimeout { rank, missing_ranks, message } => vec![
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                (
+                    "missing_ranks",
+                    ErrorField::Numbers(missing_ranks.iter().copied().map(u64::from).collect()),
+                ),
+                ("message", ErrorField::Text(message.clone())),
+            ],
             Error::Rendezvous { message } => vec![("message", ErrorField::Text(message.clone()))],
             Error::StoreTimeout { operation, keys, waited_ms } => vec![
                 ("operation", ErrorField::Text(operation.clone())),
@@ -490,6 +503,7 @@ impl Error {
             | Error::CollectiveTimeout { rank, .. }
             | Error::RankFailed { rank, .. }
             | Error::Aborted { rank, .. }
+            | Error::RendezvousTimeout { rank, .. }
             | Error::MonitoredBarrier { rank, .. } => Some(*rank),
             _ => None,
         }
@@ -524,6 +538,7 @@ impl Error {
     pub fn missing_ranks(&self) -> Option<&[u32]> {
         match self {
             Error::CollectiveTimeout { missing_ranks, .. }
+            | Error::RendezvousTimeout { missing_ranks, .. }
             | Error::MonitoredBarrier { missing_ranks, .. } => Some(missing_ranks),
             _ => None,
         }

@@ -17,7 +17,7 @@ use crate::blocking::Caller;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::{self, JoinObserver, LookAgain};
-use crate::sorted::SortedMap;
+use crate::sorted::{SortedMap, sort};
 use crate::store::Store;
 
 /// How many ranks are looked at for calls that cross.
@@ -73,11 +73,18 @@ impl ProcessGroup {
         }
     }
 
+    /// The global ranks of `members` of the new group of `call`.
+    fn global_ranks(&self, call: &GroupCall, members: &[u32]) -> Vec<u32> {
+        let parents = members.iter().filter_map(|&member| call.ranks.get(member as usize));
+        parents.filter_map(|&rank| self.global_rank(rank).ok()).collect()
+    }
+
     /// What `error` says of `call`.
     pub(super) fn error_of(&self, call: &GroupCall, error: Error, is_early: bool) -> Error {
         let number = self.inner.group_calls.count();
         let told = |message: String| {
             let (what, group) = (call.describe(), &call.group);
+            let message = message.replace(&format!("'{}'", call.meeting()), &format!("'{group}'"));
             format!("{what} (group '{group}') on rank {}: {message}", self.rank())
         };
         let function = call.function.clone();
@@ -88,11 +95,18 @@ impl ProcessGroup {
             Error::Aborted { group, rank, why, .. } => {
                 Error::Aborted { group, rank, why, collective: function, sequence: number }
             }
-            Error::RendezvousTimeout { message } if is_early => Error::RendezvousTimeout {
-                message: told(format!("{message}, when the timeout of another rank had passed")),
-            },
-            Error::RendezvousTimeout { message } => {
-                Error::RendezvousTimeout { message: told(message) }
+            Error::RendezvousTimeout { rank, missing_ranks, message } => {
+                let late =
+                    if is_early { ", when the timeout of another rank had passed" } else { "" };
+                let mut missing = self.global_ranks(call, &missing_ranks);
+                let also = match missing == *missing_ranks {
+                    true => String::new(),
+                    false => format!(" (global ranks {missing:?})"),
+                };
+                sort(&mut missing);
+                let first = missing.first().copied();
+                let rank = first.or_else(|| self.global_ranks(call, &[rank]).pop()).unwrap_or(rank);
+                rendezvous::timed_out(rank, missing, told(format!("{message}{also}{late}")))
             }
             Error::Rendezvous { message } => Error::Rendezvous { message: told(message) },
             other => other,

@@ -3,18 +3,20 @@
 //!
 //! Groups of one name that meet in one store one after another are its generations. Everything
 //! that the ranks of one write stands under `polyrank/world/<name>/<generation>`, a scope (see
-//! [`crate::store::member`]) that goes with its last rank. Who comes takes its rank's place in the
-//! present generation. Where that place was taken and its owner has left or is gone (a process that
-//! was killed, a page that was reloaded), that generation cannot be completed any more: the
-//! newcomer begins the next one, and tells those who wait in the last to come along.
+//! [`crate::store::member`]) that goes with its last rank. A rank that comes takes its place in the
+//! present generation, unless that cannot be completed any more: its place was taken, and the owner
+//! has left or is gone (a process that was killed, a page that was reloaded); the generation is one
+//! of another world size, of another run or of an earlier restart, of which nobody is there; or the
+//! last rank to come finds that another is gone. Then the newcomer begins the next generation, and
+//! tells those that wait in the last to come along.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::generation::Generation;
 use super::{Rendezvous, join};
 use crate::blocking::sleep;
-use crate::env::variable;
 use crate::generated::error::{Error, Result};
 use crate::store::member::member_key;
 use crate::store::{Deadline, PrefixStore, Store};
@@ -29,6 +31,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 /// Most places that are looked at to find a rank of a generation that is still there.
 const MAX_PLACES: u32 = 256;
+/// Places that are looked at in one request.
+const PLACES_AT_ONCE: usize = 256;
 
 /// A rank's place in one generation of a group. It is free again when this is released, or dropped
 /// in a process that goes on, or when its process is gone.
@@ -37,19 +41,27 @@ pub(crate) struct RankClaim {
     name: String,
     /// Begins the keys of all generations.
     base: String,
+    generation: Generation,
     /// Begins the keys of this one.
     scope: String,
     place: String,
     token: Token,
 }
 
-/// What came of an attempt to take a place.
-enum Attempt {
-    Taken(RankClaim),
-    /// Another process has it, and is there.
-    Occupied(RankClaim),
+/// Whether a rank may be one of the generation that it came to.
+enum Fit {
+    /// It is one, and has its place.
+    Joined,
     /// The generation is over; there is another by now.
-    Over,
+    Ended,
+    /// Nobody can complete it any more.
+    Abandoned,
+    /// Its ranks are in the way for the reason given, and may be about to leave.
+    Occupied(String),
+    /// The rank and those that wait there do not belong together, for the reason given.
+    Foreign(String),
+    /// The rank is one of those that the launcher has started anew since, as said.
+    Outdated(String),
 }
 
 impl RankClaim {
@@ -63,39 +75,88 @@ impl RankClaim {
         met.store.add_async(&member_key(&base_of(name), &token.0), 1).await?;
         if met.world_size == 1 {
             // Nobody else belongs to it, so it needs no agreed place.
-            let claim = RankClaim::new(met, name, &format!("alone-{}", token.0), &token);
+            let scope = format!("{}/alone-{}", base_of(name), token.0);
+            let claim = RankClaim::new(met, name, Generation::first(None), scope, &token);
             met.store.add_async(&member_key(&claim.scope, &token.0), 1).await?;
             return Ok(claim);
         }
         let patience = Deadline::after(PATIENCE);
         loop {
-            match attempt(met, name, &token).await? {
-                Attempt::Over => {}
-                Attempt::Taken(claim) => match claim.check_run(met).await? {
-                    Run::Ours => return Ok(claim),
-                    Run::Over => claim.supersede().await?,
-                    Run::Others(why) => return Err(claim.withdraw(why).await),
-                },
-                Attempt::Occupied(claim) => match patience.slice(PAUSE) {
+            let claim = RankClaim::of_present(met, name, &token).await?;
+            match claim.enter(met).await? {
+                Fit::Joined => return Ok(claim),
+                Fit::Ended => claim.abandon().await?,
+                Fit::Abandoned => claim.supersede(met.restart_count).await?,
+                Fit::Occupied(why) => match patience.slice(PAUSE) {
                     Ok(pause) => {
                         claim.abandon().await?;
                         sleep(pause).await?;
                     }
-                    Err(_) => {
-                        let why = claim.occupied(met).await?;
-                        return Err(claim.withdraw(why).await);
-                    }
+                    Err(_) => return Err(claim.withdraw(why).await),
                 },
+                Fit::Foreign(why) => return Err(claim.withdraw(why).await),
+                Fit::Outdated(message) => {
+                    claim.release().await?;
+                    return Err(Error::Rendezvous { message });
+                }
             }
         }
     }
 
-    fn new(met: &Rendezvous, name: &str, generation: &str, token: &Token) -> RankClaim {
-        let base = base_of(name);
-        let scope = format!("{base}/{generation}");
-        let place = place_of(&scope, met.rank);
+    fn new(
+        met: &Rendezvous,
+        name: &str,
+        generation: Generation,
+        scope: String,
+        token: &Token,
+    ) -> RankClaim {
+        let (base, place) = (base_of(name), place_of(&scope, met.rank));
         let (store, name, token) = (met.store.clone(), name.to_owned(), token.clone());
-        RankClaim { store, name, base, scope, place, token }
+        RankClaim { store, name, base, generation, scope, place, token }
+    }
+
+    /// A member of the present generation, without a place in it.
+    async fn of_present(met: &Rendezvous, name: &str, token: &Token) -> Result<RankClaim> {
+        let base = base_of(name);
+        let first = Generation::first(met.restart_count).to_string();
+        let key = generation_key(&base);
+        let present = met.store.compare_set_async(&key, b"", first.as_bytes()).await?;
+        let present = Generation::read(&present);
+        let claim = RankClaim::new(met, name, present, format!("{base}/{present}"), token);
+        met.store.add_async(&member_key(&claim.scope, &token.0), 1).await?;
+        Ok(claim)
+    }
+
+    /// Takes the place of this rank, if it may be one of this generation.
+    async fn enter(&self, met: &Rendezvous) -> Result<Fit> {
+        if let Some(fit) = self.compare_restarts(met).await? {
+            return Ok(fit);
+        }
+        if let Some(fit) = self.compare_sizes(met).await? {
+            return Ok(fit);
+        }
+        let ours = self.token.0.as_bytes();
+        let owner = met.store.compare_set_async(&self.place, b"", ours).await?;
+        if owner != ours {
+            return match is_there(&*met.store, &self.scope, &owner).await? {
+                true => self.occupied(met).await,
+                false => Ok(Fit::Abandoned),
+            };
+        }
+        // The place may have been free because the generation had gone in the meantime.
+        let (key, present) = (generation_key(&self.base), self.generation.to_string());
+        let now = met.store.compare_set_async(&key, b"", present.as_bytes()).await?;
+        if now != present.as_bytes() {
+            return Ok(Fit::Ended);
+        }
+        if let Some(fit) = self.compare_runs(met).await? {
+            return Ok(fit);
+        }
+        let came = met.store.add_async(&format!("{}/came", self.scope), 1).await?;
+        match came == i64::from(met.world_size) && !self.are_all_there(met).await? {
+            true => Ok(Fit::Abandoned),
+            false => Ok(Fit::Joined),
+        }
     }
 
     /// The store for the keys of this generation.
@@ -119,7 +180,16 @@ impl RankClaim {
         join::is_superseded(&self.group_store(), &self.name).await.unwrap_or(false)
     }
 
-    /// Leaves the place to whoever comes next.
+    /// Tells those that wait for this generation to be complete why this rank does not join it,
+    /// unless they have been told, or are done waiting.
+    pub(crate) async fn refuse(&self, ranks: (u32, u32), why: &Error, timeout: Duration) {
+        let store = self.group_store();
+        if let Ok(false) = join::is_decided(&store, &self.name).await {
+            join::refuse(&store, &self.name, ranks, why, timeout).await;
+        }
+    }
+
+    /// Leaves the place to the rank that comes next.
     ///
     /// # Errors
     /// Those of the store.
@@ -144,9 +214,9 @@ impl RankClaim {
     }
 
     /// Begins the next generation, and tells those who wait for this one to be complete.
-    async fn supersede(&self) -> Result<()> {
-        let present = self.scope[self.base.len() + 1..].to_owned();
-        let next = present.parse::<u64>().map_or(1, |number| number + 1).to_string();
+    async fn supersede(&self, restart_count: Option<u32>) -> Result<()> {
+        let (present, next) = (self.generation, self.generation.next(restart_count));
+        let (present, next) = (present.to_string(), next.to_string());
         let generation = generation_key(&self.base);
         self.store.compare_set_async(&generation, present.as_bytes(), next.as_bytes()).await?;
         join::supersede(&self.group_store(), &self.name).await?;
@@ -169,34 +239,72 @@ impl RankClaim {
         Error::Rendezvous { message: why }
     }
 
-    /// Whose run this generation is of; ours if nobody has said so, or if this rank does not know
-    /// of which run it is.
-    async fn check_run(&self, met: &Rendezvous) -> Result<Run> {
-        let Some(ours) = &met.run_id else { return Ok(Run::Ours) };
+    /// What is wrong with the generation if it is of another restart than this rank. Each restart
+    /// of a launcher ends the ranks of those before, which have nothing to say to it.
+    async fn compare_restarts(&self, met: &Rendezvous) -> Result<Option<Fit>> {
+        let (Some(ours), Some(theirs)) = (met.restart_count, self.generation.restart_count) else {
+            return Ok(None);
+        };
+        if ours == theirs {
+            return Ok(None);
+        }
+        if ours > theirs || !self.has_others(met, met.world_size).await? {
+            return Ok(Some(Fit::Abandoned));
+        }
+        Ok(Some(Fit::Outdated(format!(
+            "rank {} of restart {ours} (TORCHELASTIC_RESTART_COUNT) came to group '{}', whose \
+             ranks are of restart {theirs} by now: the launcher started them anew, and this one \
+             has to be started anew, too",
+            met.rank, self.name
+        ))))
+    }
+
+    /// What is wrong with the generation if it is of another world size.
+    async fn compare_sizes(&self, met: &Rendezvous) -> Result<Option<Fit>> {
+        let (key, ours) = (format!("{}/world_size", self.scope), met.world_size.to_string());
+        let theirs = met.store.compare_set_async(&key, b"", ours.as_bytes()).await?;
+        if theirs == ours.as_bytes() {
+            return Ok(None);
+        }
+        let theirs = String::from_utf8_lossy(&theirs).into_owned();
+        let places = theirs.parse().unwrap_or(MAX_PLACES);
+        if !self.has_others(met, places).await? {
+            return Ok(Some(Fit::Abandoned));
+        }
+        let why = join::sizes_differ(&self.name, met.rank, met.world_size, &theirs);
+        let is_complete = join::is_complete(&self.group_store(), &self.name).await?;
+        Ok(Some(if is_complete { Fit::Occupied(why) } else { Fit::Foreign(why) }))
+    }
+
+    /// What is wrong with the generation if it is of another run. It is ours if nobody has said
+    /// whose it is, or if this rank does not know of which run it is.
+    async fn compare_runs(&self, met: &Rendezvous) -> Result<Option<Fit>> {
+        let Some(ours) = &met.run_id else { return Ok(None) };
         let key = format!("{}/run", self.scope);
         let theirs = met.store.compare_set_async(&key, b"", ours.as_bytes()).await?;
         if theirs == ours.as_bytes() {
-            return Ok(Run::Ours);
+            return Ok(None);
         }
-        if !self.has_others(met).await? {
-            return Ok(Run::Over);
+        if !self.has_others(met, met.world_size).await? {
+            return Ok(Some(Fit::Abandoned));
         }
         let theirs = String::from_utf8_lossy(&theirs);
-        Ok(Run::Others(format!(
+        Ok(Some(Fit::Foreign(format!(
             "rank {} of run '{ours}' came to group '{}' of run '{theirs}'. If these are two jobs, \
              give each its own port or store; if they are one, give all its ranks the same run id \
              (--run-id, POLYRANK_RUN_ID, or run_id= in the URL)",
             met.rank, self.name
-        )))
+        ))))
     }
 
-    /// Whether any other rank of this generation is there.
-    async fn has_others(&self, met: &Rendezvous) -> Result<bool> {
-        for rank in (0..met.world_size.min(MAX_PLACES)).filter(|rank| *rank != met.rank) {
+    /// Whether any other rank of this generation, which has so many places, is there.
+    async fn has_others(&self, met: &Rendezvous, places: u32) -> Result<bool> {
+        for rank in 0..places.min(MAX_PLACES) {
             let place = place_of(&self.scope, rank);
             if met.store.check_async(&[&place]).await? {
                 let owner = met.store.get_async(&place).await?;
-                if is_there(&*met.store, &self.scope, &owner).await? {
+                let is_other = owner != self.token.0.as_bytes();
+                if is_other && is_there(&*met.store, &self.scope, &owner).await? {
                     return Ok(true);
                 }
             }
@@ -204,51 +312,43 @@ impl RankClaim {
         Ok(false)
     }
 
-    /// Why this rank's place is not to be had.
-    async fn occupied(&self, met: &Rendezvous) -> Result<String> {
-        if let Run::Others(why) = self.check_run(met).await? {
-            return Ok(why);
+    /// Whether all ranks of this generation are there, now that each has had its place.
+    async fn are_all_there(&self, met: &Rendezvous) -> Result<bool> {
+        let places: Vec<String> =
+            (0..met.world_size).map(|rank| place_of(&self.scope, rank)).collect();
+        for places in places.chunks(PLACES_AT_ONCE) {
+            let places: Vec<&str> = places.iter().map(String::as_str).collect();
+            let mut foreign = Vec::new();
+            for owner in met.store.multi_get_async(&places).await? {
+                let owner = String::from_utf8_lossy(&owner).into_owned();
+                match token_state(&owner) {
+                    TokenState::Held => {}
+                    TokenState::Foreign if owner.as_bytes() != LEFT => {
+                        foreign.push(member_key(&self.scope, &owner));
+                    }
+                    TokenState::Foreign | TokenState::Released => return Ok(false),
+                }
+            }
+            let foreign: Vec<&str> = foreign.iter().map(String::as_str).collect();
+            if !foreign.is_empty() && !met.store.check_async(&foreign).await? {
+                return Ok(false);
+            }
         }
-        Ok(format!(
+        Ok(true)
+    }
+
+    /// Why this rank's place is not to be had.
+    async fn occupied(&self, met: &Rendezvous) -> Result<Fit> {
+        if let Some(Fit::Foreign(why)) = self.compare_runs(met).await? {
+            return Ok(Fit::Occupied(why));
+        }
+        Ok(Fit::Occupied(format!(
             "rank {} joined twice: another process is this rank of group '{}', and is still \
              connected to the store. Two jobs that use the store at the same time need names of \
              their own (group_name, or room= in the URL), or ports of their own",
             met.rank, self.name
-        ))
+        )))
     }
-}
-
-/// Of which run a generation is.
-enum Run {
-    Ours,
-    /// Of another, which is over.
-    Over,
-    /// Of another, for the reason given.
-    Others(String),
-}
-
-/// Tries to take the place in the present generation.
-async fn attempt(met: &Rendezvous, name: &str, token: &Token) -> Result<Attempt> {
-    let store = &*met.store;
-    let generation = generation_key(&base_of(name));
-    let present = store.compare_set_async(&generation, b"", b"0").await?;
-    let claim = RankClaim::new(met, name, &String::from_utf8_lossy(&present), token);
-    store.add_async(&member_key(&claim.scope, &token.0), 1).await?;
-    let ours = token.0.as_bytes();
-    let owner = store.compare_set_async(&claim.place, b"", ours).await?;
-    if owner == ours {
-        // The place may have been free because the generation had gone in the meantime.
-        if store.compare_set_async(&generation, b"", b"0").await? == present {
-            return Ok(Attempt::Taken(claim));
-        }
-        claim.abandon().await?;
-        return Ok(Attempt::Over);
-    }
-    if is_there(store, &claim.scope, &owner).await? {
-        return Ok(Attempt::Occupied(claim));
-    }
-    claim.supersede().await?;
-    Ok(Attempt::Over)
 }
 
 /// Whether the `owner` of a place is there still.
@@ -260,15 +360,14 @@ async fn is_there(store: &dyn Store, scope: &str, owner: &[u8]) -> Result<bool> 
     match token_state(&owner) {
         TokenState::Held => Ok(true),
         TokenState::Released => Ok(false),
-        TokenState::Foreign => store.check_async(&[&format!("{scope}/\u{1}member/{owner}")]).await,
+        TokenState::Foreign => store.check_async(&[&member_key(scope, &owner)]).await,
     }
 }
 
 /// What begins the keys of all generations of group `name`: no other group's keys begin with it.
 fn base_of(name: &str) -> String {
-    let restarts = variable::TORCHELASTIC_RESTART_COUNT.text().unwrap_or_default();
     let name = name.replace('%', "%25").replace('/', "%2F");
-    format!("polyrank/world{restarts}/{name}")
+    format!("polyrank/world/{name}")
 }
 
 fn generation_key(base: &str) -> String {

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{RankClaim, Rendezvous};
+use super::{RankClaim, Rendezvous, explained, is_shortage, timed_out};
 use crate::blocking::sleep;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
@@ -56,13 +56,15 @@ pub(crate) fn remaining(timeout: Duration, start: Instant) -> Duration {
     timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1))
 }
 
-/// A failure after the store was found: if it ended, so did its host.
+/// A failure after the store was found: if it ended, so did its host, unless it is this process
+/// that can open no more files.
 pub(crate) fn lost(error: Error, hosting: bool) -> Error {
-    match error {
+    match explained(error) {
+        error if is_shortage(&error) => error,
         Error::Network { message } if !hosting => Error::Network {
             message: format!(
-                "lost the store while the ranks were joining; rank 0, or whoever hosts it, ended \
-                 or gave up: {message}"
+                "lost the store while the ranks were joining; its host, which is rank 0 unless \
+                 another process serves it, ended or gave up: {message}"
             ),
         },
         error => error,
@@ -78,7 +80,7 @@ pub(crate) async fn enter(met: &Rendezvous, name: &str, left: Duration) -> Resul
                  earlier group",
                 met.world_size
             );
-            Error::RendezvousTimeout { message }
+            timed_out(met.rank, vec![0], message)
         }
         error => lost(error, met.hosting),
     })
@@ -142,6 +144,8 @@ mod tests {
                 hosting: false,
                 hosted: true,
                 run_id: None,
+                restart_count: None,
+                is_launchers: false,
             })
         };
         let (first, second) = (serve(), serve());

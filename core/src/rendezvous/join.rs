@@ -9,14 +9,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use super::explained;
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::store::{Deadline, Store, WaitError, expired};
 
 /// The verdict when all came.
 const JOINED: &[u8] = b"joined";
-/// First byte of a verdict: somebody did not come in time. The number of those who had come then
-/// and a blank stand between it and the message.
+/// First byte of a verdict: ranks did not come in time. Between it and the message stand the
+/// number of those that had come then, and the first of those that had not, each with a blank.
 const TIMED_OUT: u8 = b't';
 /// First byte of a verdict: a mistake.
 const MISTAKE: u8 = b'm';
@@ -30,6 +31,8 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_FOR_ALL: Duration = Duration::from_secs(5);
 /// Most ranks that a message names.
 const NAMED_RANKS: usize = 16;
+/// Most ranks that an error lists.
+const LISTED_RANKS: usize = 128;
 /// Ranks that are looked for at once.
 const LOOKED_FOR: u32 = 256;
 /// How long may be looked for ranks that are missing: their number is known without.
@@ -38,6 +41,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 /// How often an observer looks.
 const LOOKS: u32 = 3;
+/// How long ranks that joined may take to go on before the others look whether they can, at first
+/// and at most.
+const LOOKS_AFTER_JOINING: [Duration; 2] = [LOOK_AFTER, Duration::from_secs(2)];
 /// How often the host of a store looks whether anybody is left.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
@@ -112,10 +118,7 @@ pub(crate) async fn join_observed(
     };
     let (kind, message) = match verdict.split_first() {
         _ if verdict == JOINED => return Ok(()),
-        _ if verdict == SUPERSEDED => {
-            let message = format!("a rank of group '{group_name}' is gone, and has joined again");
-            return Err(Error::Rendezvous { message });
-        }
+        _ if verdict == SUPERSEDED => return Err(superseded(group_name)),
         Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),
         None => (MISTAKE, "the store lost what the ranks agreed on".into()),
     };
@@ -124,19 +127,45 @@ pub(crate) async fn join_observed(
         _ => linger(store, &keys).await,
     }
     Err(match kind {
-        TIMED_OUT => {
-            let (came, absence) = message.split_once(' ').unwrap_or_default();
-            let message = match came.parse::<i64>() {
-                Ok(came) if order > came => format!(
-                    "rank {rank} came to group '{group_name}' after the others had given up: \
-                     {absence}"
-                ),
-                _ => absence.to_owned(),
-            };
-            Error::RendezvousTimeout { message }
-        }
+        TIMED_OUT => too_late(&message, (rank, order), group_name),
         _ => Error::Rendezvous { message },
     })
+}
+
+/// The error of `rank`, which came as the one with the number `order`, from the verdict of those
+/// whose time was up.
+fn too_late(verdict: &str, (rank, order): (u32, i64), group_name: &str) -> Error {
+    let mut parts = verdict.splitn(3, ' ');
+    let mut next = || parts.next().unwrap_or_default();
+    let (came, missing, absence) = (next(), next(), next());
+    let missing_ranks: Vec<u32> = missing.split(',').filter_map(|it| it.parse().ok()).collect();
+    let message = match came.parse::<i64>() {
+        Ok(came) if order > came => format!(
+            "rank {rank} came to group '{group_name}' after the others had given up: {absence}"
+        ),
+        _ => absence.to_owned(),
+    };
+    timed_out(rank, missing_ranks, message)
+}
+
+/// The error of `rank`, which waited for `missing_ranks` in vain, as far as those are known.
+pub(crate) fn timed_out(rank: u32, missing_ranks: Vec<u32>, message: String) -> Error {
+    let rank = missing_ranks.first().copied().unwrap_or(rank);
+    Error::RendezvousTimeout { rank, missing_ranks: missing_ranks.into(), message }
+}
+
+/// The error of a rank that is to look for the next group of its name.
+fn superseded(group_name: &str) -> Error {
+    let message = format!("a rank of group '{group_name}' is gone, and has joined again");
+    Error::Rendezvous { message }
+}
+
+/// Why ranks with two world sizes do not form a group.
+pub(super) fn sizes_differ(group_name: &str, rank: u32, world_size: u32, theirs: &str) -> String {
+    format!(
+        "rank {rank} came to group '{group_name}' with world size {world_size}, but another rank \
+         with {theirs}"
+    )
 }
 
 /// Tells those that come to the group, and those that wait for it to be complete, that `rank` does
@@ -150,6 +179,7 @@ pub(crate) async fn refuse(
     timeout: Duration,
 ) {
     let keys = Keys { group_name };
+    let why = explained(why.clone());
     let message = format!("rank {rank} does not join group '{group_name}': {why}");
     let verdict = verdict_of(REFUSED, &message);
     if let Err(error) = tell(store, &keys, world_size, &verdict, timeout).await {
@@ -158,16 +188,79 @@ pub(crate) async fn refuse(
     }
 }
 
-/// Ends the wait of those who wait for the group to be complete: they are to look for another.
+/// Ends the wait of those that wait for the group to be complete, and of those that have joined and
+/// wait for the others to go on: they are to look for another.
 pub(super) async fn supersede(store: &dyn Store, group_name: &str) -> Result<()> {
-    let verdict = Keys { group_name }.of("verdict");
-    store.compare_set_async(&verdict, b"", SUPERSEDED).await.map(drop)
+    let key = Keys { group_name }.of("verdict");
+    if store.compare_set_async(&key, b"", SUPERSEDED).await? == JOINED {
+        store.compare_set_async(&key, JOINED, SUPERSEDED).await?;
+    }
+    Ok(())
 }
 
 /// Whether [`supersede`] ended the group.
 pub(super) async fn is_superseded(store: &dyn Store, group_name: &str) -> Result<bool> {
+    has_verdict(store, group_name, SUPERSEDED).await
+}
+
+/// Whether all ranks of the group have come.
+pub(super) async fn is_complete(store: &dyn Store, group_name: &str) -> Result<bool> {
+    has_verdict(store, group_name, JOINED).await
+}
+
+/// Whether all ranks of the group have come, or it is known that they do not.
+pub(super) async fn is_decided(store: &dyn Store, group_name: &str) -> Result<bool> {
+    store.check_async(&[&Keys { group_name }.of("verdict")]).await
+}
+
+async fn has_verdict(store: &dyn Store, group_name: &str, expected: &[u8]) -> Result<bool> {
     let verdict = Keys { group_name }.of("verdict");
-    Ok(store.check_async(&[&verdict]).await? && store.get_async(&verdict).await? == SUPERSEDED)
+    Ok(store.check_async(&[&verdict]).await? && store.get_async(&verdict).await? == expected)
+}
+
+/// Waits, as a rank that has joined, for what the others write next: one key each, in the order of
+/// the ranks, and perhaps further ones of rank 0. A rank that was killed meanwhile writes nothing;
+/// the wait ends when another takes its place.
+///
+/// # Errors
+/// [`Error::Rendezvous`] if a rank is gone and has come again, [`Error::RendezvousTimeout`] naming
+/// the ranks of which there is nothing within `timeout`.
+pub(crate) async fn await_joined(
+    store: &dyn Store,
+    (group_name, world_size): (&str, u32),
+    keys: &[&str],
+    timeout: Duration,
+) -> Result<()> {
+    let deadline = Deadline::after(timeout);
+    let [mut pause, longest] = LOOKS_AFTER_JOINING;
+    loop {
+        let left = deadline.remaining();
+        // Zero would be no limit.
+        let limit = left.map_or(pause, |left| left.min(pause)).max(Duration::from_millis(1));
+        let late = match store.wait_async(keys, Some(limit)).await {
+            Err(error @ Error::StoreTimeout { .. }) => error,
+            waited => return waited,
+        };
+        // What there is now was there before a rank that wrote it could leave, and come again.
+        if is_superseded(store, group_name).await? && !store.check_async(keys).await? {
+            return Err(superseded(group_name));
+        }
+        if left.is_some_and(|left| left <= limit) {
+            let missing = missing_of(store, keys, (0, world_size)).await?;
+            return Err(match missing.as_slice() {
+                [] => late,
+                [first, ..] => {
+                    let (who, limit) = (named(&missing, 0), limit_text(timeout));
+                    let message = format!(
+                        "{who} of {world_size} joined group '{group_name}', but did not go on \
+                         within {limit}"
+                    );
+                    timed_out(*first, missing, message)
+                }
+            });
+        }
+        pause = (2 * pause).min(longest);
+    }
 }
 
 async fn tell(
@@ -229,7 +322,7 @@ pub async fn leave_async(
 ) -> Result<()> {
     leave_at_once(store, group_name, rank).await?;
     let left = |rank| Keys { group_name }.of(format_args!("left/{rank}"));
-    // Whoever hosts it hears of all; the others, that theirs has arrived.
+    // The host hears of all; the others, that theirs has arrived.
     let ranks = if hosting { 0..world_size } else { rank..rank + 1 };
     let left: Vec<String> = ranks.map(left).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).collect();
@@ -275,7 +368,7 @@ pub(crate) async fn absent(
     world_size: u32,
 ) -> Result<Vec<u32>> {
     let missing = missing(store, &Keys { group_name }, world_size).await?;
-    Ok(missing.map_or_else(Vec::new, |missing| missing.named))
+    Ok(missing.map_or_else(Vec::new, |missing| missing.listed))
 }
 
 /// Waits until no other thread of this process has the store, as one that waits for a key, for
@@ -311,16 +404,14 @@ async fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -
     let theirs = store.compare_set_async(&keys.of("world_size"), b"", &ours).await?;
     let group_name = keys.group_name;
     if theirs != ours {
-        let theirs = String::from_utf8_lossy(&theirs).into_owned();
-        return Ok(Entry::Mistake(format!(
-            "rank {rank} came to group '{group_name}' with world size {world_size}, but another \
-             rank with {theirs}"
-        )));
+        let theirs = String::from_utf8_lossy(&theirs);
+        return Ok(Entry::Mistake(sizes_differ(group_name, rank, world_size, &theirs)));
     }
     if store.add_async(&keys.of(rank), 1).await? > 1 {
         return Ok(Entry::Mistake(format!(
             "rank {rank} joined twice: two processes came to group '{group_name}' with the same \
-             rank, or the name was used before"
+             rank, or the name was used before. It serves one group of a store, also after that \
+             was destroyed: give the new group another name, or none"
         )));
     }
     let order = store.add_async(&keys.of("count"), 1).await?;
@@ -358,9 +449,7 @@ async fn await_verdict(
         Ok(()) => store.get_async(&verdict).await,
         Err(Error::StoreTimeout { .. }) => {
             let absence = match missing(store, keys, world_size).await? {
-                Some(missing) => {
-                    format!("{} {}", missing.came, missing.tell(world_size, timeout))
-                }
+                Some(missing) => missing.verdict(world_size, timeout),
                 // The last rank has come between the end of the wait and now.
                 None => return decide(store, keys, JOINED).await,
             };
@@ -386,7 +475,7 @@ struct MissingRanks {
     /// How many came.
     came: i64,
     /// The first of them.
-    named: Vec<u32>,
+    listed: Vec<u32>,
     others: u32,
 }
 
@@ -400,8 +489,8 @@ async fn missing(
     let came = store.add_async(&keys.of("count"), 0).await?;
     let missing = world_size.saturating_sub(u32::try_from(came).unwrap_or(u32::MAX));
     let limit = Deadline::after(LOOK);
-    let (mut named, mut from) = (Vec::new(), 0);
-    while from < world_size && named.len() < NAMED_RANKS {
+    let (mut listed, mut from) = (Vec::new(), 0);
+    while from < world_size && listed.len() < LISTED_RANKS {
         match limit.slice(LOOK) {
             Ok(_) => {}
             Err(WaitError::TimedOut) => break,
@@ -410,38 +499,66 @@ async fn missing(
         let until = world_size.min(from.saturating_add(LOOKED_FOR));
         let ranks: Vec<String> = (from..until).map(|rank| keys.of(rank)).collect();
         let all: Vec<&str> = ranks.iter().map(String::as_str).collect();
-        if !store.check_async(&all).await? {
-            for (rank, key) in (from..until).zip(all) {
-                if named.len() < NAMED_RANKS && !store.check_async(&[key]).await? {
-                    named.push(rank);
-                }
-            }
-        }
+        listed.extend(missing_of(store, &all, (from, until)).await?);
         from = until;
     }
-    let saw_all = from == world_size && named.len() < NAMED_RANKS;
-    // There are never more names than ranks.
-    let others = if saw_all { 0 } else { missing.saturating_sub(named.len() as u32) };
-    Ok((!named.is_empty() || others > 0).then_some(MissingRanks { came, named, others }))
+    let saw_all = from == world_size && listed.len() < LISTED_RANKS;
+    listed.truncate(LISTED_RANKS);
+    // There are never more ranks listed than there are.
+    let others = if saw_all { 0 } else { missing.saturating_sub(listed.len() as u32) };
+    Ok((!listed.is_empty() || others > 0).then_some(MissingRanks { came, listed, others }))
+}
+
+/// The ranks of `from..until` whose keys are not there, the first of `keys` being that of `from`:
+/// [`LISTED_RANKS`] of them at most.
+async fn missing_of(
+    store: &dyn Store,
+    keys: &[&str],
+    (from, until): (u32, u32),
+) -> Result<Vec<u32>> {
+    let mut missing = Vec::new();
+    if store.check_async(keys).await? {
+        return Ok(missing);
+    }
+    for (rank, key) in (from..until).zip(keys) {
+        if missing.len() < LISTED_RANKS && !store.check_async(&[key]).await? {
+            missing.push(rank);
+        }
+    }
+    Ok(missing)
 }
 
 impl MissingRanks {
-    /// "ranks 2, 3 of 4 did not join within 30 s".
-    fn tell(&self, world_size: u32, timeout: Duration) -> String {
-        let names: Vec<_> = self.named.iter().map(u32::to_string).collect();
-        let names = names.join(", ");
-        let who = match (self.named.len(), self.others) {
-            (0, 1) => "1 rank".to_owned(),
-            (0, others) => format!("{others} ranks"),
-            (1, 0) => format!("rank {names}"),
-            (_, 0) => format!("ranks {names}"),
-            (_, others) => format!("ranks {names} and {others} more"),
-        };
-        let limit = match timeout.as_millis() {
-            ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
-            ms => format!("{ms} ms"),
-        };
-        format!("{who} of {world_size} did not join within {limit}")
+    /// How many came, who did not, and what is to be said of it: "ranks 2, 3 of 4 did not join
+    /// within 30 s".
+    fn verdict(&self, world_size: u32, timeout: Duration) -> String {
+        let (who, limit) = (named(&self.listed, self.others), limit_text(timeout));
+        let listed: Vec<_> = self.listed.iter().map(u32::to_string).collect();
+        let listed = listed.join(",");
+        format!("{} {listed} {who} of {world_size} did not join within {limit}", self.came)
+    }
+}
+
+/// "ranks 2, 3", the first of `listed`; "ranks 2, 3 and 4 more" where there are so many beside.
+fn named(listed: &[u32], others: u32) -> String {
+    let (named, rest) = listed.split_at(listed.len().min(NAMED_RANKS));
+    let others = others + rest.len() as u32;
+    let names: Vec<_> = named.iter().map(u32::to_string).collect();
+    let names = names.join(", ");
+    match (named.len(), others) {
+        (0, 1) => "1 rank".to_owned(),
+        (0, others) => format!("{others} ranks"),
+        (1, 0) => format!("rank {names}"),
+        (_, 0) => format!("ranks {names}"),
+        (_, others) => format!("ranks {names} and {others} more"),
+    }
+}
+
+/// "30 s".
+fn limit_text(limit: Duration) -> String {
+    match limit.as_millis() {
+        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
+        ms => format!("{ms} ms"),
     }
 }
 

@@ -2,8 +2,10 @@
 //! Knows nothing of process groups or transports.
 
 mod claim;
+mod generation;
 pub(crate) mod incarnation;
 mod join;
+mod shortage;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 mod websocket;
@@ -16,16 +18,18 @@ use crate::blocking::{block_on, unblock};
 use crate::env::Environment;
 use crate::generated::error::{Error, Result};
 use crate::sorted::SortedMap;
+use crate::store::PrefixStore;
 use crate::store::Store;
 use crate::store::url::Url;
 #[cfg(feature = "tcp")]
-use crate::store::{PrefixStore, TcpStore, TcpStoreOptions};
+use crate::store::{TcpStore, TcpStoreOptions};
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
-    JoinObserver, LookAgain, absent, end_join, find_store_free, join_observed, keys_of_group,
-    leave_at_once, refuse,
+    JoinObserver, LookAgain, absent, await_joined, end_join, find_store_free, join_observed,
+    keys_of_group, leave_at_once, refuse, timed_out,
 };
 pub use join::{join, join_async, leave, leave_async};
+pub(crate) use shortage::{explained, is_shortage};
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
 
@@ -44,6 +48,11 @@ pub struct Rendezvous {
     pub hosted: bool,
     /// The run that this rank belongs to, if that has a name: ranks of another run are refused.
     pub run_id: Option<String>,
+    /// How often the launcher had started its ranks again when it started this one, if it says so:
+    /// ranks of an earlier restart are refused.
+    pub(crate) restart_count: Option<u32>,
+    /// Whether the store is the launcher's, and so outlives the ranks.
+    pub(crate) is_launchers: bool,
 }
 
 impl Rendezvous {
@@ -53,7 +62,33 @@ impl Rendezvous {
     /// [`Error::Rendezvous`] if `rank` is not below `world_size`.
     pub fn new(store: Arc<dyn Store>, rank: u32, world_size: u32) -> Result<Self> {
         check_rank(rank, world_size)?;
-        Ok(Self { store, rank, world_size, hosting: false, hosted: false, run_id: None })
+        Ok(Self {
+            store,
+            rank,
+            world_size,
+            hosting: false,
+            hosted: false,
+            run_id: None,
+            restart_count: None,
+            is_launchers: false,
+        })
+    }
+
+    /// With the run and the restart that the environment names, as far as they are not known.
+    pub(crate) fn with_environment(mut self) -> Self {
+        self.run_id = self.run_id.take().or_else(crate::env::run_id);
+        self.restart_count = self.restart_count.or_else(crate::env::restart_count);
+        self
+    }
+
+    /// With keys of its own for ranks that the launcher has started again, where the store is the
+    /// launcher's.
+    fn of_attempt(mut self) -> Self {
+        if let Some(attempt) = self.restart_count.filter(|_| self.is_launchers) {
+            let prefix = format!("polyrank/attempt_{attempt}");
+            self.store = Arc::new(PrefixStore::new(prefix, self.store));
+        }
+        self
     }
 }
 
@@ -133,6 +168,17 @@ pub async fn rendezvous_async(
     world_size: Option<u32>,
     timeout: Duration,
 ) -> Result<Rendezvous> {
+    Ok(find_store(url, rank, world_size, timeout).await?.of_attempt())
+}
+
+/// As [`rendezvous_async`], where ranks tell restarts of the launcher apart by themselves: all of
+/// them meet in one part of the store.
+pub(crate) async fn find_store(
+    url: &str,
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    timeout: Duration,
+) -> Result<Rendezvous> {
     let parsed = parse(url)?;
     let mut met = if matches!(parsed.scheme, "ws" | "wss") {
         let request = RendezvousRequest { url, rank, world_size, timeout };
@@ -142,10 +188,9 @@ pub async fn rendezvous_async(
         unblock(move || find(RendezvousRequest { url: &url, rank, world_size, timeout })).await?
     };
     if met.run_id.is_none() {
-        let in_url = parsed.decoded_parameter("run_id").filter(|id| !id.is_empty());
-        met.run_id = in_url.or_else(crate::env::run_id);
+        met.run_id = parsed.decoded_parameter("run_id").filter(|id| !id.is_empty());
     }
-    Ok(met)
+    Ok(met.with_environment())
 }
 
 fn parse(url: &str) -> Result<Url<'_>> {
@@ -286,24 +331,21 @@ fn meet_at(
         .is_master(hosting)
         .multi_tenant(true)
         .timeout(timeout);
-    let advise = |error| match error {
+    let advise = |error| match explained(error) {
         Error::Network { message } if hosting => Error::Network {
             message: format!("rank 0 of {world_size} cannot host the store: {message}"),
         },
-        Error::Network { message } if !launchers => Error::Network {
+        error if launchers || is_shortage(&error) => error,
+        Error::Network { message } => Error::Network {
             message: format!("found no store of rank 0 of {world_size} to join: {message}"),
         },
         error => error,
     };
-    let store: Arc<dyn Store> = Arc::new(TcpStore::without_waiting(options).map_err(advise)?);
-    // The launcher's store outlives the ranks: those that it starts again begin with no keys.
-    let store = match environment.restart_count {
-        Some(attempt) if launchers => {
-            Arc::new(PrefixStore::new(format!("polyrank/attempt_{attempt}"), store))
-        }
-        _ => store,
-    };
-    Ok(Rendezvous { store, rank, world_size, hosting, hosted: !launchers, run_id: None })
+    let store = Arc::new(TcpStore::without_waiting(options).map_err(advise)?);
+    let mut met = Rendezvous::new(store, rank, world_size)?;
+    (met.hosting, met.hosted, met.is_launchers) = (hosting, !launchers, launchers);
+    met.restart_count = environment.restart_count;
+    Ok(met)
 }
 
 #[cfg(not(target_family = "wasm"))]
@@ -323,8 +365,7 @@ fn from_file(url: &Url<'_>, request: RendezvousRequest<'_>) -> Result<Rendezvous
         url.path
     };
     let store = crate::store::membership::join(path.as_ref(), rank, world_size, request.timeout)?;
-    let store = Arc::new(store);
-    Ok(Rendezvous { store, rank, world_size, hosting: false, hosted: false, run_id: None })
+    Rendezvous::new(Arc::new(store), rank, world_size)
 }
 
 /// Most ranks of a group: each publishes a card that all others read.

@@ -38,11 +38,13 @@ fn all_ranks_join() {
 
 #[test]
 fn everyone_who_is_there_hears_who_is_not() {
-    for (present, message) in [
-        (&[0, 1][..], "ranks 2, 3 of 4 did not join within 50 ms"),
-        (&[3, 0, 2], "rank 1 of 4 did not join within 50 ms"),
+    for (present, missing_ranks, message) in [
+        (&[0, 1][..], vec![2, 3], "ranks 2, 3 of 4 did not join within 50 ms"),
+        (&[3, 0, 2], vec![1], "rank 1 of 4 did not join within 50 ms"),
     ] {
-        let expected = Err(Error::RendezvousTimeout { message: message.to_owned() });
+        let (rank, message) = (missing_ranks[0], message.to_owned());
+        let missing_ranks = missing_ranks.into();
+        let expected = Err(Error::RendezvousTimeout { rank, missing_ranks, message });
         let store = HashStore::new();
         let (impatient, patient) = present.split_first().unwrap();
         std::thread::scope(|scope| {
@@ -59,6 +61,8 @@ fn everyone_who_is_there_hears_who_is_not() {
     let expected = "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 83 more of \
                     100 did not join within 1 s";
     assert_eq!(many.to_string(), expected);
+    let Error::RendezvousTimeout { rank: 1, missing_ranks, .. } = many else { panic!("{many:?}") };
+    assert_eq!(*missing_ranks, (1..100).collect::<Vec<_>>());
 }
 
 #[test]
@@ -143,6 +147,27 @@ fn a_large_group_is_given_up_as_soon_as_a_small_one() {
         let error = join(&store, "h", 0, size, SHORT).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
+}
+
+#[test]
+fn a_rank_that_joined_and_is_gone_is_named_and_its_successor_ends_the_wait() {
+    let store = HashStore::new();
+    let keys = ["rank/0", "rank/1", "rank/2"];
+    store.set("rank/0", b"card").unwrap();
+    let error = block_on(await_joined(&store, ("g", 3), &keys, SHORT)).unwrap_err();
+    let Error::RendezvousTimeout { rank: 1, missing_ranks, message } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(**missing_ranks, [1, 2]);
+    assert_eq!(message, "ranks 1, 2 of 3 joined group 'g', but did not go on within 50 ms");
+    // Those that come in place of the ones that are gone say so.
+    assert_eq!(join_all(&store, &[0, 1, 2], 3, LIMIT), [Ok(()), Ok(()), Ok(())]);
+    block_on(join::supersede(&store, "g")).unwrap();
+    let error = block_on(await_joined(&store, ("g", 3), &keys, LIMIT)).unwrap_err();
+    assert!(error.to_string().contains("has joined again"), "{error}");
+    // What all wrote before is enough.
+    store.multi_set(&keys, &[b"card".as_slice(); 3]).unwrap();
+    block_on(await_joined(&store, ("g", 3), &keys, LIMIT)).unwrap();
 }
 
 #[test]
@@ -312,7 +337,7 @@ fn everyone_is_a_client_of_a_launchers_store() {
             ("TORCHELASTIC_RESTART_COUNT", attempt),
         ]);
         let url = Url::parse("env://").unwrap();
-        let met = from_environment(&url, ask("env://"), &environment).unwrap();
+        let met = from_environment(&url, ask("env://"), &environment).unwrap().of_attempt();
         assert!(!met.hosting);
         join(&*met.store, "g", 0, 1, LIMIT).unwrap();
     }

@@ -48,7 +48,9 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
         Some(room) => Arc::new(PrefixStore::new(format!("room/{room}"), store)),
         None => store,
     };
-    Ok(Rendezvous { store, rank, world_size, hosting, hosted: true, run_id: None })
+    let mut met = Rendezvous::new(store, rank, world_size)?;
+    (met.hosting, met.hosted) = (hosting, true);
+    Ok(met)
 }
 
 /// The store of the server at `url`, a `ws://` or `wss://` address.

@@ -1,4 +1,5 @@
-//! The store of a group as users get it: a view that ends with the group, whoever still has it.
+//! The store of a group as users get it: a view that ends with the group, also where a
+//! caller still has it.
 //! Knows nothing of groups but their names.
 
 use std::future::poll_fn;
@@ -61,7 +62,7 @@ impl GroupStore {
         let mut state = ending.state();
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&link));
-        // Whoever closes it sets that first, and then takes the lock.
+        // A thread that closes it sets that first, and then takes the lock.
         if ending.is_closed() {
             drop(link.take());
         }

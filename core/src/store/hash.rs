@@ -75,7 +75,7 @@ impl HashStore {
         changed.map_err(|refusal| super::refused(refusal, key))
     }
 
-    /// Tells whoever waits that something changed.
+    /// Tells those that wait that something changed.
     fn tell(&self) {
         // Wakers are foreign code, which runs without the lock.
         let watchers = std::mem::take(&mut self.state().watchers);
@@ -269,7 +269,7 @@ impl Drop for Ticket<'_> {
             }
         }
         drop(state);
-        // Whoever stood behind this caller has moved up.
+        // Those behind this caller have moved up.
         self.store.tell();
     }
 }
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(poll(&mut wait), Poll::Ready(Ok(StoreReply::Done)));
         assert_eq!(poll(&mut later(barrier)), Poll::Ready(Ok(StoreReply::Done)));
         assert_eq!(poll(&mut first), Poll::Ready(Ok(StoreReply::Done)));
-        // In the order in which they came, whoever is asked first.
+        // In the order in which they came, and not in which they are asked.
         store.queue_push("q", b"3").unwrap();
         assert!(poll(&mut pops[1]).is_pending());
         assert_eq!(poll(&mut pops[0]), Poll::Ready(Ok(StoreReply::Value(b"3".to_vec()))));

@@ -1,11 +1,11 @@
 //! Member keys: which part of a store belongs to whom, so that it goes when they are gone.
 //! Knows nothing of what the members are.
 //!
-//! A key `<scope>/\x01member/<token>` says that whoever has made it uses the keys under `<scope>/`.
-//! It is an ordinary key on the wire: made by ADD, removed by DELETE_KEY, looked for by CHECK. Our
-//! own stores do more with it. When the last member key of a scope is removed, so is everything
-//! under the scope; and a server removes the member keys that a client made when it loses that
-//! client. Other servers (PyTorch's) keep such keys until somebody deletes them.
+//! A key `<scope>/\x01member/<token>` says that the client that made it uses the keys under
+//! `<scope>/`. It is an ordinary key on the wire: made by ADD, removed by DELETE_KEY, looked for by
+//! CHECK. Our own stores do more with it. When the last member key of a scope is removed, so is
+//! everything under the scope; and a server removes the member keys that a client made when it
+//! loses that client. Other servers (PyTorch's) keep such keys until somebody deletes them.
 
 /// What a member key ends with, in front of its token. A byte that no text begins with keeps these
 /// keys apart from others.

@@ -54,6 +54,8 @@ pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};
+#[cfg(feature = "tcp")]
+pub(crate) use tcp::open_files_advice;
 #[cfg(all(feature = "tcp", feature = "internals", target_os = "linux"))]
 #[doc(hidden)]
 pub use tcp::raise_open_files;

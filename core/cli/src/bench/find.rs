@@ -214,6 +214,8 @@ mod tests {
         let said = try_program(&"sh".into(), &["-c", "echo one >&2; echo two >&2; exit 1"]);
         assert_eq!(said, Err("two".to_owned()));
         assert_eq!(try_program(&"sh".into(), &["-c", "exit 0"]), Ok(()));
-        assert!(try_program(&"sh".into(), &["-c", "exit 1"]).unwrap_err().contains("without output"));
+        assert!(
+            try_program(&"sh".into(), &["-c", "exit 1"]).unwrap_err().contains("without output")
+        );
     }
 }

@@ -134,13 +134,12 @@ fn communicator<H: Handle>(
     made.recv_timeout(limit).unwrap_or_else(|_| {
         // A thread stays in MPI.
         FAILED.store(true, Ordering::SeqCst);
-        Err(Error::RendezvousTimeout {
-            message: format!(
-                "MPI made no communicator for group '{name}' within its timeout: all {count} ranks \
-                 came to the store, and one of them ended or failed before it came to \
-                 MPI_Comm_create_group"
-            ),
-        })
+        let message = format!(
+            "MPI made no communicator for group '{name}' within its timeout: all {count} ranks \
+             came to the store, and one of them ended or failed before it came to \
+             MPI_Comm_create_group"
+        );
+        Err(rendezvous::timed_out(world.job.rank, Vec::new(), message))
     })
 }
 

@@ -14,7 +14,7 @@ use crate::backend::registration::{KnownPlace, PlaceInJob};
 use crate::clock::{self, Instant};
 use crate::env::Environment;
 use crate::generated::error::{Error, Result};
-use crate::rendezvous::Rendezvous;
+use crate::rendezvous::{Rendezvous, timed_out};
 use crate::store::{TcpStore, TcpStoreOptions};
 use crate::transport::host;
 
@@ -152,12 +152,11 @@ fn hear<H: Handle>(world: &World<H>, timeout: Duration) -> Result<String> {
             return take(world, message, &mut status);
         }
         if Instant::now() >= until {
-            return Err(Error::RendezvousTimeout {
-                message: format!(
-                    "rank 0 of the MPI job did not come within {timeout:?}: every rank of the job \
-                     calls init_process_group"
-                ),
-            });
+            let message = format!(
+                "rank 0 of the MPI job did not come within {timeout:?}: every rank of the job \
+                 calls init_process_group"
+            );
+            return Err(timed_out(world.job.rank, vec![0], message));
         }
         std::thread::sleep(Duration::from_micros(200));
     }

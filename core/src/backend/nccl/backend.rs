@@ -23,6 +23,7 @@ use crate::backend::{
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome};
 use crate::generated::error::{Error, Result};
+use crate::rendezvous::timed_out;
 use crate::store::Store;
 use crate::tensor::OnDevice;
 use crate::tensor::cuda::{Event, Gpu};
@@ -485,7 +486,7 @@ impl Backend for NcclBackend {
                                all of them call split_group, members or not"
                     .to_owned();
                 let refused = match Instant::now() >= until {
-                    true => IssueError::Meeting(Error::RendezvousTimeout { message }),
+                    true => IssueError::Meeting(timed_out(self.ranks.0, Vec::new(), message)),
                     false => IssueError::Split(error),
                 };
                 Err(self.refuse("split_group", refused, limit))

@@ -10,6 +10,7 @@ use super::communicator::{Communicator, new_id};
 use super::library::LoadedLibrary;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
+use crate::rendezvous::timed_out;
 use crate::store::Store;
 use crate::tensor::cuda::Gpu;
 use crate::transport::host;
@@ -56,12 +57,13 @@ impl Arrival<'_> {
             let missing: Vec<u32> = missing.collect();
             match missing.is_empty() {
                 true => error,
-                false => Error::RendezvousTimeout {
-                    message: format!(
+                false => {
+                    let message = format!(
                         "ranks {missing:?} did not come to the NCCL communicator: every rank of \
                          the group takes part in its first call on CUDA tensors"
-                    ),
-                },
+                    );
+                    timed_out(rank, missing, message)
+                }
             }
         })?;
         self.each_has_its_own(&self.store.multi_get(&keys)?)

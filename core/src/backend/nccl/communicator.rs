@@ -16,6 +16,7 @@ use super::library::LoadedLibrary;
 use super::{NcclConfig, NcclOptions};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
+use crate::rendezvous::timed_out;
 use crate::spin::PollStages;
 use crate::tensor::cuda::{Gpu, Stream};
 
@@ -264,7 +265,7 @@ impl Communicator {
                  make its first call on CUDA tensors",
                 self.size
             );
-            return Err(if is_late { Error::RendezvousTimeout { message } } else { error });
+            return Err(if is_late { timed_out(self.rank, Vec::new(), message) } else { error });
         }
         let (mut rank, mut size): (c_int, c_int) = (-1, -1);
         self.call("ncclCommUserRank", |functions, comm| {

@@ -169,6 +169,93 @@ fn ranks_of_another_run_are_refused_with_both_names() {
 }
 
 #[test]
+fn a_generation_of_another_world_size_whose_ranks_are_gone_is_in_nobodys_way() {
+    for (old, new) in [(2, 3), (3, 2)] {
+        let (_server, connect) = standing();
+        // Another member keeps what the ranks wrote, as a session does that may come back.
+        let keeps = connect();
+        keeps.add(&member_key(&format!("{BASE}/0"), &"a".repeat(32)), 1).unwrap();
+        keeps.add(&member_key(BASE, &"a".repeat(32)), 1).unwrap();
+        let gone = connect();
+        (0..old).for_each(|rank| take_elsewhere(&*gone, rank));
+        let size = format!("{BASE}/0/world_size");
+        gone.compare_set(&size, b"", old.to_string().as_bytes()).unwrap();
+        drop(gone);
+        let stores: Vec<_> = (0..new).map(|_| connect()).collect();
+        // The server hears of each end in its own time.
+        while !keeps.list_keys().unwrap().iter().all(|key| !key.contains("feed")) {
+            std::thread::yield_now();
+        }
+        // The rank that the old group may not have had comes first.
+        for rank in (0..new).rev() {
+            let met = Rendezvous::new(stores[rank as usize].clone(), rank, new).unwrap();
+            let claim = block_on(RankClaim::take(&met, "g")).unwrap();
+            let here = format!("{BASE}/1/place/{rank}");
+            assert!(keeps.check(&[&here]).unwrap(), "rank {rank} of {new} after {old}");
+            std::mem::forget(claim);
+        }
+    }
+}
+
+#[test]
+fn the_last_rank_to_come_takes_all_along_if_one_is_gone_meanwhile() {
+    let (_server, connect) = standing();
+    let gone = connect();
+    take_elsewhere(&*gone, 0);
+    for key in ["world_size", "came"] {
+        gone.add(&format!("{BASE}/0/{key}"), if key == "came" { 1 } else { 2 }).unwrap();
+    }
+    let stores = [connect(), connect()];
+    let early = Rendezvous::new(stores[1].clone(), 1, 2).unwrap();
+    for scope in [BASE, &format!("{BASE}/0")] {
+        stores[1].add(&member_key(scope, &"a".repeat(32)), 1).unwrap();
+    }
+    drop(gone);
+    let owner = member_key(&format!("{BASE}/0"), &format!("{:032x}", 0xfeed_0000_u32));
+    while stores[1].check(&[&owner]).unwrap() {
+        std::thread::yield_now();
+    }
+    let claims = [1, 0].map(|rank| {
+        let met = if rank == 1 { &early } else { &met(&stores[0], 0, None) };
+        block_on(RankClaim::take(met, "g")).unwrap()
+    });
+    let [one, zero] = claims;
+    assert_eq!(join_both(&[zero, one]), [Ok(()), Ok(())]);
+}
+
+#[test]
+fn ranks_of_an_earlier_restart_hear_at_once_that_it_is_over() {
+    let (_server, connect) = standing();
+    let of_restart = |store: &Arc<dyn Store>, rank, restart_count| {
+        let mut met = met(store, rank, Some("run"));
+        met.restart_count = restart_count;
+        block_on(RankClaim::take(&met, "g"))
+    };
+    let stores = [connect(), connect()];
+    let early = of_restart(&stores[0], 0, Some(0)).unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| join_group(&early, 0));
+        let later = of_restart(&stores[1], 1, Some(1)).unwrap();
+        let superseded = waits.join().unwrap().unwrap_err().to_string();
+        assert!(superseded.contains("has joined again"), "{superseded}");
+        block_on(early.release()).unwrap();
+        let told = of_restart(&stores[0], 0, Some(0)).map(drop).unwrap_err().to_string();
+        let says = "rank 0 of restart 0 (TORCHELASTIC_RESTART_COUNT) came to group 'g', whose \
+                    ranks are of restart 1 by now";
+        assert!(told.starts_with(says), "{told}");
+        // Its agent starts it again; a rank that knows no restart belongs to any.
+        for count in [Some(1), None] {
+            let again = of_restart(&stores[0], 0, count).unwrap();
+            block_on(again.release()).unwrap();
+        }
+        block_on(later.release()).unwrap();
+    });
+    // Another job begins to count anew.
+    let claims = [0, 1].map(|rank| of_restart(&stores[rank as usize], rank, Some(0)).unwrap());
+    assert_eq!(join_both(&claims), [Ok(()), Ok(())]);
+}
+
+#[test]
 fn a_group_of_one_is_in_nobodys_way() {
     let store: Arc<dyn Store> = Arc::new(HashStore::new());
     let alone = || {

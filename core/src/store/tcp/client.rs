@@ -28,8 +28,10 @@ const SUCCESSION: Duration = Duration::from_millis(5);
 /// are.
 const INLINE_BYTES: usize = 8 << 10;
 
-const NO_FILES: &str = "no socket can be opened: this process has as many files open as the system \
-                        lets it (ulimit -Hn)";
+/// What is said where this process may open no more sockets.
+fn no_files() -> String {
+    format!("Too many open files: no socket can be opened. {}", super::open_files::advice())
+}
 
 /// One client: a connection, its timeout, and the server's address.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl Client {
         let connection = connect::open(host, port, deadline).map_err(|fault| match fault {
             Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
             Fault::Expired(why) => expired(why, "connect", &[host], deadline),
-            Fault::NoFiles => Error::Network { message: NO_FILES.into() },
+            Fault::NoFiles => Error::Network { message: no_files() },
         })?;
         Ok(Self {
             host: host.to_owned(),
@@ -485,7 +487,7 @@ impl Client {
     ) -> Error {
         match fault {
             Fault::Closed(why) | Fault::Malformed(why) => self.lost(state, why),
-            Fault::NoFiles => self.lost(state, NO_FILES.into()),
+            Fault::NoFiles => self.lost(state, no_files()),
             Fault::Expired(why) => {
                 *state = match std::mem::take(state) {
                     State::Open(connection) => State::Abandoned(Some(connection)),

@@ -8,7 +8,7 @@ use crate::store::Deadline;
 use crate::store::deadline::WaitError;
 use crate::store::protocol::{Encode, Kind, PREFIX, READY, STOP_WAITING, WAIT_CANCELED};
 
-/// How long the confirmation that a wait is cancelled is waited for: whoever waits is not to wait
+/// How long the confirmation that a wait is cancelled is waited for: the caller is not to wait
 /// longer than it may. A server that takes longer owes it; the next request reads it first.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
 

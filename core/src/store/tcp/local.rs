@@ -35,7 +35,7 @@ pub(super) fn find(
     connection.request.blob(&[LOCAL_NAME]);
     connection.send(&[], deadline)?;
     let name = connection.blob(deadline)?;
-    // Whoever serves must not lead its clients to other programs' sockets.
+    // A server must not lead its clients to other programs' sockets.
     if !name.starts_with(LOCAL_PREFIX.as_bytes()) || name.len() > MAX_NAME_BYTES {
         return Ok(None);
     }

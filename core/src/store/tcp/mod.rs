@@ -8,7 +8,7 @@ mod connection;
 mod exchange;
 #[cfg(target_os = "linux")]
 mod local;
-mod open_files;
+pub(super) mod open_files;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -27,6 +27,7 @@ use super::{DEFAULT_TIMEOUT, Deadline, Store};
 use crate::generated::error::{Error, Result};
 use crate::wire::origin::AllowedOrigins;
 use client::Client;
+pub(crate) use open_files::advice as open_files_advice;
 #[cfg(all(feature = "internals", target_os = "linux"))]
 pub use open_files::make_room as raise_open_files;
 use server::{BACKLOG, HostGuard, Server, Settings};
@@ -181,7 +182,7 @@ impl TcpStore {
     /// A store of the same server over `client`.
     fn over(&self, client: Arc<Client>) -> TcpStore {
         Self {
-            // One for each client: whoever shares this store's counts as this one.
+            // One for each client: stores that share this one's count as this one.
             host_guard: self
                 .server
                 .as_ref()

@@ -10,6 +10,15 @@ pub(in crate::store) fn limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// How many files this process may have open, and what to do where they are not enough.
+pub(crate) fn advice() -> String {
+    let limit = limit().map_or("no more".to_owned(), |limit| limit.to_string());
+    format!(
+        "This process may have {limit} files open at a time (ulimit -n), sockets among them: raise \
+         the limit, or close what is not needed"
+    )
+}
+
 /// Raises the limit to `wanted`, or as far as the system lets it; whether it is higher now.
 pub(in crate::store) fn raise(wanted: Option<u64>) -> bool {
     let mut limits = getrlimit(Resource::Nofile);

@@ -438,7 +438,7 @@ fn many_clients_wait_at_once() {
 }
 
 #[test]
-fn whoever_hosts_the_server_tells_the_address_that_others_come_to() {
+fn the_host_of_the_server_tells_the_address_that_others_come_to() {
     for interface in if_addrs::get_if_addrs().unwrap() {
         let is_far = interface.is_oper_up() && !interface.is_link_local();
         let host = interface.ip().to_string();

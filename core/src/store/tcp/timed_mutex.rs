@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::store::Deadline;
 use crate::store::deadline::WaitError;
 
-/// What one thread at a time may use. A lock of the standard library knows no deadline, and whoever
-/// has it may wait for a key for as long as it likes.
+/// What one thread at a time may use. A lock of the standard library knows no deadline, and the
+/// thread that has it may wait for a key for as long as it likes.
 #[derive(Debug)]
 pub(super) struct TimedMutex<T: Default> {
     place: Mutex<Place<T>>,

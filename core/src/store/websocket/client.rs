@@ -1,4 +1,4 @@
-//! A session with a store's server, shared by those who ask and whoever moves its packets. Knows
+//! A session with a store's server, shared by those that ask and the mover of its packets. Knows
 //! nothing of sockets: their owner calls in.
 
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use crate::store::{StoreReply, StoreRequest};
 use crate::transport::websocket::Relay;
 use crate::wire::session::{Packet, Session, Violation};
 
-/// Whoever moves the packets of a client, until it is dropped.
+/// What moves the packets of a client, until it is dropped.
 pub trait PacketMover: Send + Sync {
     /// The address of this host's interface that leads to the server, if it is known.
     fn local_address(&self) -> Option<IpAddr> {
@@ -175,7 +175,7 @@ impl Client {
     }
 }
 
-/// A request under way; whoever stops waiting for it takes it back.
+/// A request under way; a caller that stops waiting for it takes it back.
 struct RequestGuard<'a> {
     client: &'a Client,
     id: u32,

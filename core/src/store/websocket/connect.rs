@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::error::{Error as SocketError, ProtocolError}
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::url::SocketUrl;
+use crate::store::tcp::open_files;
 use crate::wire::session::MAX_PACKET_BYTES;
 
 /// Most bytes of a server's refusal that are shown.
@@ -29,16 +30,23 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 pub(super) enum Failure {
     /// Nobody answers; somebody may later.
     Unreachable(String),
-    /// Whoever answers hung up during the handshake.
+    /// The server hung up during the handshake.
     HungUp(String),
-    /// Whoever answers will not have it.
+    /// The server, or this host, will not have it.
     Refused(String),
 }
 
 /// One attempt; the address of this host's end beside the WebSocket.
 pub(super) async fn connect(target: &SocketUrl) -> Result<(Stream, Option<IpAddr>), Failure> {
     let text = &target.text;
-    let unreachable = |error: io::Error| Failure::Unreachable(format!("{text}: {error}"));
+    let unreachable = |error: io::Error| {
+        let why = format!("{text}: {error}");
+        // Waiting does not help a process that has too many files open.
+        match open_files::is_exhausted(&error) {
+            true => Failure::Refused(why),
+            false => Failure::Unreachable(why),
+        }
+    };
     let plain =
         TcpStream::connect((target.host.as_str(), target.port)).await.map_err(unreachable)?;
     // A connection without it is slower, not wrong.

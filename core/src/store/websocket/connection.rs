@@ -1,6 +1,6 @@
 //! A session of a store's client over one WebSocket after another: dial, beat, silence, resume,
-//! give up. Moved by whoever calls [`ClientConnection::advance`], over sockets that somebody else
-//! provides, by the time that it is told. Knows nothing of what is asked.
+//! give up. Moved by the caller of [`ClientConnection::advance`], over sockets that others
+//! provide, by the time that it is told. Knows nothing of what is asked.
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;

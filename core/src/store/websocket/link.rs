@@ -24,7 +24,7 @@ pub(super) struct Link {
     end: Option<String>,
     /// Who waits for the session to open.
     opening: Vec<Waker>,
-    /// Whoever moves the packets.
+    /// What moves the packets.
     owner: Option<Waker>,
     /// Whom to wake when nobody looks at this any more.
     woken: Vec<Waker>,

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::wire::session::MAX_UNFINISHED_BYTES;
 
-/// How many bytes came since it was set back to zero: by whoever sees a message in them.
+/// How many bytes came since it was set back to zero: by the reader that sees a message in them.
 pub(in crate::store) type Unfinished = Rc<Cell<usize>>;
 
 /// A connection whose bytes are counted.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  WebSocketStore ─ requests ─▶ Client ─ packets ─▶ native: a thread with a socket
-//!  RelayedPipe ──── chunks ───▶ (Link)              ClientConnection: sockets of whoever moves it
+//!  RelayedPipe ──── chunks ───▶ (Link)              ClientConnection: sockets of its mover
 //! ```
 
 mod attempts;

@@ -197,7 +197,7 @@ async fn serve(client: &Client, target: &SocketUrl, shared: &SharedState) {
         tracing::debug!("the store's WebSocket was lost: {why}");
         let next = async {
             if !client.is_welcomed() {
-                // Whoever answers, and does not serve, is not asked again immediately.
+                // A server that answers, and does not serve, is not asked again immediately.
                 shared.lock().failure = Some(why);
                 tokio::time::sleep(PAUSES.1).await;
                 return reach(client, target, shared).await;

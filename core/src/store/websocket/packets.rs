@@ -51,7 +51,7 @@ pub(in crate::store) enum Ended<F> {
     Lost(String),
     /// The other side broke a rule of sockets: the code to close it with, and why.
     Refused(u16, &'static str),
-    /// Whoever has the packets wants no more.
+    /// The owner of the packets wants no more.
     Fault(F),
 }
 

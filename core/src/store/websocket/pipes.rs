@@ -85,7 +85,7 @@ impl Chunk {
 }
 
 /// Most pipes that wait for this side to ask for them: as many as it could ask for, for all of a
-/// large group may be earlier than this side. One more puts out the oldest of whoever has most.
+/// large group may be earlier than this side. One more puts out the oldest of the peer with most.
 const MAX_UNWANTED: usize = MAX_PIPES;
 /// Most bytes that came over them; a pipe that brings more is closed. Ranks say no more than hello
 /// before they are answered.
@@ -209,7 +209,7 @@ impl Pipes {
             PipeStage::Opened(key) => key,
             PipeStage::Lost(_) => return None,
             PipeStage::Awaited => {
-                // Whoever opens it is told then.
+                // The peer that opens it is told then.
                 self.left.push_back((name, kind));
                 if self.left.len() > MAX_LEFT {
                     self.left.pop_front();

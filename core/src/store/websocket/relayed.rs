@@ -33,13 +33,13 @@ impl Relay for Client {
 struct RelayedPipe {
     client: Client,
     name: PipeName,
-    /// Wakes whoever waits for this pipe; without one, nobody can use it.
+    /// Wakes what waits for this pipe; without one, nobody can use it.
     bell: Option<Bell>,
 }
 
 impl Pipe for RelayedPipe {
     fn advance(&mut self, _now: Instant) -> bool {
-        // Whoever moves the session's packets moves the chunks with them.
+        // The mover of the session's packets moves the chunks with them.
         self.bell.as_ref().is_some_and(Bell::heard)
     }
 

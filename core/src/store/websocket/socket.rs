@@ -52,7 +52,7 @@ pub(super) async fn run(client: &Client, stream: Stream, stop: impl Future<Outpu
     let said = tokio::time::timeout(CLOSE_LIMIT, async {
         flush(client, &mut socket).await;
         let frame = CloseFrame { code: reason.0, reason: reason.1.into() };
-        // Whoever is gone needs no goodbye.
+        // A peer that is gone needs no goodbye.
         let _ = socket.stream().close(Some(frame)).await;
         while poll_fn(|context| Pin::new(socket.stream()).poll_next(context)).await.is_some() {}
     });

@@ -25,7 +25,7 @@ pub struct WebSocketStore {
     url: String,
     timeout: TimeoutSetting,
     reconnect_grace: Option<Duration>,
-    /// Whoever moves the client's packets, as long as a store needs it.
+    /// What moves the client's packets, as long as a store needs it.
     mover: Arc<dyn PacketMover>,
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn secure(
 }
 
 /// What is said of a server that does not answer as one with a certificate does.
-const NO_TLS: &str = ". Whoever answers may speak no TLS: a store does if it was started with \
+const NO_TLS: &str = ". The server may speak no TLS: a store does if it was started with \
                       a certificate (`polyrank store --certificate FILE --key FILE`); else write \
                       ws://";
 

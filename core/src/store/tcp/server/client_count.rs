@@ -1,5 +1,5 @@
-//! Whether a server has clients beside those of the stores that keep it alive: whoever hosts it
-//! need not stay for anybody where there are none. Knows nothing of sockets.
+//! Whether a server has clients beside those of the stores that keep it alive: its host need
+//! not stay for anybody where there are none. Knows nothing of sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

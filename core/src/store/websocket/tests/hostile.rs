@@ -122,7 +122,7 @@ fn flood(socket: &mut WebSocket<TcpStream>, frames: &[u8]) -> (u16, String) {
 }
 
 #[test]
-fn whoever_sends_without_end_what_costs_nothing_is_sent_away() {
+fn a_client_that_sends_without_end_what_costs_nothing_is_sent_away() {
     let server = server();
     let port = server.port();
     let witness = WebSocketStore::connect(&url(port), LIMIT).unwrap();

@@ -61,7 +61,7 @@ pub(super) struct Sessions {
 /// A socket of a session; numbers are never used twice.
 pub(super) type SocketId = u64;
 
-/// A new socket: its number, and the address of whoever is at its other end.
+/// A new socket: its number, and the address of its other end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newcomer {
     pub(super) socket: SocketId,
@@ -413,7 +413,7 @@ impl Sessions {
         }
     }
 
-    /// Wakes whoever moves the packets of sessions that may have something to send.
+    /// Wakes what moves the packets of sessions that may have something to send.
     pub(super) fn wake_touched(&mut self) {
         while let Some(number) = self.touched.pop_first() {
             if let Some(waker) = self.peers.get(&number).and_then(|peer| peer.waker.as_ref()) {

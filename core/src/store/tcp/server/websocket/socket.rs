@@ -115,7 +115,7 @@ impl Packets for SessionPackets<'_> {
         self.host.tell_woken(None);
         received.map_err(Some)?;
         if self.host.is_overloaded() {
-            // Whoever keeps most has to go, which is rarely the one who comes last. If it is, it
+            // The session that keeps most has to go, rarely the one that comes last. If it is, it
             // hears so in its next turn.
             self.host.relieve(0);
         }

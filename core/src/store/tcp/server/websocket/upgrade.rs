@@ -19,7 +19,7 @@ use crate::wire::session::MAX_PACKET_BYTES;
 /// Most bytes of a request.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
-/// What is said to whoever takes this for a web server.
+/// What is said to a visitor that takes this for a web server.
 const NO_PAGES: &str = "This is the port of a polyrank store. It serves no pages: ranks meet here, \
                         by ws://HOST:PORT from browsers and by tcp://HOST:PORT from other \
                         programs.\n";

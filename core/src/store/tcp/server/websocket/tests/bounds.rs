@@ -130,7 +130,7 @@ fn a_wait_of_a_client_that_is_gone_takes_no_element_from_the_others() {
     world.settle();
     assert_eq!(poll(&mut push).unwrap().unwrap(), StoreReply::Done);
     assert_eq!(poll(&mut alive).unwrap().unwrap().value().unwrap(), b"only");
-    // Who comes back after that hears that the session is gone.
+    // A client that comes back after that hears that the session is gone.
     world.connect(0);
     world.speak(0);
     let fault = world.hear(0).unwrap_err();
@@ -175,7 +175,7 @@ fn a_wait_that_is_cancelled_ends_and_one_that_was_answered_keeps_its_answer() {
 }
 
 #[test]
-fn whoever_keeps_most_is_sent_away_and_hears_why_and_the_others_stay() {
+fn the_session_that_keeps_most_is_sent_away_and_hears_why_and_the_others_stay() {
     let mut world = World::new(2);
     let value: &'static [u8] = vec![7; 1 << 20].leak();
     let mut set = world.ask(0, StoreRequest::Set { key: "big", value });

@@ -111,7 +111,7 @@ impl Asked {
         }
     }
 
-    /// Connects whoever is not, and lets everything arrive.
+    /// Connects those that are not, and lets everything arrive.
     fn finish(&mut self) {
         for _ in self.pushed as usize..self.pops.len() {
             self.run(Event::Push(0));

@@ -113,7 +113,7 @@ fn news_that_a_client_does_not_read_end_its_session() {
 }
 
 #[test]
-fn whoever_asks_without_reading_the_answers_is_read_from_no_more() {
+fn a_client_that_asks_without_reading_the_answers_is_read_from_no_more() {
     let mut world = World::new(0);
     let mut asker = Raw::greet(&mut world);
     let gone = Raw::greet(&mut world).number;

@@ -178,7 +178,7 @@ fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T>>>) -> Option<T> {
     }
 }
 
-/// Whoever opened the store is told by its first request, as if it had looked a moment before.
+/// The caller that opened it is told by its first request, as if it had looked a moment before.
 #[test]
 fn a_session_that_stood_and_ended_was_opened_all_the_same() {
     let mut world = World::new(1);

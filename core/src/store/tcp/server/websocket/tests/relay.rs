@@ -7,7 +7,7 @@ use crate::wire::channel::{MAX_PIPES, PIPE_WINDOW_BYTES, RelayHeader, RelayKind}
 use crate::wire::session::{Message, Session};
 
 #[test]
-fn whoever_asks_first_both_ends_meet() {
+fn both_ends_meet_in_either_order() {
     for first in [0, 1] {
         let mut world = World::new(2);
         let numbers = [world.clients[0].number, world.clients[1].number];
@@ -47,7 +47,7 @@ fn a_dead_rank_is_told_to_those_with_a_pipe_and_those_that_await_one() {
             assert!(matches!(state, PipeState::Lost(LossReason::Died(_))), "{state:?}");
             assert_eq!(pipe.room(), 0);
         }
-        // Whoever asks after that hears the same.
+        // A rank that asks after that hears the same.
         let late = world.clients[2].client.relay().open(number, 6);
         world.settle();
         assert!(matches!(late.state(), PipeState::Lost(LossReason::Died(_))));
