@@ -39,8 +39,8 @@ pub(super) fn anchor(heading: &str) -> String {
     heading.to_ascii_lowercase().replace(['.', '_'], "-")
 }
 
-/// The anchors of all headings of a page: of those that differ only in case, the later ones have a
-/// number.
+/// The anchors of all headings of a page. Of headings that differ only in case, the later ones end
+/// in a number.
 pub(super) fn anchors(headings: &[String]) -> Vec<String> {
     let mut anchors: Vec<String> = Vec::new();
     for heading in headings {
