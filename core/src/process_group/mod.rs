@@ -541,6 +541,15 @@ pub(crate) fn next_identity() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.keys.is_empty() {
+            // Those that were split off it, and are left later, have nobody else to tell.
+            self.family.end();
+        }
+    }
+}
+
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, rank, members, spec, store, .. } = &*self.inner;
