@@ -33,11 +33,16 @@ impl OpenComparisons {
     pub(super) fn add(&self, group: &ProcessGroup) {
         let keys = &group.inner.keys;
         if keys.is_empty() {
-            self.is_over.store(true, Ordering::SeqCst);
+            self.end();
         }
         let left = group.backends().filter_map(|backend| backend.open_comparison());
         let left = left.map(|open| LeftGroup { open, keys: keys.clone() });
         self.lock().extend(left);
+    }
+
+    /// The group from which all others come is left, or nobody has it any more.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
     }
 
     /// Whether the group was left from which all others come, so that none is left later.

@@ -545,6 +545,10 @@ pub(crate) fn next_identity() -> u64 {
 impl Drop for Inner {
     fn drop(&mut self) {
         group_names::note_gone(self.identity);
+        if self.keys.is_empty() {
+            // Those that were split off it, and are left later, have nobody else to tell.
+            self.family.end();
+        }
     }
 }
 
