@@ -83,7 +83,7 @@ impl Mailbox {
         events.push(event);
         let is_first = events.len() == 1;
         drop(events);
-        // Whoever comes to read finds those that come behind the first one, too.
+        // The next reader finds those that come behind the first one, too.
         if is_first {
             self.wake.wake();
         }

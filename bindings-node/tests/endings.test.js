@@ -1,4 +1,4 @@
-// How groups end: destroying one closes what was open for it, whoever still refers to it; aborting
+// How groups end: destroying one closes what was open for it, whatever still refers to it; aborting
 // one forgets it, so that another can be made.
 
 import assert from "node:assert/strict";

@@ -291,7 +291,7 @@ def test_launcher(tmp_path):
 
 @pytest.mark.parametrize("scheme", ["env", "tcp", "ws"])
 def test_groups_that_follow_each_other_at_once(tmp_path, scheme):
-    """Whoever is back before rank 0 has ended the last store waits for the next one."""
+    """A rank that is back before rank 0 has ended the last store waits for the next one."""
     script = tmp_path / "rank.py"
     script.write_text(
         "import os, sys, polyrank as dist\n"

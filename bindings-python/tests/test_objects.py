@@ -117,7 +117,7 @@ def test_objects(world, body):
 def failures(here):
     bad = object()
     last = here.size - 1
-    # Whoever has the bad object, all ranks raise, and the group goes on.
+    # Whichever rank has the bad object, all ranks raise, and the group goes on.
     with pytest.raises(polyrank.InvalidTypeError, match=f"rank {last} gave no object"):
         dist.all_gather_object([None] * here.size, bad if here.rank == last else 1)
     with pytest.raises(polyrank.InvalidTypeError, match="rank 0 gave no object"):
@@ -153,7 +153,7 @@ def pickles(here):
     gathered = [None] * here.size
     dist.all_gather_object(gathered, half, codec="pickle")
     assert gathered == [half] * here.size
-    # Whoever did not ask for pickles reads none.
+    # A rank that did not ask for pickles reads none.
     codec = "pickle" if here.rank == 0 else "cbor"
     received = [half if here.rank == 0 else None]
     if here.rank == 0:

@@ -140,7 +140,7 @@ def fails_again_and_again(here, count):
 
 
 @pytest.mark.parametrize("count", [1, 1500, 100_000])
-def test_what_failed_is_raised_whoever_waits(pair, count):
+def test_what_failed_is_raised_whichever_rank_waits(pair, count):
     pair.run(fails_again_and_again, count)
 
 

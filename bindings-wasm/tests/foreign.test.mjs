@@ -25,7 +25,7 @@ before(async () => {
   server = await serve();
 });
 
-// Chromium keeps a page's sockets back for seconds after a dozen that failed, whoever they were to:
+// Chromium keeps a page's sockets back for seconds after a dozen that failed, whatever they led to:
 // each test has a browser that has seen no failure yet.
 beforeEach(async () => {
   browser = await launchChromium();

@@ -180,7 +180,7 @@ fn variables_without_a_launcher_that_answers_are_no_job() {
 }
 
 #[test]
-fn mpi4py_and_polyrank_share_one_library_whoever_begins_or_ends_it() {
+fn mpi4py_and_polyrank_share_one_library_whichever_begins_or_ends_it() {
     let beside = Program { example: "", script: "mpi/beside_mpi4py" };
     let words = match Language::Python.command(beside) {
         Ok(words) => words,

@@ -89,8 +89,8 @@ fn what_was_ordered_comes_to_its_end_when_the_group_is_dropped() {
 }
 
 #[test]
-fn waiting_orders_the_stream_of_whoever_waits() {
-    in_double("waiting_orders_the_stream_of_whoever_waits", || {
+fn waiting_orders_the_stream_of_the_thread_that_waits() {
+    in_double("waiting_orders_the_stream_of_the_thread_that_waits", || {
         nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
             let (rank, store) = (group.rank(), group.get_group_store());
             let context = cudarc::driver::CudaContext::new(rank as usize).unwrap();
@@ -258,8 +258,8 @@ fn a_call_that_is_wrong_on_one_rank_uses_up_no_number() {
 }
 
 #[test]
-fn what_ranks_compare_is_cleared_up_by_whoever_reads_last() {
-    let test = "what_ranks_compare_is_cleared_up_by_whoever_reads_last";
+fn what_ranks_compare_is_cleared_up_by_the_last_reader() {
+    let test = "what_ranks_compare_is_cleared_up_by_the_last_reader";
     with_variable("POLYRANK_DEBUG", "DETAIL", || {
         in_double(test, || {
             nccl_ranks(3, &NcclSetup::default(), |group| {

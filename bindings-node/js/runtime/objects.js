@@ -78,7 +78,7 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   return answer.then((value) => finish(value ?? null, values));
 }
 
-/** In the order of the group; whoever does not wait for it any more takes part all the same. */
+/** In the order of the group; a rank that no longer waits for it takes part all the same. */
 function collectives(call) {
   return inOrder(call.groups, () => begun(call, undefined));
 }

@@ -21,7 +21,7 @@ pub(crate) fn view_of<'a>(env: Env, region: &OwnedMemory) -> Result<Js<'a>> {
     let start = region.address() as *mut c_void;
     // SAFETY: the region that `keep` owns keeps the memory until `release` is called, which Node
     // does once, when nothing looks at the memory any more. JavaScript may write to it at any time:
-    // whoever hands it to operations knows that it is shared.
+    // a program that hands it to operations knows that it is shared.
     //
     // Memory that Node did not take it may have released all the same: nothing is done about that.
     check(unsafe {

@@ -125,7 +125,7 @@ test("what is only received takes nothing from what a turn may copy in", () =>
     await Promise.all([received, sum]);
   }));
 
-test("a result is written when the operation ends, whoever waits", () =>
+test("a result is written when the operation ends, whether or not anybody waits", () =>
   manually(async () => {
     const pg = await group(5);
     const array = new Uint8Array(8);

@@ -75,7 +75,7 @@ async function again(pr, group, rank) {
   return sums;
 }
 
-/** Sends its rank to the next one, and receives from whoever sends. */
+/** Sends its rank to the next one, and receives from any rank that sends. */
 async function ring(group, rank, size, got) {
   const sent = group.send([Int32Array.of(rank)], (rank + 1) % size, { tag: 3 });
   got.received = new Int32Array(1);

@@ -99,7 +99,7 @@ export async function lostBeforeCopy({ group, store, rank, argument }) {
   works.push(group.allreduce(next));
   const ended = await Promise.all(works.map(failure));
   const last = await failure(group.barrier());
-  // Whoever gave up stays until the other has heard why.
+  // The rank that gave up stays until the other has heard why.
   if (rank === 0) await store.get("heard");
   else await store.set("heard", "1");
   return { ended: [...ended, last], next: next[0], staysOpen: true };
@@ -189,7 +189,7 @@ export async function lostInPreparation({ group, store, rank }) {
   }
   works.push(group.reduceScatter(output, inputs));
   const ended = await Promise.all(works.map(failure));
-  // Whoever gave up stays until the other has heard why.
+  // The rank that gave up stays until the other has heard why.
   if (rank === 0) await store.get("heard");
   else await store.set("heard", "1");
   return { thrown, ended, staysOpen: true };

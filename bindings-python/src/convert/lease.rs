@@ -113,7 +113,7 @@ pub(super) fn release_all(py: Python<'_>) {
     while !RELEASED.load(Ordering::Relaxed).is_null() {
         let mut last = RELEASED.swap(std::ptr::null_mut(), Ordering::Acquire);
         while !last.is_null() {
-            // SAFETY: it was a box, and whoever takes the list is its only owner.
+            // SAFETY: it was a box, and the caller that takes the list is its only owner.
             let DroppedMemory { held, before } = *unsafe { Box::from_raw(last) };
             last = before;
             held.release(py);

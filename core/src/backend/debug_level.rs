@@ -1,18 +1,18 @@
-//! How much is checked before operations are issued, as the environment says. Knows no backend.
+//! How strictly operations are checked before they are issued, as the environment says. Knows no backend.
 
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
 
-/// How much is checked.
+/// How strictly operations are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DebugLevel {
-    /// The store is asked for the reason of what stands still.
+    /// Only an operation that makes no progress is compared with those of the other ranks.
     Off,
-    /// All ranks compare through the store what they run.
+    /// All ranks compare every operation through the store before it runs.
     Detail,
 }
 
-/// How much the environment wants to be checked.
+/// The level that the environment sets.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for a value that is unknown.

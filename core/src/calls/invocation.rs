@@ -123,7 +123,7 @@ impl Invocation {
         }
     }
 
-    /// Does what of the call belongs on the thread of whoever calls, where [`run`](Self::run) is
+    /// Does what of the call belongs on the thread of the caller, where [`run`](Self::run) is
     /// left to another one: the libraries of backends that it names are initialised here. What
     /// fails is the call's to report, when it runs.
     ///

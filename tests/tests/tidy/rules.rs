@@ -250,7 +250,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "crate::distributed",
             "crate::calls",
         ],
-        why: "whoever runs operations tells their end; this room imports none of them",
+        why: "what runs operations tells their end; this room imports none of it",
     },
     Room {
         place: "core/src/request",

@@ -272,7 +272,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
             Ok((sequence, told))
         })?;
         if self.compares_first() {
-            comparison::attend(self.world, &self.group);
+            comparison::start_comparing(self.world, &self.group);
         }
         Ok(self.issued(sequence, completion, options.waiting))
     }

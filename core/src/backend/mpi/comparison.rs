@@ -16,8 +16,9 @@ use crate::wire::frame::Fingerprint;
 /// How long the store is waited for at a time: a group may break, or be left, meanwhile.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// Has what `group` holds compared and given to MPI, in order.
-pub(super) fn attend<H: Handle>(world: &'static World<H>, group: &Arc<Group<H>>) {
+/// Starts the thread that compares the operations that `group` holds back and gives them to MPI in
+/// order, if it does not run yet.
+pub(super) fn start_comparing<H: Handle>(world: &'static World<H>, group: &Arc<Group<H>>) {
     if group.comparing.swap(true, Ordering::SeqCst) {
         return;
     }

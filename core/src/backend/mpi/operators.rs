@@ -11,8 +11,8 @@ use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Order};
 
-/// Operators that were made of kernels, by their place in [`MADE`].
-pub(super) struct Operators<H>(pub(super) [OnceLock<H>; MADE.len()]);
+/// Operators that were made of kernels, by their place in [`KERNEL_OPERATORS`].
+pub(super) struct Operators<H>(pub(super) [OnceLock<H>; KERNEL_OPERATORS.len()]);
 
 impl<H> Default for Operators<H> {
     fn default() -> Operators<H> {
@@ -21,15 +21,15 @@ impl<H> Default for Operators<H> {
 }
 
 /// An operator that is made of a kernel.
-pub(super) struct Made {
+pub(super) struct KernelOperator {
     pub(super) reduce_op: ReduceOp,
     pub(super) dtype: DType,
     pub(super) function: UserFunction,
 }
 
-macro_rules! made {
+macro_rules! kernel_operators {
     ($($reduce_op:ident $dtype:ident,)*) => {
-        [$(Made {
+        [$(KernelOperator {
             reduce_op: ReduceOp::$reduce_op,
             dtype: DType::$dtype,
             function: {
@@ -51,7 +51,7 @@ macro_rules! made {
 }
 
 /// All that are.
-pub(super) const MADE: [Made; 16] = made! {
+pub(super) const KERNEL_OPERATORS: [KernelOperator; 16] = kernel_operators! {
     Sum F16, Product F16, Min F16, Max F16,
     Sum Bf16, Product Bf16, Min Bf16, Max Bf16,
     Min F32, Max F32, Min F64, Max F64,
@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn an_operator_of_our_own_reduces_as_the_kernel_does() {
         let find = |reduce_op, dtype| {
-            let made = MADE.iter().find(|it| it.reduce_op == reduce_op && it.dtype == dtype);
+            let made =
+                KERNEL_OPERATORS.iter().find(|it| it.reduce_op == reduce_op && it.dtype == dtype);
             made.map(|made| made.function)
         };
         let (mut from, mut into) = ([f32::NAN, 2.0, 5.0], [1.0_f32, 3.0, 4.0]);

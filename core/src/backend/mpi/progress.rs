@@ -103,7 +103,7 @@ impl<H: Handle> Progress<H> {
         is_done: bool,
     ) {
         if waiting != WaitIntent::Soon && !is_done && self.waiters.load(Ordering::SeqCst) == 0 {
-            self.attend(job);
+            self.wake_background(job);
         }
     }
 
@@ -121,7 +121,7 @@ impl<H: Handle> Progress<H> {
         let done = self.wait_here(job, completion, until);
         let others = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
         if others == 0 && !self.lock().is_empty() {
-            self.attend(job);
+            self.wake_background(job);
         }
         done
     }
@@ -249,8 +249,8 @@ impl<H: Handle> Progress<H> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the background to look after what is in flight.
-    fn attend(&'static self, job: &'static Job<H>) {
+    /// Has the background thread move what is in flight; starts it, if it does not run yet.
+    fn wake_background(&'static self, job: &'static Job<H>) {
         let background = &self.background;
         *background.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
         background.rung.notify_one();

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 
 use super::abi::{Constants, Handle};
 use super::job::Job;
-use super::operators::MADE;
+use super::operators::KERNEL_OPERATORS;
 use crate::generated::dtype::DType;
 use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
@@ -39,7 +39,8 @@ pub(super) fn reduction<H: Handle>(
         ReduceOp::Avg | ReduceOp::PremulSum(_) => ReduceOp::Sum,
         other => other,
     };
-    let made = MADE.iter().position(|made| made.dtype == dtype && made.reduce_op == reduce_op);
+    let made =
+        KERNEL_OPERATORS.iter().position(|made| made.dtype == dtype && made.reduce_op == reduce_op);
     let op = match (reduce_op, dtype) {
         _ if made.is_some() => make(job, made.unwrap_or_default())?,
         // A bool is a byte of 0 or 1.
@@ -92,7 +93,9 @@ fn make<H: Handle>(job: &Job<H>, place: usize) -> Result<H> {
     const COMMUTES: c_int = 1;
     let mut op = H::from_bits(0);
     // SAFETY: the function is of the type that MPI asks for, and lives as long as the program.
-    let code = unsafe { (job.functions.op_create)(MADE[place].function, COMMUTES, &raw mut op) };
+    let code = unsafe {
+        (job.functions.op_create)(KERNEL_OPERATORS[place].function, COMMUTES, &raw mut op)
+    };
     job.check(code, "MPI_Op_create")?;
     // Of two threads that make it at once, one operator is kept for nothing.
     Ok(*known.get_or_init(|| op))

@@ -60,7 +60,7 @@ impl Progress {
         }
         self.lock().extend(running);
         self.rung.notify_one();
-        self.attend();
+        self.start_background();
     }
 
     /// Ends what was added while the group broke: that has taken what was there. Tells the
@@ -274,8 +274,8 @@ impl Progress {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the background, if it is not there.
-    fn attend(&'static self) {
+    /// Starts the background thread, if it does not run yet.
+    fn start_background(&'static self) {
         if self.started.swap(true, Ordering::SeqCst) {
             return;
         }

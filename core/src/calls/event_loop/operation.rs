@@ -27,7 +27,7 @@ pub struct LoopOperation {
     /// Whether it is known to be done.
     is_done: Cell<bool>,
     /// Whether another thread moves it until it is done.
-    is_attended: Cell<bool>,
+    has_waiter: Cell<bool>,
     /// Whether its result is copied out already.
     is_over: Cell<bool>,
     /// Whether the group did not take it, which does it no harm.
@@ -38,8 +38,8 @@ impl LoopOperation {
     /// An operation that is prepared, on a thread that waits as `wait` learns.
     pub fn new(staged: StagedOperation, wait: AdaptiveWait) -> LoopOperation {
         let staged = RefCell::new(staged);
-        let [is_done, is_attended, is_over, is_refused] = [const { Cell::new(false) }; 4];
-        LoopOperation { staged, wait, is_done, is_attended, is_over, is_refused }
+        let [is_done, has_waiter, is_over, is_refused] = [const { Cell::new(false) }; 4];
+        LoopOperation { staged, wait, is_done, has_waiter, is_over, is_refused }
     }
 
     /// An operation on one small array, in `memory`, that was issued at `start`. If it is done in a
@@ -145,7 +145,7 @@ impl LoopOperation {
             return;
         }
         if !is_large {
-            if !waiters::is_attended(group) && work.wait_slice(wait.limit()).is_some() {
+            if !waiters::has_waiter(group) && work.wait_slice(wait.limit()).is_some() {
                 wait.learn_immediate(start);
                 self.is_done.set(true);
                 return;
@@ -153,8 +153,8 @@ impl LoopOperation {
             let wait = wait.clone();
             work.on_end(move || wait.learn(start));
         }
-        waiters::attend(group, work.clone());
-        self.is_attended.set(true);
+        waiters::wait_in_background(group, work.clone());
+        self.has_waiter.set(true);
     }
 
     /// Whether it is done; moves it once, without waiting.
@@ -162,7 +162,7 @@ impl LoopOperation {
         if !self.is_done.get() {
             let staged = self.staged.borrow();
             let is_done = match staged.work() {
-                Some(work) if self.is_attended.get() => work.is_done(),
+                Some(work) if self.has_waiter.get() => work.is_done(),
                 Some(work) => work.is_completed(),
                 None => staged.is_issued(),
             };

@@ -21,8 +21,8 @@ struct Waiter {
 
 static WAITERS: Mutex<Option<HashMap<u64, Arc<Waiter>>>> = Mutex::new(None);
 
-/// Has `work`, of `group`, moved on until it is done.
-pub(super) fn attend(group: &ProcessGroup, work: Work) {
+/// Has a thread wait for `work`, of `group`, and so move it until it is done.
+pub(super) fn wait_in_background(group: &ProcessGroup, work: Work) {
     let key = group.identity();
     let mut waiters = lock(&WAITERS);
     let waiters = waiters.get_or_insert_default();
@@ -38,7 +38,7 @@ pub(super) fn attend(group: &ProcessGroup, work: Work) {
 }
 
 /// Whether operations of `group` are in flight, so that a thread moves them already.
-pub(super) fn is_attended(group: &ProcessGroup) -> bool {
+pub(super) fn has_waiter(group: &ProcessGroup) -> bool {
     let waiters = lock(&WAITERS);
     let waiter = waiters.as_ref().and_then(|waiters| waiters.get(&group.identity()));
     waiter.is_some_and(|waiter| !lock(&waiter.works).is_empty())
@@ -57,7 +57,7 @@ fn wait(key: u64, waiter: &Waiter) {
             continue;
         };
         drop(works);
-        // Until it is done on its device, if it is on one. Its failure is for whoever asks for it.
+        // Until it is done on its device, if it is on one. Its failure is for the caller that asks for it.
         let _ = oldest.wait_slice(Duration::MAX);
         lock(&waiter.works).pop_front();
     }

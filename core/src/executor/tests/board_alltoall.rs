@@ -74,7 +74,7 @@ fn issue_all(
 }
 
 #[test]
-fn whoever_fits_and_whoever_does_not_come_to_the_same() {
+fn tensors_that_fit_and_tensors_that_do_not_come_to_the_same() {
     with_seeds(|seed| {
         let mut random = Random::new(seed);
         for size in SIZES {
@@ -125,7 +125,7 @@ fn exchange(
 }
 
 #[test]
-fn threads_exchange_whoever_fits_and_whoever_else_moves_things() {
+fn threads_exchange_whatever_fits_and_whatever_else_moves_things() {
     for spin in SPINS {
         for size in [2, 3, 5] {
             let drivers = drivers(size, spin);
@@ -190,7 +190,7 @@ fn blocks_of_two_sizes_are_a_mismatch_wherever_they_go() {
 }
 
 #[test]
-fn a_death_names_the_rank_whoever_fits() {
+fn a_death_names_the_rank_whatever_fits() {
     with_seeds(|seed| {
         for fits in [true, false] {
             let mut world = World::with_board(5, seed);

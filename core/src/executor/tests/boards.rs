@@ -394,7 +394,7 @@ fn threads_that_spin_yield_or_sleep_all_come_to_the_end() {
 }
 
 #[test]
-fn whoever_waits_at_once_hears_of_a_death() {
+fn a_rank_that_waits_at_once_hears_of_a_death() {
     for spin in SPINS {
         let mut drivers = drivers(3, spin);
         on_threads(&drivers, |rank, driver| {

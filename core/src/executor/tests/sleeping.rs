@@ -46,7 +46,7 @@ pub(super) fn envelope(peer: u32, tag: u32) -> Envelope {
 }
 
 #[test]
-fn whoever_sleeps_is_woken_although_another_thread_took_the_last_call() {
+fn a_rank_that_sleeps_is_woken_although_another_thread_took_the_last_call() {
     let [mut sleeper, mut other] = pair();
     let is_awake = |interests: &[_]| wait::wait(interests, Some(Duration::ZERO));
     let mut interests = Vec::new();

@@ -31,8 +31,8 @@ macro_rules! mount {
                 segments_of_one_piece_of_memory, a_slow_reader_holds_the_sender_back,
                 a_goodbye_comes_after_the_frames, an_end_without_goodbye_is_a_death,
                 closing_releases_all_memory,
-                whoever_only_connected_hears_of_a_death, a_closed_transport_is_silent);
-            mount!(@ $impatient, whoever_left_cannot_be_reached, losing_a_peer_releases_its_frames);
+                a_rank_that_only_connected_hears_of_a_death, a_closed_transport_is_silent);
+            mount!(@ $impatient, a_rank_that_left_cannot_be_reached, losing_a_peer_releases_its_frames);
         }
     };
     (@ $world:expr, $($case:ident),*) => {
@@ -217,7 +217,7 @@ fn losing_a_peer_releases_its_frames(mount: Mount<'_>) {
     assert!(released());
 }
 
-fn whoever_only_connected_hears_of_a_death(mount: Mount<'_>) {
+fn a_rank_that_only_connected_hears_of_a_death(mount: Mount<'_>) {
     let mut world = mount(5);
     for rank in 0..5 {
         world.connect(rank, (rank + 1) % 5);
@@ -240,7 +240,7 @@ fn whoever_only_connected_hears_of_a_death(mount: Mount<'_>) {
     assert_eq!(world.lost(2, 3).len() + world.lost(4, 3).len(), 2);
 }
 
-fn whoever_left_cannot_be_reached(mount: Mount<'_>) {
+fn a_rank_that_left_cannot_be_reached(mount: Mount<'_>) {
     let mut world = mount(2);
     world.transports[1] = None;
     let (region, released) = memory(9);

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_wrong_hears_why() {
+    fn a_client_that_is_wrong_hears_why() {
         let ours = hello(0, 2);
         let other_group = Hello { token: Token([4; 16]), ..hello(2, 0) };
         for (theirs, why) in [

@@ -190,19 +190,19 @@ fn a_place_is_written_again_only_behind_a_look_at_who_passed() {
 }
 
 #[test]
-fn whoever_sleeps_is_woken_by_what_is_shown() {
+fn a_thread_that_sleeps_is_woken_by_what_is_shown() {
     sleeper_is_woken(None);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_sleeps_needs_the_fence_of_the_sleeper() {
+fn a_thread_that_sleeps_needs_the_fence_of_the_sleeper() {
     sleeper_is_woken(Some(Flaw::Fence(0)));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_sleeps_needs_the_fence_of_who_shows() {
+fn a_thread_that_sleeps_needs_the_fence_of_who_shows() {
     sleeper_is_woken(Some(Flaw::Fence(1)));
 }
 

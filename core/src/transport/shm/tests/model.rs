@@ -146,24 +146,24 @@ fn entries_need_loads_that_acquire() {
 }
 
 #[test]
-fn whoever_sleeps_is_woken_by_an_entry() {
+fn a_thread_that_sleeps_is_woken_by_an_entry() {
     sleeper_is_woken(None);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_sleeps_needs_fences() {
+fn a_thread_that_sleeps_needs_fences() {
     sleeper_is_woken(Some(Flaw::Fence));
 }
 
 #[test]
-fn whoever_waits_for_room_is_woken_when_there_is_some() {
+fn a_thread_that_waits_for_room_is_woken_when_there_is_some() {
     writer_is_woken(None);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn whoever_waits_for_room_needs_fences() {
+fn a_thread_that_waits_for_room_needs_fences() {
     writer_is_woken(Some(Flaw::Fence));
 }
 

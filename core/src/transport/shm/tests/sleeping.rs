@@ -77,7 +77,7 @@ fn an_end_wakes() {
 }
 
 #[test]
-fn whoever_has_something_to_do_does_not_sleep() {
+fn a_thread_that_has_something_to_do_does_not_sleep() {
     let mut transports = group(2, Timeouts::default());
     transports[0].connect(1);
     while !transports.iter().all(|it| it.table.active.len() == 1) {

@@ -64,7 +64,7 @@ fn hellos_of_others_are_refused_with_a_reason() {
 }
 
 #[test]
-fn whoever_brings_no_segment_is_closed() {
+fn a_rank_that_brings_no_segment_is_closed() {
     let (mut world, key) = lonely(Timeouts::default());
     assert_eq!(say(&mut world, &key, &hello().encode(), None), None);
     let short = File::new(Layout::new(2).bytes() - 4096).unwrap();

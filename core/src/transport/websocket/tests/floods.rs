@@ -219,7 +219,7 @@ fn beside<T: Send>(world: &mut World, number: &mut u32, stranger: impl FnOnce() 
 }
 
 #[test]
-fn whoever_floods_a_rank_is_sent_away_and_frames_pass() {
+fn a_client_that_floods_a_rank_is_sent_away_and_frames_pass() {
     let (mut world, address) = group();
     let mut number = 1;
     let ack = frame(0x82, idle_ack().as_ref());

@@ -64,7 +64,7 @@ fn refusal(pipe: &mut MemoryPipe) -> Option<Refusal> {
 }
 
 #[test]
-fn whoever_dials_is_let_in_once() {
+fn a_client_that_dials_is_let_in_once() {
     let (mut world, door) = awaiting(3, Options::default());
     world.send(0, 2, 3, 10);
     let mut first = knock(&mut world, &door, &hello(2, 3).encode());
@@ -146,7 +146,7 @@ fn strangers_without_end_put_nobody_out_and_wait_for_room() {
 }
 
 #[test]
-fn whoever_never_comes_cannot_be_reached() {
+fn a_client_that_never_comes_cannot_be_reached() {
     let timeouts = Timeouts { connect_timeout: Duration::ZERO, ..Timeouts::default() };
     let options = Options { timeouts, ..Options::default() };
     let (mut world, _door) = awaiting(3, options);

@@ -139,7 +139,7 @@ fn pages_of_other_origins_are_turned_away() {
 }
 
 #[test]
-fn whoever_speaks_no_websocket_is_dropped() {
+fn a_client_that_speaks_no_websocket_is_dropped() {
     let (mut world, address) = group();
     let mut endless = b"GET / HTTP/1.1\r\nX: ".to_vec();
     endless.resize(1 << 20, b'x');
@@ -158,7 +158,7 @@ fn whoever_speaks_no_websocket_is_dropped() {
 }
 
 #[test]
-fn whoever_does_not_know_the_group_is_refused() {
+fn a_client_that_does_not_know_the_group_is_refused() {
     let (mut world, address) = group();
     let hello = Hello::new(Token([1; 16]), GENERATION, 1, 2, 0);
     let refused = endure(&mut world, || {
