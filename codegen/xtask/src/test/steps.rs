@@ -181,7 +181,7 @@ impl Tools<'_> {
             step(
                 "strangers",
                 "strangers, closed and suspended tabs, encrypted connections, examples of the docs",
-                &["node", "wasm", "rust"],
+                &["node", "wasm", "build"],
                 self.node(&[
                     "--test",
                     "--test-concurrency=1",
@@ -196,7 +196,7 @@ impl Tools<'_> {
             step(
                 "web",
                 "browser package under Node, in tabs and in Workers of Chromium",
-                &["wasm", "rust"],
+                &["wasm", "build"],
                 self.node(&[
                     "--test",
                     "--test-concurrency=1",
