@@ -77,11 +77,3 @@ test("calls that cross are told, however many groups were made before", async ()
     for (const name of ["one", "other"]) assert.ok(message.includes(`(group '${name}')`), message);
   }
 });
-
-test("a new group on one rank and an operation on the other are a mismatch", async () => {
-  for (const [kind, message] of await onRanks(2, SCENARIOS, "groupAndOperation")) {
-    assert.equal(kind, "CollectiveMismatch");
-    assert.match(message, /allreduce of 1 f32/);
-    assert.match(message, /of 2 ranks/);
-  }
-});

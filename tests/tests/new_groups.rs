@@ -153,29 +153,6 @@ fn calls_that_cross_are_told_apart_by_the_names_of_their_groups_where_nothing_el
 }
 
 #[test]
-fn ranks_of_which_some_make_a_group_and_some_run_an_operation_hear_that_they_disagree() {
-    for size in [2, 3] {
-        let everybody: Vec<u32> = (0..size).collect();
-        let errors = over_tcp(size, |group| {
-            // Those that agree go well.
-            assert_eq!(sum(group, 1), size);
-            match group.rank() {
-                0 => split(group, &everybody, "all").map(drop).unwrap_err(),
-                _ => group.allreduce(&mut [1f32; 4], ()).unwrap_err(),
-            }
-        });
-        for error in errors {
-            let text = error.to_string();
-            assert!(matches!(error, Error::CollectiveMismatch { .. }), "{text}");
-            let group_call = format!("split_group of {size} ranks");
-            for named in ["allreduce of 4 f32", &group_call] {
-                assert!(text.contains(named), "{text}");
-            }
-        }
-    }
-}
-
-#[test]
 fn a_thread_makes_a_group_while_another_runs_operations() {
     let sums = over_tcp(2, |group| {
         let rank = group.rank();

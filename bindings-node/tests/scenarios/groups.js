@@ -187,11 +187,3 @@ export async function crossing({ store, rank }) {
   await pr.destroyProcessGroup();
   return [error.kind, error.message];
 }
-
-/** What ranks hear of which one makes a group, and the other runs an operation. */
-export async function groupAndOperation({ group, rank }) {
-  const call = rank === 0 ? group.splitGroup([0, 1]) : group.allreduce(Float32Array.of(1));
-  const error = await call.catch((it) => it);
-  await group.shutdown().catch(() => null);
-  return [error.kind, error.message];
-}

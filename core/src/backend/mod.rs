@@ -11,7 +11,6 @@ use std::time::Duration;
 pub use self::capabilities::{Capabilities, Mismatches};
 pub use self::departure::OpenComparison;
 pub(crate) use self::departure::deadline;
-pub(crate) use self::group_calls::{GroupCall, GroupCalls, PublishedCall};
 pub use self::options::{BackendOptions, SpecificOptions};
 use crate::blocking::unblock;
 use crate::clock::Instant;
@@ -33,7 +32,6 @@ mod capabilities;
 mod debug_level;
 mod departure;
 mod discovery;
-mod group_calls;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod group_status;
@@ -308,11 +306,6 @@ pub trait Backend: Send + Sync + 'static {
     /// for ranks that are gone, `peers` among them. `None` if it cannot.
     fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {
         let _ = peers;
-        None
-    }
-    /// The number of the last collective that this rank issued. `None` if ranks that wait for it in
-    /// an operation do not ask what it waits for.
-    fn last_issued(&self) -> Option<u64> {
         None
     }
     /// Whether the group failed or was left, so that nothing can be issued any more.

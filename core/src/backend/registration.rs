@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Backend, BackendOptions, Capabilities, GroupCalls, Share};
+use super::{Backend, BackendOptions, Capabilities, Share};
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::Rendezvous;
 use crate::store::Store;
@@ -64,8 +64,6 @@ pub(crate) struct Bootstrap<'a> {
     pub(crate) options: Option<&'a BackendOptions>,
     /// What was split off the group from which this one comes.
     pub(crate) share: Option<Share>,
-    /// The calls of this process that make groups out of this one.
-    pub(crate) calls: &'a Arc<GroupCalls>,
 }
 
 /// What the caller of `init_process_group` says of this process.

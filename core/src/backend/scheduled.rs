@@ -10,7 +10,7 @@ use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
     Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, discovery,
 };
-use crate::blocking::{Caller, block_on};
+use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
@@ -84,7 +84,7 @@ impl ScheduledBackend {
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come in time.
     async fn connect(bootstrap: Bootstrap<'_>) -> Result<ScheduledBackend> {
-        let Bootstrap { backend, store, rank, size, group: name, timeout, calls, .. } = bootstrap;
+        let Bootstrap { backend, store, rank, size, group: name, timeout, .. } = bootstrap;
         let overrides = match overrides() {
             Ok(overrides) => overrides,
             Err(error) => {
@@ -105,9 +105,7 @@ impl ScheduledBackend {
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
         let has_board = executor.has_board();
         let driver = Driver::new(executor, spin)?;
-        let sessions = discovery.sessions;
-        let inspector =
-            StallInspector::install(&driver, store, (rank, size), sessions, calls.clone());
+        let inspector = StallInspector::install(&driver, store, (rank, size), discovery.sessions);
         Ok(ScheduledBackend {
             backend,
             group: name.to_owned(),
@@ -268,7 +266,7 @@ impl Backend for ScheduledBackend {
             // Also at the end of a short wait: who waits in slices stalls all the same. A look at
             // whether it is done does not wait for the store.
             if !glance {
-                self.inspector.inspect(Some(&Caller::of_thread()));
+                self.inspector.inspect();
             }
             if last || !CAN_BLOCK {
                 return completion.is_done();
@@ -278,10 +276,6 @@ impl Backend for ScheduledBackend {
 
     fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {
         Some(self.driver.await_failure(peers))
-    }
-
-    fn last_issued(&self) -> Option<u64> {
-        Some(self.driver.issued())
     }
 
     fn is_broken(&self) -> bool {

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::inspect::{self, Comparison};
-use super::{GroupCalls, PublishedCall};
-use crate::blocking::{Caller, block_on};
+use crate::blocking::block_on;
 use crate::clock::Instant;
-use crate::executor::{Driver, StallReport};
+use crate::executor::Driver;
 use crate::generated::error::Result;
 use crate::store::{GroupStore, Store};
-use crate::wire::abort::{Abort, Side};
+use crate::wire::abort::Abort;
 use crate::wire::channel::presence_key;
 
 /// How long an operation may stand still before ranks compare through the store what they run.
@@ -19,9 +18,6 @@ const STALL: Duration = Duration::from_millis(300);
 /// How long after a look the next one begins. Less than [`STALL`], for of ranks that look at once
 /// the first learns from the others only by looking again, and its deadline may be near.
 pub(super) const AGAIN: Duration = Duration::from_millis(150);
-
-/// How many ranks are asked whether they wait in a call that makes a group.
-const MAX_ASKED: usize = 64;
 
 /// Compares through the store when the oldest operation of a driver stands still.
 pub(super) struct StallInspector {
@@ -35,19 +31,6 @@ pub(super) struct StallInspector {
     store: Mutex<Arc<dyn Store>>,
     /// When to look again; `None` while somebody looks.
     next: Mutex<Option<Instant>>,
-    /// The calls of this rank that make groups.
-    calls: Arc<GroupCalls>,
-    /// What the last look saw of another rank's.
-    seen: Mutex<Option<CrossingCall>>,
-}
-
-/// A call that makes a group, in which a rank waits for this one, which waits for it in an
-/// operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct CrossingCall {
-    sequence: u64,
-    rank: u32,
-    published: PublishedCall,
 }
 
 impl StallInspector {
@@ -57,7 +40,6 @@ impl StallInspector {
         store: &Arc<dyn Store>,
         (rank, size): (u32, u32),
         sessions: Vec<(u32, u64)>,
-        calls: Arc<GroupCalls>,
     ) -> Arc<StallInspector> {
         if size > 1 {
             store.set_timeout(Duration::from_secs(1));
@@ -69,24 +51,22 @@ impl StallInspector {
             driver: Arc::downgrade(driver),
             store: Mutex::new(store.clone()),
             next: Mutex::new(Some(Instant::now())),
-            calls,
-            seen: Mutex::default(),
         });
         driver.set_stall_hook(elsewhere::hook(&inspector));
         inspector
     }
 
-    /// Looks for the reason if the oldest operation stands still, at most once in a while, for a
-    /// caller that waits, if one does. Blocks until the store has answered.
-    pub(super) fn inspect(&self, waiting: Option<&Caller>) {
+    /// Looks for the reason if the oldest operation stands still, at most once in a while. Blocks
+    /// until the store has answered.
+    pub(super) fn inspect(&self) {
         // A store that cannot block does not answer here, but where the event loop asks.
         let _ = block_on(async {
-            self.look(waiting).await;
+            self.look().await;
             Ok(())
         });
     }
 
-    async fn look(&self, waiting: Option<&Caller>) {
+    async fn look(&self) {
         if self.size == 1 {
             return;
         }
@@ -99,7 +79,6 @@ impl StallInspector {
         // The driver may hold this future: it must not be held by it.
         drop(driver);
         let compared = self.compare(&history).await;
-        let crossing = self.crossing_of(&report, &compared, waiting).await;
         let gone = self.first_gone(&report.unheard_of).await;
         let Some(driver) = self.driver.upgrade() else { return };
         match gone {
@@ -109,7 +88,6 @@ impl StallInspector {
         }
         match compared {
             Ok(Comparison { mismatch: Some(mismatch), .. }) => driver.break_with(mismatch),
-            Ok(_) if let Some(crossing) = crossing => driver.break_with(crossing),
             Ok(Comparison { elsewhere, .. }) => driver.note_elsewhere(report.sequence, elsewhere),
             // Without a store there is nothing to compare with; deadlines and deaths still count.
             Err(error) => tracing::debug!(%error, "cannot compare operations through the store"),
@@ -142,54 +120,6 @@ impl StallInspector {
 
     async fn compare(&self, history: &[inspect::NumberedFingerprint]) -> Result<Comparison> {
         inspect::compare(&*self.store(), "stalled", (self.rank, self.size), history).await
-    }
-
-    /// As [`Self::crossing`], if somebody waits for the operation, and ranks have not come to it.
-    async fn crossing_of(
-        &self,
-        report: &StallReport,
-        compared: &Result<Comparison>,
-        waiting: Option<&Caller>,
-    ) -> Option<Abort> {
-        // One for which nobody waits may have others come before it.
-        let caller = waiting?;
-        self.calls.note_user(caller);
-        let Comparison { elsewhere, .. } = compared.as_ref().ok()?;
-        self.crossing(report, elsewhere).await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "cannot ask the store for calls that make groups");
-            None
-        })
-    }
-
-    /// Whether one of the ranks that are `elsewhere` waits for this one in a call that makes a
-    /// group, and did so at the last look: neither goes on. Only where both ranks call one thing
-    /// after the other.
-    async fn crossing(&self, report: &StallReport, elsewhere: &[u32]) -> Result<Option<Abort>> {
-        let mut seen = None;
-        if self.calls.has_one_user_elsewhere() {
-            for &rank in elsewhere.iter().take(MAX_ASKED) {
-                let published = PublishedCall::of(&*self.store(), rank).await?;
-                let comes_before = |published: &PublishedCall| {
-                    published.issued.is_some_and(|issued| issued < report.sequence)
-                        && published.call.ranks.contains(&self.rank)
-                };
-                if let Some(published) = published.filter(comes_before) {
-                    seen = Some(CrossingCall { sequence: report.sequence, rank, published });
-                    break;
-                }
-            }
-        }
-        let mut last = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *last, seen.clone());
-        let Some(crossing) = seen.filter(|seen| before.as_ref() == Some(seen)) else {
-            return Ok(None);
-        };
-        let side = |rank, fingerprint| Side { rank, fingerprint, message_bytes: None };
-        Ok(Some(Abort::Mismatch {
-            sequence: report.sequence,
-            one: side(self.rank, report.fingerprint),
-            other: side(crossing.rank, crossing.published.call.fingerprint()),
-        }))
     }
 
     /// The first of `ranks` that is gone, as far as the store's server knows: it has a session with
@@ -244,7 +174,7 @@ mod elsewhere {
             }
             let inspector = inspector.clone();
             let thread = std::thread::Builder::new().name("polyrank-stall".to_owned());
-            if let Err(error) = thread.spawn(move || inspector.inspect(None)) {
+            if let Err(error) = thread.spawn(move || inspector.inspect()) {
                 tracing::debug!(%error, "no thread to look for the reason of a stall");
             }
         }
@@ -270,7 +200,7 @@ mod elsewhere {
             let Ok(mut pending) = pending.try_lock() else { return };
             if pending.is_none() && inspector.is_due() {
                 let inspector = inspector.clone();
-                let look = async move { inspector.look(Some(&Caller::current())).await };
+                let look = async move { inspector.look().await };
                 *pending = Some(Box::pin(look));
             }
             if let Some(look) = &mut *pending

@@ -110,9 +110,6 @@ fn describe(side: &Side) -> String {
     if *fingerprint == Fingerprint::NOTHING {
         return "nothing, and leaves".to_owned();
     }
-    if let Some((name, ranks)) = fingerprint.group_call() {
-        return format!("{name} of {ranks} ranks");
-    }
     let Some(collective) = Collective::from_code(fingerprint.collective) else {
         return format!("collective number {}", fingerprint.collective);
     };

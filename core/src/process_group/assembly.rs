@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::failure_watch::FailureWatch;
+use super::group_calls::GroupCall;
 use super::{Inner, ProcessGroup};
-use crate::backend::{GroupCall, PublishedCall};
 use crate::blocking::Caller;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
@@ -53,7 +53,7 @@ impl ProcessGroup {
         let joined = watch.or_failure(joined).await;
         if observer.has_published() {
             // If the store is lost, that is told already.
-            let _ = PublishedCall::publish(store, self.rank(), calls.text_of_end()).await;
+            let _ = GroupCall::publish(store, self.rank(), calls.text_of_end()).await;
         }
         joined.map_err(|error| self.error_of(call, error, began.elapsed() < timeout))
     }
@@ -167,12 +167,12 @@ impl CrossingObserver<'_> {
 
     /// Publishes in which call this rank waits, if that has changed.
     async fn publish(&self) -> Result<()> {
-        let Inner { group_calls, cpu, rank, .. } = &*self.group.inner;
-        let text = group_calls.text_of(self.call, cpu.last_issued());
+        let Inner { group_calls, rank, .. } = &*self.group.inner;
+        let text = group_calls.text_of(self.call);
         if lock(&self.found).published.as_ref() == Some(&text) {
             return Ok(());
         }
-        PublishedCall::publish(self.store, *rank, &text).await?;
+        GroupCall::publish(self.store, *rank, &text).await?;
         lock(&self.found).published = Some(text);
         Ok(())
     }
@@ -197,7 +197,7 @@ impl CrossingObserver<'_> {
             if seen.insert(rank, ()).is_some() || seen.len() > MAX_RANKS {
                 continue;
             }
-            if let Some(PublishedCall { call, .. }) = PublishedCall::of(self.store, rank).await? {
+            if let Some(call) = GroupCall::of(self.store, rank).await? {
                 open.push(self.missing(&call).await?);
                 path.push(WaitingRank { rank, call });
             }

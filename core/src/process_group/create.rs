@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::comparisons::OpenComparisons;
+use super::group_calls::GroupCalls;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
-use crate::backend::{BackendOptions, GroupCalls, Share};
-use crate::blocking::{Caller, block_on};
+use crate::backend::{BackendOptions, Share};
+use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
@@ -170,8 +171,6 @@ impl ProcessGroup {
             }
             return Err(why);
         }
-        let group_calls = Arc::new(GroupCalls::default());
-        group_calls.note_user(&Caller::current());
         let connect = |backend: BackendName, store, share| {
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),
@@ -183,7 +182,6 @@ impl ProcessGroup {
                 device: options.device,
                 options: options.backend_options.as_ref(),
                 share,
-                calls: &group_calls,
             })
         };
         // Tensors of the host are needed in every group.
@@ -208,7 +206,7 @@ impl ProcessGroup {
             cuda,
             timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
             splits: Mutex::default(),
-            group_calls,
+            group_calls: GroupCalls::default(),
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
             options,

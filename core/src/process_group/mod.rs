@@ -29,6 +29,7 @@ mod create;
 mod disjoint;
 mod failure_watch;
 mod fast_path;
+mod group_calls;
 mod messages;
 mod monitored_barrier;
 mod prepared;
@@ -78,7 +79,7 @@ struct Inner {
     splits: Mutex<SortedMap<String, u32>>,
     bound_device: Option<Device>,
     /// The calls that make groups out of this one.
-    group_calls: Arc<backend::GroupCalls>,
+    group_calls: group_calls::GroupCalls,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     options: GroupOptions,

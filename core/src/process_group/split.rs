@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::create::{Origin, Stores, own_connection};
+use super::group_calls::GroupCall;
 use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
-use crate::backend::{Backend, BackendOptions, GroupCall, Share, SplitRequest};
+use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
 use crate::blocking::{block_on, unblock};
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::keys_of_group;

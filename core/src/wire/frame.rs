@@ -38,23 +38,6 @@ impl Fingerprint {
         detail: 0,
     };
 
-    /// That of a rank that runs no operation, but waits in a call that makes a group of so many of
-    /// the ranks.
-    pub const fn of_group_call(is_split: bool, ranks: u64) -> Fingerprint {
-        Fingerprint {
-            collective: Self::GROUP_CALL,
-            elements: ranks,
-            detail: if is_split { 1 } else { 0 },
-            ..Fingerprint::NOTHING
-        }
-    }
-
-    /// The name and the number of ranks of a call that makes a group, if it is one.
-    pub fn group_call(&self) -> Option<(&'static str, u64)> {
-        let name = if self.detail == 0 { "new_group" } else { "split_group" };
-        (self.collective == Self::GROUP_CALL).then_some((name, self.elements))
-    }
-
     /// Whether the operation ends on `rank`, of so many ranks, before all others have compared
     /// themselves with it: they may yet find that they disagree.
     pub fn ends_without_all(&self, rank: u32, size: u32) -> bool {
@@ -68,9 +51,6 @@ impl Fingerprint {
         // Where sizes are pairwise, each rank knows those of its own blocks only.
         (facts.rooted && !has_heard_all) || facts.sizes == Sizes::Pairwise
     }
-
-    /// What stands in the place of a collective.
-    const GROUP_CALL: u8 = u8::MAX - 1;
 }
 
 /// What a frame is for.

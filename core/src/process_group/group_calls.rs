@@ -11,7 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::blocking::{Caller, LiveCallers};
 use crate::generated::error::Result;
 use crate::store::Store;
-use crate::wire::frame::Fingerprint;
 
 /// What a rank publishes that makes groups from several threads.
 const SEVERAL: &[u8] = b"several";
@@ -20,27 +19,18 @@ const NONE: &[u8] = b"";
 
 /// A call that makes a group out of some ranks of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupCall {
+pub(super) struct GroupCall {
     /// `new_group` or `split_group`.
-    pub(crate) function: String,
+    pub(super) function: String,
     /// The name of the new group.
-    pub(crate) group: String,
+    pub(super) group: String,
     /// Its members, as ranks of the parent.
-    pub(crate) ranks: Vec<u32>,
-}
-
-/// A call in which a rank waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PublishedCall {
-    pub(crate) call: GroupCall,
-    /// The number of the last collective that the rank issued before it, if nobody else on the rank
-    /// may issue the next one.
-    pub(crate) issued: Option<u64>,
+    pub(super) ranks: Vec<u32>,
 }
 
 /// The calls of this process that make groups out of one group, and its callers.
 #[derive(Debug, Default)]
-pub(crate) struct GroupCalls {
+pub(super) struct GroupCalls {
     calls: Mutex<Calls>,
 }
 
@@ -51,8 +41,6 @@ struct Calls {
     count: u64,
     /// Those that made groups.
     makers: LiveCallers,
-    /// Those that use the group, as far as they have ever waited for others.
-    users: LiveCallers,
 }
 
 impl GroupCall {
@@ -62,110 +50,85 @@ impl GroupCall {
     }
 
     /// `new_group of ranks [0, 1]`.
-    pub(crate) fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!("{} of ranks {:?}", self.function, self.ranks)
     }
 
     /// The name under which the members meet.
-    pub(crate) fn meeting(&self) -> String {
+    pub(super) fn meeting(&self) -> String {
         format!("{}/assembly", self.group)
     }
 
     /// Those before and after member `rank`, as ranks of the parent.
-    pub(crate) fn neighbours(&self, rank: u32) -> [u32; 2] {
+    pub(super) fn neighbours(&self, rank: u32) -> [u32; 2] {
         let size = self.ranks.len() as u32;
         [1, size - 1].map(|step| self.ranks[((rank + step) % size) as usize])
     }
 
-    /// What stands for it where ranks disagree on what they run.
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of_group_call(self.function == "split_group", self.ranks.len() as u64)
-    }
-}
-
-impl PublishedCall {
     fn encode(&self) -> Vec<u8> {
-        let GroupCall { function, group, ranks } = &self.call;
+        let GroupCall { function, group, ranks } = self;
         let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-        let issued = self.issued.map(|issued| issued.to_string()).unwrap_or_default();
-        format!("{function}\n{}\n{issued}\n{group}", ranks.join(",")).into_bytes()
+        format!("{function}\n{}\n{group}", ranks.join(",")).into_bytes()
     }
 
-    fn decode(bytes: &[u8]) -> Option<PublishedCall> {
-        let mut lines = std::str::from_utf8(bytes).ok()?.splitn(4, '\n');
+    fn decode(bytes: &[u8]) -> Option<GroupCall> {
+        let mut lines = std::str::from_utf8(bytes).ok()?.splitn(3, '\n');
         let (function, ranks) = (lines.next()?.to_owned(), lines.next()?);
-        let (issued, group) = (lines.next()?.parse().ok(), lines.next()?.to_owned());
         let ranks = ranks.split(',').map(|rank| rank.parse().ok()).collect::<Option<_>>()?;
-        Some(PublishedCall { call: GroupCall { function, group, ranks }, issued })
+        Some(GroupCall { function, group: lines.next()?.to_owned(), ranks })
     }
 
     /// The call in which `rank` waits, if it waits in one alone. `store` is that of the parent.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn of(store: &dyn Store, rank: u32) -> Result<Option<PublishedCall>> {
+    pub(super) async fn of(store: &dyn Store, rank: u32) -> Result<Option<GroupCall>> {
         let key = GroupCall::key(rank);
         if !store.check_async(&[&key]).await? {
             return Ok(None);
         }
-        let published = PublishedCall::decode(&store.get_async(&key).await?);
-        Ok(published.filter(|published| published.call.ranks.contains(&rank)))
+        let published = GroupCall::decode(&store.get_async(&key).await?);
+        Ok(published.filter(|call| call.ranks.contains(&rank)))
     }
 
     /// Publishes that `rank` waits in one call, in several or in none.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn publish(store: &dyn Store, rank: u32, text: &[u8]) -> Result<()> {
+    pub(super) async fn publish(store: &dyn Store, rank: u32, text: &[u8]) -> Result<()> {
         store.set_async(&GroupCall::key(rank), text).await
     }
 }
 
 impl GroupCalls {
     /// Notes that a call of `caller` begins.
-    pub(crate) fn begin(&self, caller: &Caller) -> PendingCall<'_> {
+    pub(super) fn begin(&self, caller: &Caller) -> PendingCall<'_> {
         let mut calls = self.lock();
         calls.pending += 1;
         calls.count += 1;
         calls.makers.note(caller);
-        calls.users.note(caller);
         drop(calls);
         PendingCall { calls: self }
     }
 
-    /// Notes that `caller` uses the group.
-    pub(crate) fn note_user(&self, caller: &Caller) {
-        self.lock().users.note(caller);
-    }
-
     /// How many calls there were.
-    pub(crate) fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.lock().count
     }
 
     /// Whether several are under way, or may be soon.
-    pub(crate) fn are_concurrent(&self) -> bool {
+    pub(super) fn are_concurrent(&self) -> bool {
         let calls = self.lock();
         calls.pending > 1 || calls.makers.are_several()
     }
 
-    /// Whether nobody on this rank is in such a call, or may come to one while another waits.
-    pub(crate) fn has_one_user_elsewhere(&self) -> bool {
-        let calls = self.lock();
-        calls.pending == 0 && !calls.users.are_several()
-    }
-
-    /// What to publish while `call` waits, on a rank that issued so many collectives before it.
-    pub(crate) fn text_of(&self, call: &GroupCall, issued: Option<u64>) -> Vec<u8> {
-        if self.are_concurrent() {
-            return SEVERAL.to_vec();
-        }
-        let issued = issued.filter(|_| !self.lock().users.are_several());
-        PublishedCall { call: call.clone(), issued }.encode()
+    /// What to publish while `call` waits.
+    pub(super) fn text_of(&self, call: &GroupCall) -> Vec<u8> {
+        if self.are_concurrent() { SEVERAL.to_vec() } else { call.encode() }
     }
 
     /// What to publish when a call is over.
-    pub(crate) fn text_of_end(&self) -> &'static [u8] {
+    pub(super) fn text_of_end(&self) -> &'static [u8] {
         if self.are_concurrent() { SEVERAL } else { NONE }
     }
 
@@ -175,7 +138,7 @@ impl GroupCalls {
 }
 
 /// Counts as a call under way until it is dropped.
-pub(crate) struct PendingCall<'a> {
+pub(super) struct PendingCall<'a> {
     calls: &'a GroupCalls,
 }
 
@@ -199,12 +162,9 @@ mod tests {
 
     #[test]
     fn what_is_published_is_read_again() {
-        for issued in [None, Some(0), Some(7)] {
-            let published = PublishedCall { call: call(), issued };
-            assert_eq!(PublishedCall::decode(&published.encode()), Some(published));
-        }
-        assert_eq!(PublishedCall::decode(SEVERAL), None);
-        assert_eq!(PublishedCall::decode(NONE), None);
+        assert_eq!(GroupCall::decode(&call().encode()), Some(call()));
+        assert_eq!(GroupCall::decode(SEVERAL), None);
+        assert_eq!(GroupCall::decode(NONE), None);
     }
 
     /// What a thread does that has ended then.
@@ -221,19 +181,8 @@ mod tests {
         }
         let own = Caller::of_thread();
         let _pending = calls.begin(&own);
-        let published = PublishedCall { call: call(), issued: Some(3) };
-        assert_eq!(calls.text_of(&call(), Some(3)), published.encode());
+        assert_eq!(calls.text_of(&call()), call().encode());
         let _other = calls.begin(&own);
-        assert_eq!(calls.text_of(&call(), Some(3)), SEVERAL);
-    }
-
-    #[test]
-    fn a_thread_that_waits_in_operations_may_issue_the_next_one() {
-        let calls = GroupCalls::default();
-        let other = std::thread::spawn(Caller::of_thread).join().unwrap();
-        calls.note_user(&other);
-        let _pending = calls.begin(&Caller::of_thread());
-        let published = PublishedCall { call: call(), issued: None };
-        assert_eq!(calls.text_of(&call(), Some(3)), published.encode());
+        assert_eq!(calls.text_of(&call()), SEVERAL);
     }
 }
