@@ -2101,8 +2101,7 @@ export function defaultGroup(): ProcessGroup;
  * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
  * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
  * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
- * error that names both. A rank that runs an operation instead, and the members that wait for
- * it, hear that they disagree.
+ * error that names both.
  *
  * @returns The group; what stands for no member on a rank that is not in it.
  * @throws {@link CollectiveMismatchError}
@@ -2119,8 +2118,7 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
  * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
  * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
  * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
- * error that names both. A rank that runs an operation instead, and the members that wait for
- * it, hear that they disagree.
+ * error that names both.
  *
  * @param ranks - Global ranks; none: all.
  * @returns The group; what stands for no member on a rank that is not in it.

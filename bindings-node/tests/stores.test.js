@@ -177,3 +177,12 @@ test("what a store was made of can be asked for", async () => {
   const client = pr.TCPStore.connect("127.0.0.1", 1, { timeout: 50, waitForWorkers: false });
   await assert.rejects(client, { kind: "Network" });
 });
+
+test("what a store cannot do is an error of the stores", async () => {
+  const opened = pr.FileStore.open("/no such folder/store", 1);
+  await assert.rejects(opened, (error) => {
+    assert.ok(error instanceof pr.DistStoreError && !(error instanceof pr.StoreTimeoutError));
+    assert.match(error.message, /cannot open the store's file/);
+    return true;
+  });
+});

@@ -57,7 +57,7 @@ export function defaultGroup(...given) {
 
 const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], inOrder: true, gives: "group" };
 
-/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the same order: calls that wait for each other's ranks end, on all ranks in them, with an error that names both. A rank that runs an operation instead, and the members that wait for it, hear that they disagree. */
+/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the same order: calls that wait for each other's ranks end, on all ranks in them, with an error that names both. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }

@@ -145,8 +145,7 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 /// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
 /// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
 /// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-/// that names both. A rank that runs an operation instead, and the members that wait for it, hear
-/// that they disagree.
+/// that names both.
 ///
 /// - `ranks`: global ranks; none: all.
 /// - `timeout`: limit of the group's operations; none: the default.

@@ -345,12 +345,12 @@ impl Error {
             Error::RendezvousTimeout { .. } => "RendezvousTimeout",
             Error::Rendezvous { .. } => "Rendezvous",
             Error::StoreTimeout { .. } => "StoreTimeout",
-            Error::Store { .. } => "StoreError",
+            Error::Store { .. } => "Store",
             Error::NotACounter { .. } => "NotACounter",
             Error::QueueEmpty => "QueueEmpty",
             Error::Network { .. } => "Network",
             Error::MonitoredBarrier { .. } => "MonitoredBarrier",
-            Error::Backend { .. } => "BackendError",
+            Error::Backend { .. } => "Backend",
         }
     }
 

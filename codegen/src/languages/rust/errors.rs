@@ -94,7 +94,7 @@ fn kind(error: &ErrorKind) -> Kind {
     let all = if names.is_empty() { String::new() } else { format!(" {{ {} }}", names.join(", ")) };
     Kind {
         doc: doc_comment(&error.doc),
-        kind: error.name.clone(),
+        kind: variant.clone(),
         message: format!("{:?}", error.message),
         fields: fields.collect(),
         any: format!("Error::{variant}{any}"),
