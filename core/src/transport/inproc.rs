@@ -296,14 +296,14 @@ impl Mailbox {
 
     /// Wakes the owner, who may be waiting.
     fn ring(&self, content: &mut Content) {
-        if std::mem::replace(&mut content.rung, true) {
-            return;
-        }
+        let is_rung = std::mem::replace(&mut content.rung, true);
         #[cfg(feature = "tcp")]
-        if let Some(doorbell) = &self.doorbell {
+        if let Some(doorbell) = self.doorbell.as_ref().filter(|_| !is_rung) {
             // An error means that it is rung already.
             let _ = rustix::io::write(doorbell, &1_u64.to_ne_bytes());
         }
+        #[cfg(not(feature = "tcp"))]
+        let _ = is_rung;
     }
 
     fn silence(&self) {
