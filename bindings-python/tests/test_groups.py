@@ -128,13 +128,13 @@ def operation_before_group(here):
     tensor = np.ones(2)
     if here.rank == 0:
         # It looks a few times before it makes the group that the other rank makes first.
-        work = group.allreduce(tensor, async_op=True)
+        work = group.allreduce(tensor)
         for _ in range(10):
             with pytest.raises(polyrank.WaitTimeoutError):
                 work.wait(timeout=0.1)
     part = group.split_group([0, 1])
     if here.rank == 1:
-        work = group.allreduce(tensor, async_op=True)
+        work = group.allreduce(tensor)
     work.wait()
     assert tensor.tolist() == [2, 2]
     assert part.size() == 2
