@@ -15,7 +15,8 @@ use crate::realm::{Event, Mailbox, realm};
 /// So many bytes at this address of a device. `owner` is kept as long as anything of the core may
 /// use them, which may be longer than JavaScript knows of them.
 ///
-/// Nothing is known of the address: the caller that names it vouches for it, as its documentation says.
+/// Nothing is known of the address: the caller that names it vouches for it, as its documentation
+/// says.
 pub(crate) fn memory_at(
     env: Env,
     address: usize,

@@ -23,8 +23,8 @@ pub(crate) enum Command {
     Run(launch::RunArguments),
     /// Serve a store for ranks that come and go, in browsers too
     ///
-    /// Ranks join by init_method "ws://HOST:PORT", in browsers too. A TCPStore of HOST and PORT is a
-    /// client of it as well, and can be given to init_process_group. Ctrl-C ends the store.
+    /// Ranks join by init_method "ws://HOST:PORT", in browsers too. A TCPStore of HOST and PORT is
+    /// a client of it as well, and can be given to init_process_group. Ctrl-C ends the store.
     #[command(after_help = serve::EXAMPLES)]
     Store(serve::StoreArguments),
     /// Measure collectives, in any language, and against other libraries

@@ -1,4 +1,5 @@
-//! How strictly operations are checked before they are issued, as the environment says. Knows no backend.
+//! How strictly operations are checked before they are issued, as the environment says. Knows no
+//! backend.
 
 use crate::env::variable;
 use crate::generated::error::{Error, Result};

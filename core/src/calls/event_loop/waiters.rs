@@ -57,7 +57,8 @@ fn wait(key: u64, waiter: &Waiter) {
             continue;
         };
         drop(works);
-        // Until it is done on its device, if it is on one. Its failure is for the caller that asks for it.
+        // Until it is done on its device, if it is on one. Its failure is for the caller that asks
+        // for it.
         let _ = oldest.wait_slice(Duration::MAX);
         lock(&waiter.works).pop_front();
     }

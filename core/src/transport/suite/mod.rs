@@ -32,7 +32,8 @@ macro_rules! mount {
                 a_goodbye_comes_after_the_frames, an_end_without_goodbye_is_a_death,
                 closing_releases_all_memory,
                 a_rank_that_only_connected_hears_of_a_death, a_closed_transport_is_silent);
-            mount!(@ $impatient, a_rank_that_left_cannot_be_reached, losing_a_peer_releases_its_frames);
+            mount!(@ $impatient, a_rank_that_left_cannot_be_reached,
+                losing_a_peer_releases_its_frames);
         }
     };
     (@ $world:expr, $($case:ident),*) => {
