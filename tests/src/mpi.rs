@@ -137,13 +137,19 @@ impl Mpi {
         Some(folder)
     }
 
+    /// As [`Mpi::launcher`], which says that the test is skipped where there is none.
+    pub fn launcher_or_skip(self) -> Option<OsString> {
+        let launcher = self.launcher();
+        if launcher.is_none() {
+            say_skipped(&format!("{self:?}: its launcher is not installed; run cargo xtask setup"));
+        }
+        launcher
+    }
+
     /// A command that starts `size` ranks of what is added to it; none, after saying so, where the
     /// implementation is missing.
     pub fn command(self, size: u32) -> Option<Command> {
-        let Some(launcher) = self.launcher() else {
-            say_skipped(&format!("{self:?}: there is no launcher; cargo xtask setup installs one"));
-            return None;
-        };
+        let launcher = self.launcher_or_skip()?;
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", LIMIT_S]).arg(launcher);
         match self {
@@ -227,10 +233,7 @@ pub fn launched(mpi: Mpi, test: &str, size: u32, rank_main: impl FnOnce()) -> Op
         rank_main();
         std::process::exit(0);
     }
-    let Some(launcher) = mpi.launcher() else {
-        say_skipped(&format!("{mpi:?}: there is no launcher; cargo xtask setup installs one"));
-        return None;
-    };
+    let launcher = mpi.launcher_or_skip()?;
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", LIMIT_S]).arg(built("polyrank"));
     command.args(["run", "--with-mpi", "--no-prefix", "-n", &size.to_string()]);

@@ -34,7 +34,7 @@ export const memory = {
     await leave(groups);
   },
 
-  async "there are no tensors of CUDA devices, and a program that wants one is told so"(pr) {
+  async "a page has no CUDA tensors, and asking for one is an error that says so"(pr) {
     const place = { pointer: 4096n, dtype: "f32", shape: [1], owner: {} };
     for (const make of [
       () => pr.CudaTensor.from(new Float32Array(1)),

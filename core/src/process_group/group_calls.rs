@@ -1,10 +1,9 @@
 //! The calls that make groups out of a group: what a rank publishes in the store while it waits in
-//! one, so that others find that calls cross, or that it waits for a rank that waits for it in an
-//! operation. Knows no backend.
+//! one, so that others find that calls cross. Knows no backend and no operations.
 //!
-//! Such a wait means something only if nobody else on the rank may come to what the others wait
-//! for. A thread or an event loop calls one thing after the other, so that the calls and operations
-//! of a rank with one caller have an order. Callers that have ended count no longer.
+//! Such a wait means something only if nobody else on the rank may make the group that the others
+//! wait for. A thread or an event loop makes one after the other, so that the calls of a rank with
+//! one caller have an order. Callers that have ended count no longer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +27,7 @@ pub(super) struct GroupCall {
     pub(super) ranks: Vec<u32>,
 }
 
-/// The calls of this process that make groups out of one group, and its callers.
+/// The calls of this process that make groups out of one group.
 #[derive(Debug, Default)]
 pub(super) struct GroupCalls {
     calls: Mutex<Calls>,

@@ -4,14 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::sorted::SortedMap;
+
 /// How many groups that are gone still have their names: works are shown after their groups.
 const MAX_GONE: usize = 1000;
 
 static NAMES: Mutex<GroupNames> = Mutex::new(GroupNames::new());
 
 struct GroupNames {
-    /// By number.
-    names: Vec<(u64, String)>,
+    /// By the groups' numbers.
+    names: SortedMap<u64, String>,
     /// The numbers of groups that are gone, the oldest first.
     gone: VecDeque<u64>,
 }
@@ -33,20 +35,15 @@ pub(super) fn of(group: u64) -> Option<String> {
 
 impl GroupNames {
     const fn new() -> GroupNames {
-        GroupNames { names: Vec::new(), gone: VecDeque::new() }
+        GroupNames { names: SortedMap::new(), gone: VecDeque::new() }
     }
 
     fn add(&mut self, group: u64, name: &str) {
-        let place = self.names.partition_point(|(known, _)| *known < group);
-        self.names.insert(place, (group, name.to_owned()));
-    }
-
-    fn place(&self, group: u64) -> Option<usize> {
-        self.names.binary_search_by_key(&group, |(known, _)| *known).ok()
+        self.names.insert(group, name.to_owned());
     }
 
     fn of(&self, group: u64) -> Option<&str> {
-        self.place(group).map(|place| &*self.names[place].1)
+        self.names.get(&group).map(String::as_str)
     }
 
     fn note_gone(&mut self, group: u64) {
@@ -54,9 +51,8 @@ impl GroupNames {
         // Programs that make groups in a loop shall not fill the memory.
         if self.gone.len() > MAX_GONE
             && let Some(oldest) = self.gone.pop_front()
-            && let Some(place) = self.place(oldest)
         {
-            self.names.remove(place);
+            self.names.remove(&oldest);
         }
     }
 }
