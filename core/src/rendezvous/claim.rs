@@ -27,7 +27,9 @@ const LEFT: &[u8] = b"left";
 /// How long the owner of a place that is claimed again is watched before it counts as another
 /// process: the store may hear of the end of the one before a moment later.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Pause between two looks at the owner of a place.
+/// How long a rank that hosts the store and does not join stays for the others to hear why.
+const STAY: Duration = Duration::from_secs(2);
+/// Pause between two looks at the owner of a place, or at who is still in the store.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Most places that are looked at to find a rank of a generation that is still there.
 const MAX_PLACES: u32 = 256;
@@ -92,9 +94,11 @@ impl RankClaim {
                         claim.abandon().await?;
                         sleep(pause).await?;
                     }
-                    Err(_) => return Err(claim.withdraw(why).await),
+                    Err(_) => return Err(claim.withdraw(met, why).await),
                 },
-                Fit::Foreign(why) => return Err(claim.withdraw(why).await),
+                Fit::Foreign(why) => return Err(claim.withdraw(met, why).await),
+                // The others lose their store with its host, and are told why.
+                Fit::Outdated(why) if met.hosting => return Err(claim.withdraw(met, why).await),
                 Fit::Outdated(message) => {
                     claim.release().await?;
                     return Err(Error::Rendezvous { message });
@@ -226,11 +230,17 @@ impl RankClaim {
     }
 
     /// Tells those who wait for this generation to be complete why that will not be, and leaves it:
-    /// the error to return.
-    async fn withdraw(&self, why: String) -> Error {
+    /// the error to return. A rank that hosts the store stays a moment for the others to hear it.
+    async fn withdraw(&self, met: &Rendezvous, why: String) -> Error {
         let told = async {
             join::end_join(&self.group_store(), &self.name, &why).await?;
-            self.release().await
+            self.release().await?;
+            let stay = Deadline::after(STAY);
+            while met.hosting && !self.store.has_no_clients() {
+                let Ok(pause) = stay.slice(PAUSE) else { break };
+                sleep(pause).await?;
+            }
+            Ok::<(), Error>(())
         };
         if let Err(error) = told.await {
             // The host may end the store as soon as it was told; the reason is known here.

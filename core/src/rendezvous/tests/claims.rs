@@ -169,6 +169,34 @@ fn ranks_of_another_run_are_refused_with_both_names() {
 }
 
 #[test]
+fn a_host_that_is_refused_stays_until_the_others_have_heard_why() {
+    for (run_ids, restarts, says) in [
+        ([Some("A"), Some("B")], [None, None], "rank 0 of run 'A' came to group 'g' of run 'B'"),
+        ([None, None], [Some(0), Some(1)], "rank 0 of restart 0 (TORCHELASTIC_RESTART_COUNT)"),
+    ] {
+        let (server, connect) = standing();
+        let hosts: Arc<dyn Store> = Arc::new(server);
+        let of_rank = |store: &Arc<dyn Store>, rank: u32| {
+            let mut met = met(store, rank, run_ids[rank as usize]);
+            (met.hosting, met.restart_count) = (rank == 0, restarts[rank as usize]);
+            met
+        };
+        let first = connect();
+        let waiting = block_on(RankClaim::take(&of_rank(&first, 1), "g")).unwrap();
+        drop(first);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(move || join_group(&waiting, 1).unwrap_err().to_string());
+            let refused = block_on(RankClaim::take(&of_rank(&hosts, 0), "g")).map(drop);
+            // The store ends with its host.
+            drop(hosts);
+            let told = refused.unwrap_err().to_string();
+            assert!(told.starts_with(says), "{told}");
+            assert_eq!(waits.join().unwrap(), told);
+        });
+    }
+}
+
+#[test]
 fn a_generation_of_another_world_size_whose_ranks_are_gone_is_in_nobodys_way() {
     for (old, new) in [(2, 3), (3, 2)] {
         let (_server, connect) = standing();
