@@ -197,6 +197,23 @@ fn no_group_is_made_out_of_one_that_was_aborted() {
 }
 
 #[test]
+fn a_member_that_has_left_is_not_waited_for() {
+    let errors = over_tcp(3, |group| {
+        assert_eq!(sum(group, 1), 3);
+        // Rank 1 goes away while the others wait for it, or before.
+        (group.rank() != 1).then(|| split(group, &[0, 1, 2], "late").unwrap_err().to_string())
+    });
+    for (rank, error) in errors.iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        let error = error.as_ref().unwrap();
+        let says = format!(
+            "split_group of ranks [0, 1, 2] (group 'late') on rank {rank}: rank 1 does not come: \
+             it has left group 'world'"
+        );
+        assert_eq!(*error, says);
+    }
+}
+
+#[test]
 fn a_rank_that_does_not_come_is_named_with_the_call() {
     let errors = over_tcp(3, |group| {
         if group.rank() == 1 {
@@ -339,6 +356,28 @@ fn until_waiting(group: &ProcessGroup, rank: u32) {
 
 fn make_a_group(_: &ProcessGroup) -> Error {
     new_group(NewGroupOptions::default()).map(drop).unwrap_err()
+}
+
+#[test]
+fn a_rank_that_is_known_to_be_gone_is_not_waited_for_and_the_others_may_go_on() {
+    let test = "a_rank_that_is_known_to_be_gone_is_not_waited_for_and_the_others_may_go_on";
+    let ended = processes(test, 3, |group| {
+        group.barrier(()).unwrap();
+        if group.rank() == 1 {
+            die();
+        }
+        group.barrier(()).unwrap_err();
+        let with_it = group.split_group(&[0, 1, 2], SplitOptions::default()).map(drop);
+        report(kind_of(&with_it.unwrap_err()));
+        let without = split(&group, &[0, 2], "survivors").unwrap();
+        report(sum(&without, group.rank() + 1).to_string());
+        without.shutdown().unwrap();
+        std::process::exit(0);
+    });
+    for rank in [0, 2] {
+        let expected = ["rank 1 of default_pg failed in split_group", "4"];
+        assert_eq!(ended[rank].printed, expected, "{}", ended[rank].output);
+    }
 }
 
 // Each victim has a test of its own: a started process runs the first job of its test.

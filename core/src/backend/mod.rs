@@ -308,6 +308,12 @@ pub trait Backend: Send + Sync + 'static {
         let _ = peers;
         None
     }
+    /// Whether it is known that `rank` has left the group in order. False where the backend cannot
+    /// tell.
+    fn has_left(&self, rank: u32) -> bool {
+        let _ = rank;
+        false
+    }
     /// Whether the group failed or was left, so that nothing can be issued any more.
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.

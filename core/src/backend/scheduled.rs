@@ -278,6 +278,10 @@ impl Backend for ScheduledBackend {
         Some(self.driver.await_failure(peers))
     }
 
+    fn has_left(&self, rank: u32) -> bool {
+        self.driver.has_left(rank)
+    }
+
     fn is_broken(&self) -> bool {
         self.driver.is_broken()
     }

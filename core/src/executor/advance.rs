@@ -320,6 +320,12 @@ impl Executor {
         self.state.departed
     }
 
+    /// Whether it is known that `peer` has left the group in order.
+    pub fn has_left(&self, peer: Rank) -> bool {
+        let over_board = self.state.exchange.as_ref().is_some_and(|it| it.has_left(peer));
+        over_board || self.state.peers.has_left(peer)
+    }
+
     /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         self.state.broken.as_ref().and_then(|broken| broken.untold(&self.state.group))

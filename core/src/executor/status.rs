@@ -13,6 +13,11 @@ impl Driver {
         self.lock().departed()
     }
 
+    /// Whether it is known that `peer` has left the group in order.
+    pub fn has_left(&self, peer: Rank) -> bool {
+        self.lock().has_left(peer)
+    }
+
     /// The number of the last collective that this rank issued.
     pub fn issued(&self) -> u64 {
         self.lock().issued()

@@ -141,6 +141,9 @@ struct WaitingRank {
 impl JoinObserver for CrossingObserver<'_> {
     fn look(&self) -> LookAgain<'_> {
         Box::pin(async move {
+            if let Some(why) = self.departure().await? {
+                return Ok(Some(why));
+            }
             let is_first = !self.has_published();
             self.publish().await?;
             if is_first {
@@ -175,6 +178,21 @@ impl CrossingObserver<'_> {
         GroupCall::publish(self.store, *rank, &text).await?;
         lock(&self.found).published = Some(text);
         Ok(())
+    }
+
+    /// Which member has left the parent without having come to the call, if one has.
+    async fn departure(&self) -> Result<Option<String>> {
+        let group = self.group;
+        let left: Vec<u32> =
+            self.call.ranks.iter().copied().filter(|&rank| group.cpu().has_left(rank)).collect();
+        if left.is_empty() {
+            return Ok(None);
+        }
+        // Read after it was known that they have left: who came did so before.
+        let missing = self.missing(self.call).await?;
+        Ok(missing.into_iter().find(|rank| left.contains(rank)).map(|rank| {
+            format!("rank {rank} does not come: it has left group '{}'", group.group_name())
+        }))
     }
 
     /// The calls in which ranks wait for each other in a circle that this one waits for.

@@ -23,28 +23,33 @@ const EXPLANATION_LIMIT: Duration = Duration::from_secs(1);
 /// what this thread waits for in a store.
 pub(super) struct FailureWatch {
     backend: Arc<dyn Backend>,
-    /// None where a rank failed before, without which the others may go on, or where the backend
-    /// cannot tell.
+    /// None where the group failed before and those that are waited for may go on, or where the
+    /// backend cannot tell.
     failure: Option<Arc<Completion>>,
     _interrupt: Option<InterruptCondition>,
 }
 
 impl ProcessGroup {
     /// Begins to look out for `peers` among others, which a backend may have no connection to yet.
-    pub(super) fn watch_for_failure(&self, peers: &[u32]) -> FailureWatch {
+    /// A failure that was there before counts if it keeps one of `needed` from coming.
+    pub(super) fn watch_for_failure(&self, peers: &[u32], needed: &[u32]) -> FailureWatch {
         let backend = self.cpu();
         let was_broken = backend.is_broken();
         let failure = backend.await_failure(peers);
-        let failure = failure.filter(|failure| !was_broken || was_aborted(failure));
+        let failure = failure.filter(|failure| !was_broken || keeps_away(failure, needed));
         let interrupts = failure.clone().filter(|_| WaitMode::current() == WaitMode::Block);
         let interrupt = interrupts.map(|failure| interrupt_when(move || failure.is_done()));
         FailureWatch { backend, failure, _interrupt: interrupt }
     }
 }
 
-/// Whether the group is over, on all ranks.
-fn was_aborted(failure: &Completion) -> bool {
-    matches!(failure.error(), Some(Error::Aborted { .. }))
+/// Whether the group is over on all ranks, or one of `needed` is gone.
+fn keeps_away(failure: &Completion, needed: &[u32]) -> bool {
+    match failure.error() {
+        Some(Error::Aborted { .. }) => true,
+        Some(Error::RankFailed { rank, .. }) => needed.contains(&rank),
+        _ => false,
+    }
 }
 
 impl FailureWatch {

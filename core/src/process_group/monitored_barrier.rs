@@ -55,7 +55,8 @@ impl ProcessGroup {
             0 => (1..self.size()).take(WATCHED).collect(),
             _ => vec![0],
         };
-        let failure = self.watch_for_failure(&others);
+        // It names all that do not come, whatever was known before.
+        let failure = self.watch_for_failure(&others, &[]);
         // Where none is opened, the connection of the group is there, and as good as the server is.
         let (store, opened) = match failure.or_failure(self.barrier_store()).await {
             Ok(store) => (store, Ok(())),

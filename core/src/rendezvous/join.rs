@@ -3,7 +3,8 @@
 //!
 //! Keys, under `polyrank/<group name>/join/`: `world_size`; `<rank>`, how often this rank came;
 //! `count`, how many came; `verdict`, set once, which everyone waits for; `told`, how many know of
-//! a failure, and `all_told`. A rank costs the store a fixed number of requests.
+//! a failure, and `all_told`. The number of requests that a rank costs the store does not grow with
+//! the number of ranks, and grows with the logarithm of the time that it waits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,10 +38,10 @@ const LISTED_RANKS: usize = 128;
 const LOOKED_FOR: u32 = 256;
 /// How long may be looked for ranks that are missing: their number is known without.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a rank waits for the others before its observer looks, and between two looks.
+/// How long a rank waits for the others before its observer looks, and between the first looks.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
-/// How often an observer looks.
-const LOOKS: u32 = 3;
+/// How many looks follow one another so fast. After them, each pause is twice as long as the last.
+const EARLY_LOOKS: u32 = 3;
 /// How long ranks that joined may take to go on before the others look whether they can, at first
 /// and at most.
 const LOOKS_AFTER_JOINING: [Duration; 2] = [LOOK_AFTER, Duration::from_secs(2)];
@@ -81,8 +82,8 @@ pub async fn join_async(
 
 /// Looks out, while a rank waits for the others, for a reason why they never come.
 pub(crate) trait JoinObserver: Sync {
-    /// Called a few times, [`LOOK_AFTER`] one after the other, while ranks are missing: why they do
-    /// not come, if that is known by now. All that wait fail with it.
+    /// Called from time to time while ranks are missing, a few times soon and then ever less often:
+    /// why they do not come, if that is known by now. All that wait fail with it.
     fn look(&self) -> LookAgain<'_>;
 }
 
@@ -430,17 +431,19 @@ async fn await_verdict(
 ) -> Result<Vec<u8>> {
     let verdict = keys.of("verdict");
     let deadline = Deadline::after(timeout);
-    for _ in 0..LOOKS {
-        if deadline.remaining().is_some_and(|left| left <= LOOK_AFTER) {
-            break;
-        }
-        match store.wait_async(&[&verdict], Some(LOOK_AFTER)).await {
+    let (mut pause, mut looks) = (LOOK_AFTER, 0);
+    while deadline.remaining().is_none_or(|left| left > pause) {
+        match store.wait_async(&[&verdict], Some(pause)).await {
             Ok(()) => return store.get_async(&verdict).await,
             Err(Error::StoreTimeout { .. }) => {}
             Err(error) => return Err(error),
         }
         if let Some(why) = observer.look().await? {
             return decide(store, keys, &verdict_of(MISTAKE, &why)).await;
+        }
+        looks += 1;
+        if looks >= EARLY_LOOKS {
+            pause = pause.saturating_mul(2);
         }
     }
     // Zero would be no limit.
