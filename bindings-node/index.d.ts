@@ -481,7 +481,7 @@ export class AbortedError extends DistBackendError {
   readonly group: string;
   /** The rank that aborted it, or left it with operations in flight. */
   readonly rank: number;
-  /** By whom, why. */
+  /** Why. */
   readonly why: string;
   /** The collective that was running here, or that was called. */
   readonly collective: string;

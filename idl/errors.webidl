@@ -174,13 +174,13 @@ dictionary RankFailed {
 
 /// The group was aborted.
 [Error, Python=AbortedError, Parent=BackendError,
- Message="group '{group}' was aborted: {why}"]
+ Message="group '{group}' was aborted by rank {rank}: {why}"]
 dictionary Aborted {
   /// The group's name.
   required DOMString group;
   /// The rank that aborted it, or left it with operations in flight.
   required Rank rank;
-  /// By whom, why.
+  /// Why.
   required DOMString why;
   /// The collective that was running here, or that was called.
   required DOMString collective;

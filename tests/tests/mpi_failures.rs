@@ -171,7 +171,10 @@ fn an_abort_ends_what_the_others_wait_for() {
         for rank in 0..3 {
             let line = only(&job, rank);
             assert!(line.starts_with("Aborted"), "{mpi:?} rank {rank}: {line}");
-            assert!(line.contains("rank 2 called abort()"), "{mpi:?} rank {rank}: {line}");
+            assert!(
+                line.contains("aborted by rank 2: it called abort()"),
+                "{mpi:?} rank {rank}: {line}"
+            );
         }
     }
 }

@@ -168,7 +168,10 @@ fn who_waits_for_the_first_call_of_others_hears_of_an_abort() {
                 let tensor = on_device(1, &[1.0]);
                 let error = group.issue(request(Collective::Allreduce, &tensor)).unwrap_err();
                 assert!(matches!(error, Error::Aborted { .. }), "{error}");
-                assert!(error.to_string().contains("rank 0 called abort()"), "{error}");
+                assert!(
+                    error.to_string().contains("aborted by rank 0: it called abort()"),
+                    "{error}"
+                );
                 store.set("heard", b"").unwrap();
             }
             // Never comes.
@@ -190,7 +193,10 @@ fn who_waits_in_a_split_hears_of_an_abort() {
                 store.set("on its way", b"").unwrap();
                 let error = group.split_group(&[0, 1], SplitOptions::default()).unwrap_err();
                 assert!(matches!(error, Error::Aborted { .. }), "{error}");
-                assert!(error.to_string().contains("rank 0 called abort()"), "{error}");
+                assert!(
+                    error.to_string().contains("aborted by rank 0: it called abort()"),
+                    "{error}"
+                );
                 store.set("heard", b"").unwrap();
             }
             _ => store.wait(&["heard"], None).unwrap(),

@@ -263,7 +263,7 @@ fn abort_returns_at_once_and_all_ranks_learn_of_it() {
         });
         for error in errors {
             assert!(error.starts_with("Aborted"), "{error}");
-            assert!(error.contains("rank 0 called abort()"), "{error}");
+            assert!(error.contains("aborted by rank 0: it called abort()"), "{error}");
         }
     });
 }

@@ -192,7 +192,10 @@ fn no_group_is_made_out_of_one_that_was_aborted() {
     });
     for (rank, error) in errors.iter().enumerate() {
         assert!(matches!(error, Error::Aborted { .. }), "rank {rank}: {error}");
-        assert!(error.to_string().contains("rank 0 called abort()"), "rank {rank}: {error}");
+        assert!(
+            error.to_string().contains("aborted by rank 0: it called abort()"),
+            "rank {rank}: {error}"
+        );
     }
 }
 

@@ -8,6 +8,13 @@ use crate::generated::dispatch::ENTRIES;
 use crate::generated::error::Error;
 use crate::request::{Constant, Method, Overload, Parameter, Type};
 
+/// What becomes of names between quotation marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quoted {
+    Spelt,
+    Unchanged,
+}
+
 impl Language {
     /// A name of the IDL: `async_op` or `asyncOp`.
     pub(super) fn name(self, name: &str) -> String {
@@ -18,17 +25,22 @@ impl Language {
     /// addresses or names that a user gave stay as they are.
     pub fn message(self, error: &Error) -> String {
         let text = error.to_string();
-        let is_ours = matches!(
-            error,
+        let quoted = match error {
+            // Between quotation marks stand names of arguments.
             Error::InvalidArgument { .. }
-                | Error::InvalidType { .. }
-                | Error::Unsupported { .. }
-                | Error::CollectiveMismatch { .. }
-                | Error::CollectiveTimeout { .. }
-                | Error::WaitTimeout { .. }
-                | Error::RankFailed { .. }
-        );
-        if is_ours && self.is_script() { camel_case_names(&text) } else { text }
+            | Error::InvalidType { .. }
+            | Error::Unsupported { .. } => Quoted::Spelt,
+            // Between quotation marks stand names of groups and runs.
+            Error::CollectiveMismatch { .. }
+            | Error::CollectiveTimeout { .. }
+            | Error::WaitTimeout { .. }
+            | Error::RankFailed { .. }
+            | Error::Aborted { .. }
+            | Error::Rendezvous { .. }
+            | Error::RendezvousTimeout { .. } => Quoted::Unchanged,
+            _ => return text,
+        };
+        if self.is_script() { camel_case_names(&text, quoted) } else { text }
     }
 
     /// How a method is called: `all_reduce`, `TCPStore`, `TCPStore.connect`, `new HashStore`.
@@ -209,19 +221,25 @@ impl Language {
 
 /// The text with the names of the API in camelCase: methods, parameters, options. A part of an
 /// address or of a longer name is none.
-fn camel_case_names(text: &str) -> String {
+fn camel_case_names(text: &str, quoted: Quoted) -> String {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let (mut spelt, mut before) = (String::with_capacity(text.len()), ' ');
+    let mut is_quoted = false;
     for part in text.split_inclusive(|letter: char| !is_letter(letter)) {
         let word = part.trim_end_matches(|letter: char| !is_letter(letter));
         let after = &part[word.len()..];
         let is_part = matches!(before, '/' | '?' | '&' | '-') || matches!(after, "/" | "=" | "-");
-        if word.contains('_') && !is_part && is_name_of_api(word) {
+        let is_users = is_quoted && quoted == Quoted::Unchanged;
+        if word.contains('_') && !is_part && !is_users && is_name_of_api(word) {
             spelt.push_str(&camel_case(word));
         } else {
             spelt.push_str(word);
         }
         spelt.push_str(after);
+        // One that follows a word and begins nothing is an apostrophe.
+        if after == "'" && (is_quoted || word.is_empty()) {
+            is_quoted = !is_quoted;
+        }
         before = after.chars().next().unwrap_or(before);
     }
     spelt

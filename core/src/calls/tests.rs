@@ -346,6 +346,11 @@ fn errors_have_the_names_of_javascript_there() {
     let keys = "world_size".to_owned();
     let error = Error::StoreTimeout { operation: "wait".to_owned(), keys, waited_ms: 1 };
     assert!(Language::JavaScript.message(&error).ends_with("world_size"), "the key of a user");
+    // A peer's apostrophe begins no name.
+    let message = "a peer's new_group of group 'new_group' in room= or by group_name".to_owned();
+    let error = Error::Rendezvous { message };
+    let said = "a peer's newGroup of group 'new_group' in room= or by groupName";
+    assert!(Language::JavaScript.message(&error).ends_with(said), "the name of a user");
 }
 
 #[test]

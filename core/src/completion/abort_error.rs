@@ -59,7 +59,7 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
         Abort::User { rank, why } => Error::Aborted {
             group,
             rank: *rank,
-            why: format!("rank {rank}: {why}"),
+            why: why.clone(),
             collective: name.to_owned(),
             sequence,
         },

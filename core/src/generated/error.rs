@@ -177,13 +177,13 @@ pub enum Error {
         sequence: u64,
     },
     /// The group was aborted.
-    #[error("group '{group}' was aborted: {why}")]
+    #[error("group '{group}' was aborted by rank {rank}: {why}")]
     Aborted {
         /// The group's name.
         group: String,
         /// The rank that aborted it, or left it with operations in flight.
         rank: u32,
-        /// By whom, why.
+        /// Why.
         why: String,
         /// The collective that was running here, or that was called.
         collective: String,

@@ -196,7 +196,7 @@ impl ProcessGroup {
 
     /// Fails everything in flight and everything later, on all ranks.
     pub fn abort(&self) {
-        self.abort_because(&format!("rank {} called abort()", self.rank()));
+        self.abort_because("it called abort()");
     }
 
     /// As [`ProcessGroup::abort`], for a reason that every rank's error names.
