@@ -104,7 +104,7 @@ test("an operation that cannot be begun where it was prepared fails the group", 
   assert.match(zero.thrown.message, LOST);
   for (const error of [...zero.ended, ...one.ended]) {
     assert.equal(error?.kind, "Aborted");
-    assert.match(error.message, /rank 0: could not take part in reduce_scatter: /);
+    assert.match(error.message, /rank 0: could not take part in reduceScatter: /);
     assert.match(error.message, LOST);
   }
 });
