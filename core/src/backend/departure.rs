@@ -128,11 +128,11 @@ impl Departure<'_> {
             is_doubtful: self.driver.is_unconfirmed(),
         };
         let until = until.map_or_else(Instant::now, |until| open.until(Instant::now(), until));
-        Ok(self.obey(&open, until).await?.then_some(open))
+        Ok(self.await_verdict(&open, until).await?.then_some(open))
     }
 
     /// Waits for the verdict, or for a reason not to; whether there was none.
-    async fn obey(&self, open: &OpenComparison, until: Instant) -> Result<bool> {
+    async fn await_verdict(&self, open: &OpenComparison, until: Instant) -> Result<bool> {
         let verdict = key(self.backend, "verdict");
         loop {
             if let Some(found) = open.verdict(&*self.store).await? {
@@ -146,7 +146,7 @@ impl Departure<'_> {
                 return Ok(false);
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.misses_a_word().await? {
+            if left.is_zero() || self.is_incomplete().await? {
                 return Ok(true);
             }
             match self.store.wait_async(&[&verdict], Some(SLICE.min(left))).await {
@@ -157,7 +157,7 @@ impl Departure<'_> {
     }
 
     /// Whether a rank has left without saying what it ran, so that there will be no verdict.
-    async fn misses_a_word(&self) -> Result<bool> {
+    async fn is_incomplete(&self) -> Result<bool> {
         let departed = self.driver.departed() as i64;
         if departed == 0 {
             return Ok(false);

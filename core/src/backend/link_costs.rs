@@ -103,7 +103,7 @@ mod tests {
     use crate::schedule::select::{CallSize, Overrides, Selector};
 
     #[test]
-    fn the_groups_links_decide_which_prices_count() {
+    fn the_groups_links_decide_which_costs_count() {
         let mut calibration = Calibration::default();
         let measured = crate::schedule::cost::Link { latency_s: 1.0, overhead_s: 2.0, byte_s: 3.0 };
         calibration.links[LinkClass::Loopback as usize] = Some(measured);

@@ -15,8 +15,8 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
 use crate::executor::{
-    Bindings, Driver, Envelope, Executor, FAREWELL, GroupIdentity, Message, Operation, SPIN_LIMITS,
-    SlotProgress, SmallAttempt, SmallCollective, SmallOperation,
+    Bindings, Driver, Envelope, Executor, GroupIdentity, Message, Operation, SPIN_LIMITS,
+    SlotProgress, SmallAttempt, SmallCollective, SmallOperation, TELLING_LIMIT,
 };
 use crate::generated::collective::{Blocks, Collective, Sizes};
 use crate::generated::dtype::DType;
@@ -298,7 +298,7 @@ impl Backend for ScheduledBackend {
         };
         // A store that cannot block does not answer here.
         let _ = block_on(compare);
-        self.driver.wait(&self.driver.leave(Instant::now() + FAREWELL), None);
+        self.driver.wait(&self.driver.leave(Instant::now() + TELLING_LIMIT), None);
         self.end()
     }
 
@@ -306,7 +306,7 @@ impl Backend for ScheduledBackend {
         Box::pin(async move {
             self.driver.idle(Instant::now() + leaving.limit).ended().await;
             self.compare(leaving).await;
-            self.driver.leave(Instant::now() + FAREWELL).ended().await;
+            self.driver.leave(Instant::now() + TELLING_LIMIT).ended().await;
             self.end()
         })
     }

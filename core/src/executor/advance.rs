@@ -59,7 +59,7 @@ impl Executor {
         if size > 1 {
             let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
             for peer in [next, previous] {
-                if !std::mem::replace(&mut state.peers.of(peer).touched, true) {
+                if !std::mem::replace(&mut state.peers.of(peer).was_reached, true) {
                     transport.connect(peer);
                 }
             }
@@ -90,7 +90,7 @@ impl Executor {
     )]
     pub fn with_board(mut self, board: AnyBoard) -> Executor {
         for peer in (0..self.state.size).filter(|&peer| peer != self.state.rank) {
-            if !std::mem::replace(&mut self.state.peers.of(peer).touched, true) {
+            if !std::mem::replace(&mut self.state.peers.of(peer).was_reached, true) {
                 self.transport.connect(peer);
             }
         }
@@ -239,7 +239,7 @@ impl Executor {
             return;
         }
         for &peer in peers.iter().filter(|&&peer| peer != self.state.rank) {
-            if !std::mem::replace(&mut self.state.peers.of(peer).touched, true) {
+            if !std::mem::replace(&mut self.state.peers.of(peer).was_reached, true) {
                 self.transport.connect(peer);
             }
         }

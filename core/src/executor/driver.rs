@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::advance::{Executor, Progress};
 use super::background::Background;
 use super::finished_operation::FinishedOperation;
-use super::limits::FAREWELL;
+use super::limits::TELLING_LIMIT;
 use super::operation::{Message, Operation};
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
@@ -192,12 +192,13 @@ impl Driver {
         self.background.refresh();
     }
 
-    /// Leaves the group, and takes up to [`FAREWELL`] to tell the others why it broke, if it did.
+    /// Leaves the group, and takes up to [`TELLING_LIMIT`] to tell the others why it
+    /// broke, if it did.
     pub fn close(&self) {
         if self.is_inherited() {
             return;
         }
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + TELLING_LIMIT;
         let mut finished = Vec::new();
         self.turn_once(&mut finished, Executor::leave);
         let mut interests = Vec::new();

@@ -85,8 +85,8 @@ impl State {
             // that exist, so that it arrives even if that rank dies.
             let known = self.peers.get(peer);
             let lost = known.is_some_and(|state| state.lost.is_some());
-            let touched = known.is_some_and(|state| state.touched);
-            if peer == self.rank || lost || !(found_here || touched) {
+            let was_reached = known.is_some_and(|state| state.was_reached);
+            if peer == self.rank || lost || !(found_here || was_reached) {
                 continue;
             }
             let header = Header {
@@ -195,14 +195,14 @@ impl State {
 
     /// When [`State::check_time`] has something to do at the latest.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let farewell = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
+        let telling = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
         // `earliest` may belong to an operation that has ended since.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
         let deferral = self.deferred.as_ref().and_then(|deferred| deferred.until);
         let deadlines =
-            [earliest, farewell, suspicion, deferral, self.inquiry_due(), self.room_deadline()];
+            [earliest, telling, suspicion, deferral, self.inquiry_due(), self.room_deadline()];
         deadlines.into_iter().flatten().min()
     }
 

@@ -6,7 +6,7 @@ use crate::spin::SpinLimits;
 
 /// How long a rank that leaves a broken group may take to tell the others why it broke. Without
 /// that, ranks that have no connection to the failed one would blame the one that left.
-pub const FAREWELL: Duration = Duration::from_millis(250);
+pub const TELLING_LIMIT: Duration = Duration::from_millis(250);
 
 /// How long a thread that waits for other ranks polls before it sleeps.
 pub const SPIN_LIMITS: SpinLimits =

@@ -39,7 +39,7 @@ pub use broken_group::{GroupIdentity, StallReport};
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use finished_operation::FinishedOperation;
-pub use limits::{FAREWELL, SEGMENT_BYTES, SPIN_LIMITS, WINDOW_BYTES};
+pub use limits::{SEGMENT_BYTES, SPIN_LIMITS, TELLING_LIMIT, WINDOW_BYTES};
 pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress, SmallOperation};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};

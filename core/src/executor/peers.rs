@@ -136,7 +136,7 @@ pub(super) struct Peer {
     /// Where the payload of the arriving frame goes.
     pub(super) incoming: PayloadTarget,
     /// Whether there ever was a frame or a connection between the two.
-    pub(super) touched: bool,
+    pub(super) was_reached: bool,
     /// Why the connection was lost, if it was.
     pub(super) lost: Option<LossReason>,
     /// Whether its abort has arrived.
@@ -228,7 +228,7 @@ impl Peer {
 
     /// Whether nothing remains to be sent or received after the group broke.
     pub(super) fn is_settled(&self) -> bool {
-        self.lost.is_some() || !self.touched || (self.abort_received && self.abort_sent)
+        self.lost.is_some() || !self.was_reached || (self.abort_received && self.abort_sent)
     }
 
     /// Forgets all operations.

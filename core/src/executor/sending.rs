@@ -90,7 +90,7 @@ impl State {
         }
         self.messages.last_number = number;
         self.messages.flow(peer).sent += cost;
-        self.peers.of(peer).touched = true;
+        self.peers.of(peer).was_reached = true;
         true
     }
 
@@ -126,7 +126,7 @@ impl State {
                 };
                 message.handed = end;
                 message.begun = true;
-                self.peers.of(message.peer).touched = true;
+                self.peers.of(message.peer).was_reached = true;
                 transport.send(message.peer, header, payload);
             }
         }

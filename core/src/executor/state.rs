@@ -159,7 +159,7 @@ impl State {
         header: Header,
         payload: Payload,
     ) {
-        self.peers.of(peer).touched = true;
+        self.peers.of(peer).was_reached = true;
         transport.send(peer, header, payload);
     }
 
@@ -282,7 +282,7 @@ impl Sink for State {
 
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
         let state = self.peers.of(peer);
-        state.touched = true;
+        state.was_reached = true;
         state.incoming = PayloadTarget::Nothing;
         if header.generation != self.group.generation {
             return Destination::Discard;

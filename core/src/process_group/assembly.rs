@@ -16,7 +16,7 @@ use super::{Inner, ProcessGroup};
 use crate::blocking::Caller;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
-use crate::rendezvous::{self, JoinObserver, LookAgain};
+use crate::rendezvous::{self, JoinObserver, PendingLook};
 use crate::sorted::{SortedMap, sort};
 use crate::store::Store;
 
@@ -139,7 +139,7 @@ struct WaitingRank {
 }
 
 impl JoinObserver for CrossingObserver<'_> {
-    fn look(&self) -> LookAgain<'_> {
+    fn look(&self) -> PendingLook<'_> {
         Box::pin(async move {
             if let Some(why) = self.departure().await? {
                 return Ok(Some(why));

@@ -2,8 +2,8 @@
 //!
 //! Every rank announces itself by a key. Rank 0 watches the announcements, and decides within its
 //! limit; the others name rank 0 if it has not come a little after theirs. The first to decide
-//! writes the verdict, which all obey: either every rank passes or every rank fails. Nothing of it
-//! goes through the collectives, so that a rank that is stuck in one is found like any other. All
+//! writes the verdict, which holds for all: either every rank passes or every rank fails. Nothing
+//! of it goes through the collectives, so that a rank that is stuck in one is found like any other. All
 //! goes over a connection of the barriers' own, as others may wait in that of the group.
 
 use std::sync::atomic::Ordering;
@@ -71,7 +71,7 @@ impl ProcessGroup {
         match passed {
             // The host of the store heard of the failure first, and is gone with the verdict.
             Err(Error::Network { .. }) if failure.error().is_some() => {
-                barrier.obey(barrier.failure("Rank 0", &[0]))
+                barrier.result_of(barrier.failure("Rank 0", &[0]))
             }
             passed => passed,
         }
@@ -103,7 +103,7 @@ impl ProcessGroup {
     }
 }
 
-/// What all ranks obey.
+/// What holds for all ranks.
 enum Verdict {
     Passed,
     Failed { missing: Vec<u32>, message: String },
@@ -208,18 +208,18 @@ impl Barrier<'_> {
         loop {
             if self.is_there(&verdict).await? {
                 let found = self.store.get_async(&verdict).await?;
-                return self.obey(Verdict::decode(&found));
+                return self.result_of(Verdict::decode(&found));
             }
             let slice = SLICE.min(until.saturating_duration_since(Instant::now()));
             if self.group.is_broken() || slice.is_zero() {
                 let found = self.decide(&self.failure("Rank 0", &[0])).await?;
-                return self.obey(found);
+                return self.result_of(found);
             }
             self.sleep_on(&[&verdict], slice).await?;
         }
     }
 
-    fn obey(&self, verdict: Verdict) -> Result<()> {
+    fn result_of(&self, verdict: Verdict) -> Result<()> {
         let Verdict::Failed { missing, message } = verdict else { return Ok(()) };
         let message = format!(
             "Rank {} successfully reached monitoredBarrier, but received errors while waiting for \

@@ -61,7 +61,7 @@ enum Fit {
     /// Its ranks are in the way for the reason given, and may be about to leave.
     Occupied(String),
     /// The rank and those that wait there do not belong together, for the reason given.
-    Foreign(String),
+    Refused(String),
     /// The rank is one of those that the launcher has started anew since, as said.
     Outdated(String),
 }
@@ -96,7 +96,7 @@ impl RankClaim {
                     }
                     Err(_) => return Err(claim.withdraw(met, why).await),
                 },
-                Fit::Foreign(why) => return Err(claim.withdraw(met, why).await),
+                Fit::Refused(why) => return Err(claim.withdraw(met, why).await),
                 // The others lose their store with its host, and are told why.
                 Fit::Outdated(why) if met.hosting => return Err(claim.withdraw(met, why).await),
                 Fit::Outdated(message) => {
@@ -283,7 +283,7 @@ impl RankClaim {
         }
         let why = join::sizes_differ(&self.name, met.rank, met.world_size, &theirs);
         let is_complete = join::is_complete(&self.group_store(), &self.name).await?;
-        Ok(Some(if is_complete { Fit::Occupied(why) } else { Fit::Foreign(why) }))
+        Ok(Some(if is_complete { Fit::Occupied(why) } else { Fit::Refused(why) }))
     }
 
     /// What is wrong with the generation if it is of another run. It is ours if nobody has said
@@ -299,7 +299,7 @@ impl RankClaim {
             return Ok(Some(Fit::Abandoned));
         }
         let theirs = String::from_utf8_lossy(&theirs);
-        Ok(Some(Fit::Foreign(format!(
+        Ok(Some(Fit::Refused(format!(
             "rank {} of run '{ours}' came to group '{}' of run '{theirs}'. If these are two jobs, \
              give each its own port or store; if they are one, give all its ranks the same run id \
              (--run-id, POLYRANK_RUN_ID, or run_id= in the URL)",
@@ -349,7 +349,7 @@ impl RankClaim {
 
     /// Why this rank's place is not to be had.
     async fn occupied(&self, met: &Rendezvous) -> Result<Fit> {
-        if let Some(Fit::Foreign(why)) = self.compare_runs(met).await? {
+        if let Some(Fit::Refused(why)) = self.compare_runs(met).await? {
             return Ok(Fit::Occupied(why));
         }
         Ok(Fit::Occupied(format!(

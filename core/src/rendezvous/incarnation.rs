@@ -35,7 +35,7 @@ pub(crate) async fn meet(
     let mut left = timeout;
     loop {
         let met = find(left).await?;
-        let may_end = met.hosted && !met.hosting && !lock().is_empty();
+        let may_end = met.ends_with_rank_0 && !met.hosting && !lock().is_empty();
         match enter(&met, name, left).await {
             Ok(claim) => return Ok((met, claim)),
             Err(Error::Network { .. }) if may_end && (timeout.is_zero() || left > PAUSE) => {
@@ -89,9 +89,9 @@ pub(crate) async fn enter(met: &Rendezvous, name: &str, left: Duration) -> Resul
 async fn take_place(met: &Rendezvous, name: &str, left: Duration) -> Result<RankClaim> {
     let is_back = note(&met.store.compare_set_async(IDENTITY, b"", &random_name()?).await?);
     let claim = RankClaim::take(met, name).await?;
-    if met.rank == 0 && met.hosted {
+    if met.rank == 0 && met.ends_with_rank_0 {
         met.store.set_async(&claim.opened(), b"1").await?;
-    } else if met.hosted && is_back {
+    } else if met.ends_with_rank_0 && is_back {
         // Either rank 0 goes on with this store or it has not left yet, and the store ends then.
         met.store.wait_async(&[&claim.opened()], Some(left)).await?;
     }
@@ -142,10 +142,10 @@ mod tests {
                 rank: 1,
                 world_size: 2,
                 hosting: false,
-                hosted: true,
+                ends_with_rank_0: true,
                 run_id: None,
                 restart_count: None,
-                is_launchers: false,
+                is_of_launcher: false,
             })
         };
         let (first, second) = (serve(), serve());

@@ -84,16 +84,16 @@ pub async fn join_async(
 pub(crate) trait JoinObserver: Sync {
     /// Called from time to time while ranks are missing, a few times soon and then ever less often:
     /// why they do not come, if that is known by now. All that wait fail with it.
-    fn look(&self) -> LookAgain<'_>;
+    fn look(&self) -> PendingLook<'_>;
 }
 
-/// What comes of a look.
-pub(crate) type LookAgain<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
+/// A look that goes on: a reason, if it finds one.
+pub(crate) type PendingLook<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
 
 struct NoObserver;
 
 impl JoinObserver for NoObserver {
-    fn look(&self) -> LookAgain<'_> {
+    fn look(&self) -> PendingLook<'_> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }

@@ -25,7 +25,7 @@ use crate::store::url::Url;
 use crate::store::{TcpStore, TcpStoreOptions};
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
-    JoinObserver, LookAgain, absent, await_joined, end_join, find_store_free, join_observed,
+    JoinObserver, PendingLook, absent, await_joined, end_join, find_store_free, join_observed,
     keys_of_group, leave_at_once, refuse, timed_out,
 };
 pub use join::{join, join_async, leave, leave_async};
@@ -45,14 +45,14 @@ pub struct Rendezvous {
     /// Whether the store ends with this process.
     pub hosting: bool,
     /// Whether the store ends with rank 0.
-    pub hosted: bool,
+    pub ends_with_rank_0: bool,
     /// The run that this rank belongs to, if that has a name: ranks of another run are refused.
     pub run_id: Option<String>,
     /// How often the launcher had started its ranks again when it started this one, if it says so:
     /// ranks of an earlier restart are refused.
     pub(crate) restart_count: Option<u32>,
     /// Whether the store is the launcher's, and so outlives the ranks.
-    pub(crate) is_launchers: bool,
+    pub(crate) is_of_launcher: bool,
 }
 
 impl Rendezvous {
@@ -67,10 +67,10 @@ impl Rendezvous {
             rank,
             world_size,
             hosting: false,
-            hosted: false,
+            ends_with_rank_0: false,
             run_id: None,
             restart_count: None,
-            is_launchers: false,
+            is_of_launcher: false,
         })
     }
 
@@ -83,9 +83,9 @@ impl Rendezvous {
 
     /// With keys of its own for ranks that the launcher has started again, where the store is the
     /// launcher's.
-    fn of_attempt(mut self) -> Self {
-        if let Some(attempt) = self.restart_count.filter(|_| self.is_launchers) {
-            let prefix = format!("polyrank/attempt_{attempt}");
+    fn of_restart(mut self) -> Self {
+        if let Some(restart) = self.restart_count.filter(|_| self.is_of_launcher) {
+            let prefix = format!("polyrank/attempt_{restart}");
             self.store = Arc::new(PrefixStore::new(prefix, self.store));
         }
         self
@@ -168,7 +168,7 @@ pub async fn rendezvous_async(
     world_size: Option<u32>,
     timeout: Duration,
 ) -> Result<Rendezvous> {
-    Ok(find_store(url, rank, world_size, timeout).await?.of_attempt())
+    Ok(find_store(url, rank, world_size, timeout).await?.of_restart())
 }
 
 /// As [`rendezvous_async`], where ranks tell restarts of the launcher apart by themselves: all of
@@ -343,7 +343,7 @@ fn meet_at(
     };
     let store = Arc::new(TcpStore::without_waiting(options).map_err(advise)?);
     let mut met = Rendezvous::new(store, rank, world_size)?;
-    (met.hosting, met.hosted, met.is_launchers) = (hosting, !launchers, launchers);
+    (met.hosting, met.ends_with_rank_0, met.is_of_launcher) = (hosting, !launchers, launchers);
     met.restart_count = environment.restart_count;
     Ok(met)
 }

@@ -337,7 +337,7 @@ fn everyone_is_a_client_of_a_launchers_store() {
             ("TORCHELASTIC_RESTART_COUNT", attempt),
         ]);
         let url = Url::parse("env://").unwrap();
-        let met = from_environment(&url, ask("env://"), &environment).unwrap().of_attempt();
+        let met = from_environment(&url, ask("env://"), &environment).unwrap().of_restart();
         assert!(!met.hosting);
         join(&*met.store, "g", 0, 1, LIMIT).unwrap();
     }

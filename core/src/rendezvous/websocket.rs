@@ -49,7 +49,7 @@ pub(super) async fn meet(url: &Url<'_>, request: RendezvousRequest<'_>) -> Resul
         None => store,
     };
     let mut met = Rendezvous::new(store, rank, world_size)?;
-    (met.hosting, met.hosted) = (hosting, true);
+    (met.hosting, met.ends_with_rank_0) = (hosting, true);
     Ok(met)
 }
 

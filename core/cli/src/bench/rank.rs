@@ -99,7 +99,7 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
                 let grown = memory_bytes().zip(alone);
                 Answer::Memory { bytes: grown.map(|(now, alone)| now.saturating_sub(alone)) }
             }
-            command => obey(command, &member, &mut prepared)?,
+            command => execute(command, &member, &mut prepared)?,
         })?;
     }
     // What it holds ends before its group does.
@@ -143,7 +143,7 @@ pub(super) fn monotonic_s() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-fn obey(
+fn execute(
     command: Command,
     member: &Member,
     prepared: &mut Option<Box<dyn PreparedCase>>,

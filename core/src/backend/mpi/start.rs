@@ -93,7 +93,7 @@ fn serve_or_join<H: Handle>(world: &World<H>, timeout: Duration) -> Result<Rende
     };
     let mut met = Rendezvous::new(Arc::new(store), rank, size)?;
     met.hosting = rank == 0;
-    met.hosted = true;
+    met.ends_with_rank_0 = true;
     Ok(met)
 }
 

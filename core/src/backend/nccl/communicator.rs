@@ -29,7 +29,7 @@ const STAGES: PollStages = PollStages {
 /// How long a wait goes on before it is asked whether the group broke meanwhile.
 const CALM: Duration = Duration::from_millis(20);
 /// How long it may take to leave in order what is not used any more.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One communicator of this process.
 pub(super) struct Communicator {
@@ -236,7 +236,7 @@ impl Communicator {
             // SAFETY: the handle is ours, and nothing is issued after this.
             unsafe { (functions.comm_finalize)(comm) }
         });
-        let limit = WaitLimit { until: Instant::now() + FAREWELL, watch: &AbortWatch::none() };
+        let limit = WaitLimit { until: Instant::now() + LEAVE_LIMIT, watch: &AbortWatch::none() };
         let settled = finalized.and_then(|()| self.settle(limit));
         if settled.is_err() {
             return self.abort();

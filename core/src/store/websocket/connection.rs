@@ -17,7 +17,7 @@ use crate::transport::websocket::{
 use crate::wire::session::DEFAULT_WINDOW_BYTES;
 
 /// How long the end of a session takes at most, until its last packets have left.
-const FAREWELL: Duration = Duration::from_millis(500);
+const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
 /// One connection to a store's server.
 pub struct ClientConnection {
@@ -207,7 +207,7 @@ impl ClientConnection {
         if self.used.strong_count() > 0 {
             return;
         }
-        let ends = *self.ends.get_or_insert(now + FAREWELL);
+        let ends = *self.ends.get_or_insert(now + CLOSE_LIMIT);
         if self.client.is_flushed() || now >= ends || !self.client.is_open() {
             if let Some(socket) = &mut self.socket {
                 socket.close(close_code::NORMAL, "");

@@ -523,11 +523,11 @@ class Rank:
             library.join(rank, *joining)
             self.say("ready", versions=library.versions())
         for line in self.lines:
-            self.obey(json.loads(line), library, rank)
+            self.execute(json.loads(line), library, rank)
         self.prepared = None
         library.leave()
 
-    def obey(self, command, library, rank):
+    def execute(self, command, library, rank):
         """Does one command."""
         what = command.pop("do")
         if what == "prepare":

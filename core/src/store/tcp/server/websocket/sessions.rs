@@ -48,7 +48,7 @@ pub(super) struct Sessions {
     grace_ms: u32,
     client_count: ClientCount,
     /// Sessions that may have something to send.
-    touched: BTreeSet<u64>,
+    unsent: BTreeSet<u64>,
     /// Sockets whose sessions were ended for what these did not bring, and why; until they know.
     ended: HashMap<SocketId, Fault>,
     /// Sessions that leave too much unread, and are about to be ended for it.
@@ -185,7 +185,7 @@ impl Sessions {
             last_number: 0,
             grace_ms,
             client_count,
-            touched: BTreeSet::new(),
+            unsent: BTreeSet::new(),
             ended: HashMap::new(),
             deaf: BTreeSet::new(),
             held_bytes: 0,
@@ -219,7 +219,7 @@ impl Sessions {
             service.set_away(number, false);
             // The socket before it hears that it is no longer the session's.
             peer.waker.take().into_iter().for_each(Waker::wake);
-            self.touched.insert(number);
+            self.unsent.insert(number);
             return Ok(number);
         }
         if self.peers.len() >= MAX_SESSIONS && !self.give_one_up(service) {
@@ -315,7 +315,7 @@ impl Sessions {
                 // What is wrong with the rest of the request is its own sender's to hear of.
                 self.end_for(fault.into(), number, service);
             }
-            self.touched.insert(number);
+            self.unsent.insert(number);
             self.account(number);
         }
         true
@@ -415,7 +415,7 @@ impl Sessions {
 
     /// Wakes what moves the packets of sessions that may have something to send.
     pub(super) fn wake_touched(&mut self) {
-        while let Some(number) = self.touched.pop_first() {
+        while let Some(number) = self.unsent.pop_first() {
             if let Some(waker) = self.peers.get(&number).and_then(|peer| peer.waker.as_ref()) {
                 waker.wake_by_ref();
             }
@@ -478,7 +478,7 @@ impl Sessions {
                     }
                     peer.unread.enter(cause, bytes);
                     peer.session.send(message);
-                    self.touched.insert(header.peer);
+                    self.unsent.insert(header.peer);
                     self.account(header.peer);
                 }
             }
@@ -494,7 +494,7 @@ impl Sessions {
                 self.deaf.insert(to);
             }
             peer.session.send(message);
-            self.touched.insert(to);
+            self.unsent.insert(to);
             self.account(to);
         }
     }
