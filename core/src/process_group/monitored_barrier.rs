@@ -3,8 +3,8 @@
 //! Every rank announces itself by a key. Rank 0 watches the announcements, and decides within its
 //! limit; the others name rank 0 if it has not come a little after theirs. The first to decide
 //! writes the verdict, which holds for all: either every rank passes or every rank fails. Nothing
-//! of it goes through the collectives, so that a rank that is stuck in one is found like any other. All
-//! goes over a connection of the barriers' own, as others may wait in that of the group.
+//! of it goes through the collectives, so that a rank that is stuck in one is found like any other.
+//! All goes over a connection of the barriers' own, as others may wait in that of the group.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
