@@ -3,8 +3,8 @@
 //!
 //! Keys, under `polyrank/<group name>/join/`: `world_size`; `<rank>`, how often this rank came;
 //! `count`, how many came; `verdict`, set once, which everyone waits for; `told`, how many know of
-//! a failure, and `all_told`. The number of requests that a rank costs the store does not grow with
-//! the number of ranks, and grows with the logarithm of the time that it waits.
+//! a failure, and `all_told`. Without an observer, the number of requests that a rank costs the
+//! store does not grow with the number of ranks, but for one every 10 s while it waits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -40,8 +40,11 @@ const LOOKED_FOR: u32 = 256;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a rank waits for the others before its observer looks, and between the first looks.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
-/// How many looks follow one another so fast. After them, each pause is twice as long as the last.
+/// How many looks follow one another so fast. After them, each pause is twice as long as the last,
+/// up to [`LONGEST_PAUSE`].
 const EARLY_LOOKS: u32 = 3;
+/// The longest pause between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long ranks that joined may take to go on before the others look whether they can, at first
 /// and at most.
 const LOOKS_AFTER_JOINING: [Duration; 2] = [LOOK_AFTER, Duration::from_secs(2)];
@@ -443,7 +446,7 @@ async fn await_verdict(
         }
         looks += 1;
         if looks >= EARLY_LOOKS {
-            pause = pause.saturating_mul(2);
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
     // Zero would be no limit.

@@ -83,7 +83,7 @@ impl Host {
             woken.into_iter().for_each(|woken| self.tell(woken, current));
         }
         #[cfg(feature = "websocket")]
-        self.web.wake_touched();
+        self.web.wake_unsent();
     }
 
     fn tell(&self, woken: WokenClient, current: Option<ClientId>) {

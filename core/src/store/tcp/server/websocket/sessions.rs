@@ -414,7 +414,7 @@ impl Sessions {
     }
 
     /// Wakes what moves the packets of sessions that may have something to send.
-    pub(super) fn wake_touched(&mut self) {
+    pub(super) fn wake_unsent(&mut self) {
         while let Some(number) = self.unsent.pop_first() {
             if let Some(waker) = self.peers.get(&number).and_then(|peer| peer.waker.as_ref()) {
                 waker.wake_by_ref();

@@ -65,8 +65,8 @@ impl Web {
     }
 
     /// Wakes the sockets of sessions that may have something to send.
-    pub(in crate::store::tcp::server) fn wake_touched(&self) {
-        self.sessions.borrow_mut().wake_touched();
+    pub(in crate::store::tcp::server) fn wake_unsent(&self) {
+        self.sessions.borrow_mut().wake_unsent();
     }
 
     /// Ends the session that keeps most memory, if that is more than `bytes`; whether it did.
