@@ -41,10 +41,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a rank waits for the others before its observer looks, and between the first looks.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 /// How many looks follow one another so fast. After them, each pause is twice as long as the last,
-/// up to [`LONGEST_PAUSE`].
+/// up to [`MAX_PAUSE`].
 const EARLY_LOOKS: u32 = 3;
 /// The longest pause between two looks.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// How long ranks that joined may take to go on before the others look whether they can, at first
 /// and at most.
 const LOOKS_AFTER_JOINING: [Duration; 2] = [LOOK_AFTER, Duration::from_secs(2)];
@@ -446,7 +446,7 @@ async fn await_verdict(
         }
         looks += 1;
         if looks >= EARLY_LOOKS {
-            pause = (2 * pause).min(LONGEST_PAUSE);
+            pause = (2 * pause).min(MAX_PAUSE);
         }
     }
     // Zero would be no limit.
