@@ -192,8 +192,8 @@ impl Driver {
         self.background.refresh();
     }
 
-    /// Leaves the group, and takes up to [`TELLING_LIMIT`] to tell the others why it
-    /// broke, if it did.
+    /// Leaves the group, and takes up to [`TELLING_LIMIT`] to tell the others why it broke,
+    /// if it did.
     pub fn close(&self) {
         if self.is_inherited() {
             return;

@@ -47,7 +47,7 @@ impl ProcessGroup {
         let calls = &self.inner.group_calls;
         // Until it is said that the call is over.
         let _pending = calls.begin(&Caller::current());
-        let observer = CrossingObserver { group: self, store, call, found: Mutex::default() };
+        let observer = AssemblyObserver { group: self, store, call, found: Mutex::default() };
         let (began, meeting) = (Instant::now(), call.meeting());
         let joined = rendezvous::join_observed(store, &meeting, (rank, size), timeout, &observer);
         let joined = watch.or_failure(joined).await;
@@ -114,8 +114,8 @@ impl ProcessGroup {
     }
 }
 
-/// Looks for calls that cross, while this rank waits.
-struct CrossingObserver<'a> {
+/// Looks for members that have left, and for calls that cross, while this rank waits.
+struct AssemblyObserver<'a> {
     group: &'a ProcessGroup,
     store: &'a dyn Store,
     call: &'a GroupCall,
@@ -138,7 +138,7 @@ struct WaitingRank {
     call: GroupCall,
 }
 
-impl JoinObserver for CrossingObserver<'_> {
+impl JoinObserver for AssemblyObserver<'_> {
     fn look(&self) -> PendingLook<'_> {
         Box::pin(async move {
             if let Some(why) = self.departure().await? {
@@ -163,7 +163,7 @@ impl JoinObserver for CrossingObserver<'_> {
     }
 }
 
-impl CrossingObserver<'_> {
+impl AssemblyObserver<'_> {
     fn has_published(&self) -> bool {
         lock(&self.found).published.is_some()
     }

@@ -36,19 +36,19 @@ impl ProcessGroup {
         let backend = self.cpu();
         let was_broken = backend.is_broken();
         let failure = backend.await_failure(peers);
-        let failure = failure.filter(|failure| !was_broken || keeps_away(failure, needed));
+        let failure = failure.filter(|failure| !was_broken || self.keeps_away(failure, needed));
         let interrupts = failure.clone().filter(|_| WaitMode::current() == WaitMode::Block);
         let interrupt = interrupts.map(|failure| interrupt_when(move || failure.is_done()));
         FailureWatch { backend, failure, _interrupt: interrupt }
     }
-}
 
-/// Whether the group is over on all ranks, or one of `needed` is gone.
-fn keeps_away(failure: &Completion, needed: &[u32]) -> bool {
-    match failure.error() {
-        Some(Error::Aborted { .. }) => true,
-        Some(Error::RankFailed { rank, .. }) => needed.contains(&rank),
-        _ => false,
+    /// Whether the group is over on all ranks, or another of `needed` is gone.
+    fn keeps_away(&self, failure: &Completion, needed: &[u32]) -> bool {
+        match failure.error() {
+            Some(Error::Aborted { .. }) => true,
+            Some(Error::RankFailed { rank, .. }) => rank != self.rank() && needed.contains(&rank),
+            _ => false,
+        }
     }
 }
 

@@ -64,12 +64,6 @@ impl GroupCall {
         [1, size - 1].map(|step| self.ranks[((rank + step) % size) as usize])
     }
 
-    /// The members but for member `rank`, as ranks of the parent.
-    pub(super) fn others(&self, rank: u32) -> Vec<u32> {
-        let this = self.ranks[rank as usize];
-        self.ranks.iter().copied().filter(|&other| other != this).collect()
-    }
-
     fn encode(&self) -> Vec<u8> {
         let GroupCall { function, group, ranks } = self;
         let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();

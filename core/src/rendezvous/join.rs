@@ -3,8 +3,8 @@
 //!
 //! Keys, under `polyrank/<group name>/join/`: `world_size`; `<rank>`, how often this rank came;
 //! `count`, how many came; `verdict`, set once, which everyone waits for; `told`, how many know of
-//! a failure, and `all_told`. Without an observer, the number of requests that a rank costs the
-//! store does not grow with the number of ranks, but for one every 10 s while it waits.
+//! a failure, and `all_told`. Without an observer, a rank costs the store a number of requests
+//! that does not grow with the number of ranks: a fixed one, and one every 10 s while it waits.
 
 use std::future::Future;
 use std::pin::Pin;
