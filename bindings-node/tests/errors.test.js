@@ -18,6 +18,8 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     root: ["InvalidArgument", "root must be a rank in 0..1, got 7"],
     negative: ["InvalidArgument", "must not be negative"],
     timeout: ["InvalidArgument", "milliseconds that is not negative"],
+    endless: ["InvalidArgument", "milliseconds that is not negative, not NaN"],
+    fraction: ["InvalidType", "argument 'src' must be an integer, not 0.5"],
     dtype: ["UnsupportedDType", "BAND is not defined for f32"],
     premul: ["InvalidType", "premulSum(factor)"],
     shared: ["InvalidArgument", "expected 1 output tensors"],

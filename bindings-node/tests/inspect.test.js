@@ -9,6 +9,7 @@ import * as pr from "polyrank";
 test("stores, groups and tensors say what they are", async () => {
   const store = new pr.HashStore();
   assert.equal(inspect(store), "HashStore()");
+  assert.equal(String(store), "HashStore()");
   const prefixed = new pr.PrefixStore("a", store);
   assert.equal(inspect(prefixed), "PrefixStore('a', HashStore())");
   const [zero, one] = await Promise.all(
@@ -30,12 +31,14 @@ test("stores, groups and tensors say what they are", async () => {
   await one.allreduce(Float32Array.of(1));
   await work;
   assert.match(inspect(work), /^Work\(allreduce #1 of pair, complete, \d+ ms\)$/);
+  assert.equal(`${work}`, inspect(work));
   const left = zero.allreduce(Float32Array.of(1));
   one.abort();
   await assert.rejects(Promise.resolve(left));
   assert.match(inspect(left), /^Work\(allreduce #2 of pair, failed, \d+ ms: .*aborted.*\)$/);
   const prepared = zero.prepareAllreduce(Float32Array.of(1, 2));
   assert.equal(inspect(prepared), "PreparedOperation(allreduce of 2 f32 in pair)");
+  assert.equal(String(prepared), inspect(prepared));
   await Promise.all([zero.shutdown(), one.shutdown()]);
   assert.equal(inspect(one), "ProcessGroup(pair, rank 1 of 2, tcp, left)");
 });

@@ -6,6 +6,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::convert::invalid_type;
+
 /// How elements of several ranks become one: `ReduceOp.SUM`, `ReduceOp.MAX`, …
 ///
 /// `PREMUL_SUM` needs a factor: `premul_sum(0.5)`.
@@ -37,9 +39,8 @@ impl ReduceOp {
     /// The core's operator.
     pub(crate) fn get(&self) -> PyResult<polyrank::ReduceOp> {
         if self.lacks_factor {
-            return Err(PyTypeError::new_err(
-                "ReduceOp.PREMUL_SUM needs its factor; use premul_sum(factor)",
-            ));
+            let message = "ReduceOp.PREMUL_SUM needs its factor; use premul_sum(factor)";
+            return Err(Python::attach(|py| invalid_type(py, message)));
         }
         Ok(self.reduce_op)
     }
@@ -64,7 +65,7 @@ impl ReduceOp {
     /// Each rank's elements times `factor`, then the sum.
     #[staticmethod]
     #[pyo3(name = "premul_sum")]
-    fn with_factor(factor: f64) -> ReduceOp {
+    fn with_factor(factor: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
         premul_sum(factor)
     }
 
@@ -133,8 +134,13 @@ impl ReduceOp {
 
 /// Each rank's elements times `factor`, then the sum.
 #[pyfunction]
-pub(crate) fn premul_sum(factor: f64) -> ReduceOp {
-    ReduceOp::from(polyrank::ReduceOp::PremulSum(factor))
+pub(crate) fn premul_sum(factor: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
+    let Ok(number) = factor.extract::<f64>() else {
+        let given = factor.get_type().name()?;
+        let message = format!("premul_sum(): argument 'factor' must be float, not {given}");
+        return Err(invalid_type(factor.py(), message));
+    };
+    Ok(ReduceOp::from(polyrank::ReduceOp::PremulSum(number)))
 }
 
 /// The type of a tensor's elements: `DType("f32")`.

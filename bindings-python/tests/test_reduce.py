@@ -1,5 +1,7 @@
 """Every dtype with every reduction operator, against NumPy."""
 
+import datetime
+
 import numpy as np
 import pytest
 
@@ -119,9 +121,27 @@ def test_all_ranks_get_the_same_bits(world, seed):
 
 
 def needs_a_factor(here):
-    with pytest.raises(TypeError, match="premul_sum"):
+    with pytest.raises(polyrank.InvalidTypeError, match="premul_sum"):
         here.group.allreduce(np.ones(2), polyrank.ReduceOp.PREMUL_SUM)
 
 
 def test_bare_premul_sum_is_a_type_error(pair):
     pair.run(needs_a_factor)
+
+
+def test_a_factor_that_is_no_number_is_a_type_error_of_polyrank():
+    for make in (polyrank.premul_sum, polyrank.make_premul_sum, polyrank.ReduceOp.premul_sum):
+        with pytest.raises(polyrank.InvalidTypeError, match="'factor' must be float, not str"):
+            make("2")
+
+
+def takes_no_such_elements(here):
+    for array in (np.array(["a"]), np.array([None]), np.zeros(2, "M8[s]")):
+        with pytest.raises(polyrank.InvalidTypeError, match="known element types: bool, u8"):
+            here.group.allreduce(array)
+    with pytest.raises(polyrank.InvalidArgumentError, match=r"must not be negative, not -1\.0 s"):
+        here.group.barrier(timeout=datetime.timedelta(seconds=-1))
+
+
+def test_what_cannot_be_an_argument_is_an_error_of_polyrank(pair):
+    pair.run(takes_no_such_elements)

@@ -74,7 +74,6 @@ export class Marked {
 export function duration(value) {
   if (typeof value === "bigint") return duration(Number(value));
   if (typeof value !== "number") return value;
-  if (Number.isNaN(value)) throw new InvalidArgumentError("a timeout is a number of ms, not NaN");
   return { kind: "duration", ms: value };
 }
 

@@ -1,5 +1,6 @@
-// What Node's `console.log` and `util.inspect` show of groups, stores and tensors: what a person
-// wants to know of them. What is native says it itself, in the words of all languages.
+// What Node's `console.log` and `util.inspect` show of groups, stores and tensors, and what `String`
+// makes of them: what a person wants to know. What is native says it itself, in the words of all
+// languages.
 
 import * as classes from "../generated/classes.js";
 import { CudaTensor } from "./cuda.js";
@@ -13,7 +14,9 @@ function show(made, text) {
   const value = function value() {
     return text(this);
   };
-  Object.defineProperty(made.prototype, INSPECT, { value, configurable: true });
+  for (const name of [INSPECT, "toString"]) {
+    Object.defineProperty(made.prototype, name, { value, configurable: true, writable: true });
+  }
 }
 
 /** What the native half says of the object; the name of its class where it has none. */

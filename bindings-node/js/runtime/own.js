@@ -236,6 +236,10 @@ export class PreparedOperation {
 
   /** What Node shows of it: `PreparedOperation(allreduce of 4 f32 in default_pg)`. */
   [INSPECT]() {
+    return this.toString();
+  }
+
+  toString() {
     return `PreparedOperation(${this.#what()})`;
   }
 }

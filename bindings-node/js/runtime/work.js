@@ -98,6 +98,10 @@ export class Work {
 
   /** What Node shows of it: `Work(allreduce #1 of default_pg, complete, 3 ms)`. */
   [INSPECT]() {
+    return this.toString();
+  }
+
+  toString() {
     const isOver = this.isCompleted();
     const { native, failure } = this.#operation;
     const number = native.sequence < 0 ? "" : ` #${native.sequence}`;

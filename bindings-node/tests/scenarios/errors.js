@@ -52,6 +52,8 @@ export async function wrongArguments({ pr, group }) {
     root: thrown(() => group.broadcast(x, 7)),
     negative: thrown(() => group.broadcast(x, -1)),
     timeout: thrown(() => group.allreduce(x, { timeout: -5 })),
+    endless: thrown(() => group.allreduce(x, { timeout: NaN })),
+    fraction: thrown(() => pr.broadcast(x, { src: 0.5 })),
     dtype: thrown(() => group.allreduce(x, { op: pr.ReduceOp.BAND })),
     premul: thrown(() => group.allreduce(x, { op: pr.ReduceOp.PREMUL_SUM })),
     shared: thrown(() => group.allgather([x, x], Float32Array.of(1))),

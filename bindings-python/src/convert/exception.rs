@@ -130,6 +130,11 @@ pub(crate) fn invalid(py: Python<'_>, message: impl Into<String>) -> PyErr {
     raise(py, &Error::InvalidArgument { message: message.into() })
 }
 
+/// The exception for an argument of a type that cannot be.
+pub(crate) fn invalid_type(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    raise(py, &Error::InvalidType { message: message.into() })
+}
+
 /// The exception for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)

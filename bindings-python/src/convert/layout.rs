@@ -4,9 +4,10 @@
 #![allow(unsafe_code)]
 
 use polyrank::{DType, OnDevice, Region, Tensor};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::exception::invalid_type;
 use super::lease::Lease;
 
 /// Memory as its exporter describes it.
@@ -85,5 +86,6 @@ pub(super) fn unsupported_element(object: &Bound<'_, PyAny>, what: &str) -> PyEr
     let name = class.name();
     let class = name.as_ref().ok().and_then(|name| name.to_str().ok()).unwrap_or_default();
     let known = DType::ALL.map(DType::name).join(", ");
-    PyTypeError::new_err(format!("{class} has elements of {what}; known element types: {known}"))
+    let message = format!("{class} has elements of {what}; known element types: {known}");
+    invalid_type(object.py(), message)
 }

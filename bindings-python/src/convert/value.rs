@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use polyrank::Tensor;
 use polyrank::calls::{Foreign, Value};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
 
+use super::exception::{invalid, invalid_type};
 use super::kind::{Kind, kind_of};
 use super::tensor::tensor_of_kind;
 use crate::record::Record;
@@ -86,10 +87,10 @@ fn value_at_depth<'py>(
         return Ok(plain);
     }
     if let Ok(list) = object.cast::<PyList>() {
-        return list_value(list.iter(), opaque_objects, depth).map(Value::List);
+        return list_value(object.py(), list.iter(), opaque_objects, depth).map(Value::List);
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        return list_value(tuple.iter(), opaque_objects, depth).map(Value::Tuple);
+        return list_value(object.py(), tuple.iter(), opaque_objects, depth).map(Value::Tuple);
     }
     let kind = kind_of(object);
     Ok(match kind {
@@ -147,14 +148,14 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 }
 
 fn list_value<'py>(
+    py: Python<'py>,
     items: impl Iterator<Item = Bound<'py, PyAny>>,
     opaque_objects: &mut OpaqueObjects<'py>,
     depth: usize,
 ) -> PyResult<Vec<Value>> {
     if depth >= DEEPEST_LIST {
-        return Err(PyTypeError::new_err(format!(
-            "lists are nested deeper than {DEEPEST_LIST} levels"
-        )));
+        let message = format!("lists are nested deeper than {DEEPEST_LIST} levels");
+        return Err(invalid_type(py, message));
     }
     items.map(|item| value_at_depth(&item, opaque_objects, depth + 1)).collect()
 }
@@ -185,7 +186,10 @@ fn range_value<'py>(
 
 fn duration(object: &Bound<'_, PyAny>) -> PyResult<Duration> {
     object.extract().map_err(|_| {
-        PyValueError::new_err(format!("a duration cannot be negative, but {object} is"))
+        let seconds = object.call_method0("total_seconds").map(|seconds| seconds.to_string());
+        let given = seconds.unwrap_or_else(|_| object.to_string());
+        let message = format!("a timeout must not be negative, not {given} s");
+        invalid(object.py(), message)
     })
 }
 

@@ -183,6 +183,21 @@ impl Language {
         })
     }
 
+    /// What was expected, and what came: `bool, not int`. JavaScript has one type for integers and
+    /// other numbers, so that there the value itself tells what is wrong.
+    pub(super) fn wrong_type(self, expected: &Type, value: &Value) -> String {
+        let is_of_integers = match expected {
+            Type::Nullable(inner) => matches!(**inner, Type::Int),
+            ty => matches!(ty, Type::Int),
+        };
+        match value {
+            Value::Float(number) if self.is_script() && is_of_integers => {
+                format!("an integer, not {number}")
+            }
+            value => format!("{}, not {}", self.ty(expected), self.sort(value)),
+        }
+    }
+
     fn list(self, list: &str, values: &[Value]) -> String {
         let mut sorts: Vec<Cow<'static, str>> = Vec::new();
         for value in values {

@@ -243,13 +243,12 @@ impl Reason {
                     Place::Keyword(position) => &arguments.keywords[position].1,
                     Place::Members | Place::Default => &Value::None,
                 };
-                let (ty, sort) = (language.ty(&parameters[index].ty), language.sort(value));
-                format!("argument '{}' must be {ty}, not {sort}", name_of(index))
+                let wrong = language.wrong_type(&parameters[index].ty, value);
+                format!("argument '{}' must be {wrong}", name_of(index))
             }
             Reason::WrongMember(position, Parameter { name, ty, .. }) => {
-                let sort = language.sort(&arguments.keywords[position].1);
-                let (name, ty) = (language.name(name), language.ty(ty));
-                format!("option '{name}' must be {ty}, not {sort}")
+                let wrong = language.wrong_type(ty, &arguments.keywords[position].1);
+                format!("option '{}' must be {wrong}", language.name(name))
             }
         }
     }

@@ -61,10 +61,17 @@ pub(super) struct BrokenGroup {
 struct ErrorDelivery {
     /// Operations of this rank that ended with it, until the outcome of one of them was asked for.
     ended: Vec<Arc<Completion>>,
-    /// Whether a collective is among them.
-    has_collective: bool,
+    /// The first collective among them.
+    collective: Option<FailedCollective>,
     /// Whether an outcome was asked for, or the error was handed out by [`BrokenGroup::untold`].
     is_delivered: bool,
+}
+
+/// A collective of this rank that ended with the error.
+#[derive(Clone, Copy)]
+struct FailedCollective {
+    name: &'static str,
+    sequence: u64,
 }
 
 /// An operation that does not move.
@@ -100,8 +107,10 @@ impl BrokenGroup {
         fingerprint: &Fingerprint,
         sequence: u64,
     ) -> Error {
-        self.delivery.borrow_mut().has_collective = true;
-        self.error_named(group, collective_name(fingerprint), sequence)
+        let name = collective_name(fingerprint);
+        let first = FailedCollective { name, sequence };
+        self.delivery.borrow_mut().collective.get_or_insert(first);
+        self.error_named(group, name, sequence)
     }
 
     /// Notes an operation of this rank that ends with the error: a caller that asks for its outcome
@@ -127,13 +136,16 @@ impl BrokenGroup {
         let is_failure = match self.abort {
             Abort::Mismatch { .. } | Abort::MessageSize { .. } | Abort::MessageDType { .. } => true,
             Abort::Failed { .. } | Abort::Left { .. } | Abort::TimedOut { .. } => {
-                delivery.has_collective
+                delivery.collective.is_some()
             }
             // A user who aborts or leaves a group has given up what is in flight.
             Abort::User { .. } => false,
         };
         let is_news = is_failure && !std::mem::replace(&mut delivery.is_delivered, true);
-        is_news.then(|| self.error_named(group, "shutdown", 0))
+        // A disagreement says itself which operation it is about.
+        let FailedCollective { name, sequence } =
+            delivery.collective.unwrap_or(FailedCollective { name: "shutdown", sequence: 0 });
+        is_news.then(|| self.error_named(group, name, sequence))
     }
 }
 

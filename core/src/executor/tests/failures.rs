@@ -439,6 +439,22 @@ fn who_has_asked_no_operation_why_it_failed_is_told_at_the_end() {
 }
 
 #[test]
+fn what_is_told_at_the_end_names_the_first_collective_that_failed() {
+    let mut world = World::new(3, 0);
+    let calls: Vec<_> = (0..2).map(|rank| allreduce(&mut world, rank, 70_000)).collect();
+    world.settle();
+    world.kill(2);
+    world.settle();
+    world.pass(Duration::from_millis(60));
+    world.run(&calls);
+    let untold = world.executor(0).untold().expect("a collective failed");
+    let Error::RankFailed { rank: 2, collective, sequence: 1, .. } = &untold else {
+        panic!("{untold}");
+    };
+    assert_eq!(collective, "allreduce");
+}
+
+#[test]
 fn a_disagreement_does_not_wait_for_ever_for_operations_before_it() {
     with_seeds(|seed| {
         let mut world = World::new(3, seed);
