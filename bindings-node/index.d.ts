@@ -671,7 +671,7 @@ export interface AllreduceOptions extends WaitOptions {
    * @defaultValue `ReduceOp.SUM`
    */
   reduceOp?: ReduceOp | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -703,7 +703,7 @@ export interface ReduceOptions extends WaitOptions {
    * @defaultValue `0`
    */
   rootTensor?: number | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -724,7 +724,7 @@ export interface BroadcastOptions extends WaitOptions {
    * @defaultValue `0`
    */
   rootTensor?: number | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -735,7 +735,7 @@ export interface BroadcastOptions extends WaitOptions {
 
 /** Options of `allgather` and `allGatherSingle`. */
 export interface AllgatherOptions extends WaitOptions {
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -751,7 +751,7 @@ export interface GatherOptions extends WaitOptions {
    * @defaultValue `0`
    */
   rootRank?: number | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -767,7 +767,7 @@ export interface ScatterOptions extends WaitOptions {
    * @defaultValue `0`
    */
   rootRank?: number | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -783,7 +783,7 @@ export interface ReduceScatterOptions extends WaitOptions {
    * @defaultValue `ReduceOp.SUM`
    */
   reduceOp?: ReduceOp | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -794,7 +794,7 @@ export interface ReduceScatterOptions extends WaitOptions {
 
 /** Options of `alltoall` and `allToAllSingle`. */
 export interface AllToAllOptions extends WaitOptions {
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /**
    * Kept for c10d: method calls return a `Work` either way.
@@ -807,7 +807,7 @@ export interface AllToAllOptions extends WaitOptions {
 export interface BarrierOptions extends WaitOptions {
   /** Devices whose work the barrier waits for. The TCP backend has no devices and ignores them. */
   deviceIds?: readonly number[] | undefined;
-  /** Limit of this operation; none: the group's. In ms. */
+  /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /** The device on which the barrier runs. The TCP backend ignores it. */
   device?: unknown;

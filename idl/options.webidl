@@ -5,7 +5,7 @@
 dictionary AllreduceOptions {
   /// How elements are reduced.
   ReduceOp reduce_op = "SUM";
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -26,7 +26,7 @@ dictionary ReduceOptions {
   [Root] Rank root_rank = 0;
   /// Which tensor of a list is the root's, where one process gives several.
   [RootTensor] unsigned long root_tensor = 0;
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -39,7 +39,7 @@ dictionary BroadcastOptions {
   [Root] Rank root_rank = 0;
   /// Which tensor of a list is the root's, where one process gives several.
   [RootTensor] unsigned long root_tensor = 0;
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -48,7 +48,7 @@ dictionary BroadcastOptions {
 /// Options of `allgather` and `all_gather_single`.
 [Since=0.1]
 dictionary AllgatherOptions {
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -59,7 +59,7 @@ dictionary AllgatherOptions {
 dictionary GatherOptions {
   /// The rank, in this group, that gets all tensors.
   [Root] Rank root_rank = 0;
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -70,7 +70,7 @@ dictionary GatherOptions {
 dictionary ScatterOptions {
   /// The rank, in this group, that gives the tensors.
   [Root] Rank root_rank = 0;
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -81,7 +81,7 @@ dictionary ScatterOptions {
 dictionary ReduceScatterOptions {
   /// How elements are reduced.
   ReduceOp reduce_op = "SUM";
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -90,7 +90,7 @@ dictionary ReduceScatterOptions {
 /// Options of `alltoall` and `all_to_all_single`.
 [Since=0.1]
 dictionary AllToAllOptions {
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
@@ -101,7 +101,7 @@ dictionary AllToAllOptions {
 dictionary BarrierOptions {
   /// Devices whose work the barrier waits for. The TCP backend has no devices and ignores them.
   sequence<long> device_ids = [];
-  /// Limit of this operation; none: the group's.
+  /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// The device on which the barrier runs. The TCP backend ignores it.
   Object? device = null;

@@ -223,6 +223,33 @@ fn an_operation_past_its_deadline_names_who_is_late() {
 }
 
 #[test]
+fn a_collective_that_was_left_in_flight_and_did_not_end_is_told() {
+    let test = "a_collective_that_was_left_in_flight_and_did_not_end_is_told";
+    for transport in ["shm", "tcp"] {
+        let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
+            processes(test, 2, |group| {
+                group.barrier(()).unwrap();
+                let error = if group.rank() == 0 {
+                    let _work = group.issue(allreduce(10)).unwrap();
+                    group.shutdown_within(Duration::from_millis(300)).unwrap_err()
+                } else {
+                    // It does not come to the collective, and stays until rank 0 is gone.
+                    group.recv(&mut [0u8; 1], 0, 7).unwrap_err()
+                };
+                let Error::CollectiveTimeout { collective, missing_ranks, .. } = &error else {
+                    panic!("{error}");
+                };
+                report(format!("{collective} misses {missing_ranks:?}"));
+                std::process::exit(0);
+            })
+        });
+        for ended in &ended {
+            assert_eq!(ended.printed, ["allreduce misses [1]"], "{transport}: {}", ended.output);
+        }
+    }
+}
+
+#[test]
 fn an_expired_wait_harms_nothing() {
     let ended = processes("an_expired_wait_harms_nothing", 2, |group| {
         if group.rank() == 1 {

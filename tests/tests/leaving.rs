@@ -19,6 +19,8 @@ use polyrank_tests::processes::{ProcessEnd, bare_processes, processes, report, w
 /// How long a thread waits in the store for which nobody waits: less than a rank would wait for it.
 const OTHER_WAIT: Duration = Duration::from_secs(8);
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
+/// Ends the name of a case whose operation is in flight when its ranks leave.
+const IN_FLIGHT: &str = " in flight";
 /// So many groups that a rank is not done within a test's limit if it waits for each of them as
 /// long as a rank waits for others when it leaves: 3 s.
 const MANY: usize = 25;
@@ -122,14 +124,18 @@ fn case() -> String {
 }
 
 fn differs_in_roots(group: &ProcessGroup) {
-    let root = group.rank() % 2;
-    let request = match case().as_str() {
+    let (root, case) = (group.rank() % 2, case());
+    let request = match case.trim_end_matches(IN_FLIGHT) {
         "broadcast" => request(Collective::Broadcast, root, 4),
         "large broadcast" => request(Collective::Broadcast, root, 100_000),
         "reduce" => reduce(1 - root, 4),
         "gather" => blocks(group, Collective::Gather, root, 4),
         _ => blocks(group, Collective::Scatter, root, 4),
     };
+    if case.ends_with(IN_FLIGHT) {
+        let _work = group.issue(request);
+        return leaves();
+    }
     runs_and_leaves(group, request);
 }
 
@@ -141,6 +147,11 @@ fn roots_on_which_ranks_disagree_are_told_to_all_that_leave() {
     }
     for case in ["large broadcast", "reduce", "gather", "scatter"] {
         over_both(test, case, 2, differs_in_roots, ["root 0", "root 1"]);
+    }
+    for case in ["reduce in flight", "gather in flight"] {
+        for size in [2, 3, 5] {
+            over_both(test, case, size, differs_in_roots, ["root 0", "root 1"]);
+        }
     }
 }
 

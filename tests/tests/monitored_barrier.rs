@@ -138,6 +138,12 @@ fn a_group_whose_timeout_is_zero_has_no_limit() {
         group.allreduce(&mut sum, ()).unwrap();
         group.barrier(()).unwrap();
         group.monitored_barrier(None, false).unwrap();
+        // An operation's own limit of zero is none, whatever the group's is.
+        group.set_timeout(Duration::from_nanos(1));
+        group
+            .barrier(polyrank::options::BarrierOptions::default().timeout(Duration::ZERO))
+            .unwrap();
+        group.set_timeout(Duration::ZERO);
         let child = group.split_group(&[2, 0], polyrank::SplitOptions::default()).unwrap();
         if let Some(child) = child {
             assert_eq!(child.timeout(), Duration::ZERO);

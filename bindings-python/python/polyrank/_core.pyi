@@ -676,7 +676,7 @@ class AllreduceOptions(Options):
     def reduceOp(self, value: ReduceOp) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -743,7 +743,7 @@ class ReduceOptions(Options):
     def rootTensor(self, value: SupportsIndex) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -784,7 +784,7 @@ class BroadcastOptions(Options):
     def rootTensor(self, value: SupportsIndex) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -805,7 +805,7 @@ class AllgatherOptions(Options):
 
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -836,7 +836,7 @@ class GatherOptions(Options):
     def rootRank(self, value: SupportsIndex) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -867,7 +867,7 @@ class ScatterOptions(Options):
     def rootRank(self, value: SupportsIndex) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -898,7 +898,7 @@ class ReduceScatterOptions(Options):
     def reduceOp(self, value: ReduceOp) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -919,7 +919,7 @@ class AllToAllOptions(Options):
 
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
@@ -950,7 +950,7 @@ class BarrierOptions(Options):
     def deviceIds(self, value: Sequence[SupportsIndex]) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of this operation; none: the group's."""
+        """Limit of this operation; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property

@@ -577,7 +577,7 @@ impl AllreduceOptions {
         Record::set(slf.as_any(), 0, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 1)
@@ -747,7 +747,7 @@ impl ReduceOptions {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)
@@ -848,7 +848,7 @@ impl BroadcastOptions {
         Record::set(slf.as_any(), 1, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 2)
@@ -899,7 +899,7 @@ impl AllgatherOptions {
         Ok(base.add_subclass(Self))
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 0)
@@ -975,7 +975,7 @@ impl GatherOptions {
         Record::set(slf.as_any(), 0, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 1)
@@ -1051,7 +1051,7 @@ impl ScatterOptions {
         Record::set(slf.as_any(), 0, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 1)
@@ -1127,7 +1127,7 @@ impl ReduceScatterOptions {
         Record::set(slf.as_any(), 0, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 1)
@@ -1178,7 +1178,7 @@ impl AllToAllOptions {
         Ok(base.add_subclass(Self))
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 0)
@@ -1254,7 +1254,7 @@ impl BarrierOptions {
         Record::set(slf.as_any(), 0, value)
     }
 
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 1)

@@ -291,7 +291,9 @@ impl Backend for ScheduledBackend {
     }
 
     fn shutdown(&self, leaving: Leaving) -> Result<()> {
-        self.driver.wait(&self.driver.idle(Instant::now() + leaving.limit), None);
+        // Ranks that disagree on what is in flight hear that, not that one of them has left.
+        self.wait(&self.driver.idle(Instant::now() + leaving.limit), None);
+        self.end_late(leaving);
         let compare = async {
             self.compare(leaving).await;
             Ok(())
@@ -305,6 +307,7 @@ impl Backend for ScheduledBackend {
     fn shutdown_async(self: Arc<Self>, leaving: Leaving) -> EndFuture {
         Box::pin(async move {
             self.driver.idle(Instant::now() + leaving.limit).ended().await;
+            self.end_late(leaving);
             self.compare(leaving).await;
             self.driver.leave(Instant::now() + TELLING_LIMIT).ended().await;
             self.end()
@@ -317,6 +320,14 @@ impl Backend for ScheduledBackend {
 }
 
 impl ScheduledBackend {
+    /// Ends the collectives that had time to end and have not: this rank has to hear that what it
+    /// issued was not done, and why.
+    fn end_late(&self, leaving: Leaving) {
+        if !leaving.limit.is_zero() {
+            self.driver.end_late();
+        }
+    }
+
     /// Compares with the other ranks what was run, before this one leaves.
     async fn compare(&self, leaving: Leaving) {
         if self.driver.is_inherited() {

@@ -362,6 +362,15 @@ impl Executor {
         self.run();
     }
 
+    /// Breaks the group if a collective is in flight, as if its deadline had passed.
+    pub fn end_late(&mut self, now: Instant) {
+        self.state.now = now;
+        let reason = self.state.suspected().or_else(|| self.state.oldest_as_late());
+        if let Some(reason) = reason.filter(|_| self.state.broken.is_none()) {
+            self.break_with(reason, now);
+        }
+    }
+
     /// Begins to leave the group. With nothing in flight, it says goodbye and has left. Otherwise
     /// it breaks the group, and has left when [`Executor::is_busy`] becomes false: after the others
     /// were told, or after a second. Does not wait; nothing can be started afterwards.

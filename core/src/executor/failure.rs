@@ -160,13 +160,7 @@ impl State {
         let mut late = None;
         for running in self.in_flight.iter() {
             if running.deadline <= self.now && late.is_none() {
-                late = Some(Abort::TimedOut {
-                    rank,
-                    sequence: running.sequence,
-                    operation: collective_name(&running.fingerprint).to_owned(),
-                    waited_ms: millis(self.now - running.started),
-                    waiting_for: self.late_ranks(running),
-                });
+                late = Some(self.timed_out(running));
             }
             earliest = Some(earliest.map_or(running.deadline, |known| known.min(running.deadline)));
         }
@@ -190,6 +184,22 @@ impl State {
         self.earliest = earliest;
         if let Some(abort) = late {
             self.fail(abort);
+        }
+    }
+
+    /// The reason for breaking the group if the oldest collective in flight is not waited for any
+    /// longer.
+    pub(super) fn oldest_as_late(&self) -> Option<Abort> {
+        self.in_flight.iter().next().map(|running| self.timed_out(running))
+    }
+
+    fn timed_out(&self, running: &RunningOperation) -> Abort {
+        Abort::TimedOut {
+            rank: self.rank,
+            sequence: running.sequence,
+            operation: collective_name(&running.fingerprint).to_owned(),
+            waited_ms: millis(self.now - running.started),
+            waiting_for: self.late_ranks(running),
         }
     }
 

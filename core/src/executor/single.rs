@@ -182,6 +182,11 @@ impl Driver {
         completion
     }
 
+    /// Breaks the group if a collective is in flight, as if its deadline had passed.
+    pub fn end_late(&self) {
+        self.change(Executor::end_late);
+    }
+
     /// Begins to leave the group: in order if nothing is in flight, otherwise by breaking it. Later
     /// operations fail immediately. The completion is done when the others were told why the group
     /// broke, if it did, or at `until`; [`Driver::end`] then ends it.

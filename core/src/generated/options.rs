@@ -12,7 +12,7 @@ use super::reduce_op::ReduceOp;
 pub struct AllreduceOptions {
     /// How elements are reduced.
     pub reduce_op: ReduceOp,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ impl AllreduceOptions {
 pub struct AllreduceCoalescedOptions {
     /// How elements are reduced.
     pub reduce_op: ReduceOp,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -66,7 +66,7 @@ pub struct ReduceOptions {
     pub root_rank: u32,
     /// Which tensor of a list is the root's, where one process gives several.
     pub root_tensor: u32,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -105,7 +105,7 @@ pub struct BroadcastOptions {
     pub root_rank: u32,
     /// Which tensor of a list is the root's, where one process gives several.
     pub root_tensor: u32,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -134,7 +134,7 @@ impl BroadcastOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AllgatherOptions {
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -153,7 +153,7 @@ impl AllgatherOptions {
 pub struct GatherOptions {
     /// The rank, in this group, that gets all tensors.
     pub root_rank: u32,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -178,7 +178,7 @@ impl GatherOptions {
 pub struct ScatterOptions {
     /// The rank, in this group, that gives the tensors.
     pub root_rank: u32,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -203,7 +203,7 @@ impl ScatterOptions {
 pub struct ReduceScatterOptions {
     /// How elements are reduced.
     pub reduce_op: ReduceOp,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -226,7 +226,7 @@ impl ReduceScatterOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AllToAllOptions {
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -245,7 +245,7 @@ impl AllToAllOptions {
 pub struct BarrierOptions {
     /// Devices whose work the barrier waits for. The TCP backend has no devices and ignores them.
     pub device_ids: Vec<i32>,
-    /// Limit of this operation; none: the group's.
+    /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
 }
 

@@ -479,7 +479,6 @@ impl ProcessGroup {
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {
-        let timeout = timeout.filter(|timeout| !timeout.is_zero());
         deadline(timeout.unwrap_or_else(|| self.timeout()))
     }
 

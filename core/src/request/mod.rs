@@ -37,7 +37,7 @@ pub struct Request {
     pub root: u32,
     /// Which tensor list is the root's own.
     pub root_tensor: u32,
-    /// Limit of this call; `None` or zero is the group's.
+    /// Limit of this call; `None` is the group's, zero is none.
     pub timeout: Option<Duration>,
     /// Whether the lists are independent operations that go together.
     pub coalesced: bool,

@@ -20,7 +20,7 @@ pub struct SingleTensorRequest {
     pub reduce_op: ReduceOp,
     /// The root, 0 where there is none.
     pub root: u32,
-    /// Limit of this call; `None` or zero is the group's.
+    /// Limit of this call; `None` is the group's, zero is none.
     pub timeout: Option<Duration>,
     /// Which thread will drive it.
     pub waiting: WaitIntent,

@@ -376,8 +376,7 @@ impl StagedOperation {
             return;
         };
         let request = checked.request();
-        let own = request.timeout.filter(|timeout| !timeout.is_zero());
-        self.timeout = own.unwrap_or(self.timeout);
+        self.timeout = request.timeout.unwrap_or(self.timeout);
         let facts = request.collective.facts();
         if !facts.rooted {
             return;
