@@ -93,6 +93,7 @@ pub(super) async fn refuse(
 
 /// What a rank brings for the others.
 struct Contribution {
+    spare: spare::Descriptors,
     means: Endpoints,
     offer: Option<boards::Offer>,
     /// What links cost, as rank 0 tells the others.
@@ -105,7 +106,8 @@ impl Contribution {
         #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
         super::debug_level::debug_level()?;
         let link_costs = (rank == 0).then(link_costs::published).transpose()?;
-        Ok(Contribution { means: means(store)?, offer: boards::offer()?, link_costs })
+        let (means, offer) = (means(store)?, boards::offer()?);
+        Ok(Contribution { means, offer, link_costs, spare: spare::Descriptors::open()? })
     }
 }
 
@@ -115,7 +117,7 @@ async fn discover_with(
     name: &str,
     (rank, size): (u32, u32),
     timeout: Duration,
-    Contribution { means, offer, link_costs }: Contribution,
+    Contribution { means, offer, link_costs, spare }: Contribution,
 ) -> Result<Discovery> {
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
@@ -154,6 +156,7 @@ async fn discover_with(
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
     let link_costs = link_costs::of_group(&published, &cards)?;
+    drop(spare);
     let transport = compose(rank, &cards, token, 0, means)?;
     Ok(Discovery { transport, board, ranks_on_host, sessions, topology, link_costs })
 }
@@ -195,6 +198,47 @@ fn listen(store: &dyn Store) -> Result<Listener> {
             TcpTransport::bind_all(&tcp::addresses(variable, &list, address)?)
         }
         None => TcpTransport::bind(SocketAddr::new(address, 0)),
+    }
+}
+
+/// Descriptors of a process that may run out of them.
+#[cfg(feature = "tcp")]
+mod spare {
+    use std::fs::File;
+
+    use super::*;
+
+    /// How many a rank opens for itself when the others count on it already: two event queues with
+    /// their timers, and what wakes their thread.
+    const COUNT: usize = 6;
+
+    /// As many as a rank needs that has joined, so that one that may not open them says so before.
+    pub(super) struct Descriptors {
+        _files: Vec<File>,
+    }
+
+    impl Descriptors {
+        pub(super) fn open() -> Result<Descriptors> {
+            let files = (0..COUNT).map(|_| File::open("/dev/null")).collect::<std::io::Result<_>>();
+            let files = files.map_err(|error| Error::Network {
+                message: format!("cannot open the descriptors that a group needs: {error}"),
+            })?;
+            Ok(Descriptors { _files: files })
+        }
+    }
+}
+
+/// A browser has none.
+#[cfg(not(feature = "tcp"))]
+mod spare {
+    use super::*;
+
+    pub(super) struct Descriptors;
+
+    impl Descriptors {
+        pub(super) fn open() -> Result<Descriptors> {
+            Ok(Descriptors)
+        }
     }
 }
 
