@@ -6,12 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrank::backend::{LentMemory, WaitIntent};
 use polyrank::distributed::{
     InitOptions, NewGroupOptions, destroy_process_group, init_process_group, is_backend_available,
     new_group,
 };
+use polyrank::process_group::FastPathResult;
+use polyrank::request::SingleTensorRequest;
 use polyrank::store::{FileStore, PrefixStore, Store};
-use polyrank::{Collective, Error, GroupOptions, ProcessGroup, Request, Tensor, rendezvous};
+use polyrank::{
+    Collective, DType, Error, GroupOptions, ProcessGroup, ReduceOp, Request, Tensor, rendezvous,
+};
 use polyrank_tests::folder::Folder;
 use polyrank_tests::languages::{built, say_skipped};
 use polyrank_tests::mpi::{HUNG, Job, Mpi, ROLE, bare_ranks, launched, ranks, report, run};
@@ -196,6 +201,49 @@ fn assert_mismatch(job: &Job, size: u32, both: [&str; 2]) {
         for side in both {
             assert!(line.contains(side), "rank {rank} does not name '{side}': {line}");
         }
+    }
+}
+
+#[test]
+fn an_error_of_mpi_breaks_the_group_also_where_the_collective_is_dropped() {
+    for mpi in Mpi::ALL {
+        let test = "an_error_of_mpi_breaks_the_group_also_where_the_collective_is_dropped";
+        let job = ranks(mpi, test, 2, &[], |group| {
+            let store = group.get_group_store();
+            if group.rank() == 0 {
+                // Small, so that MPI does not wait for the receiver.
+                group.run(broadcast(0, 16)).unwrap();
+                store.set("sent", b"").unwrap();
+                store.wait(&["over"], None).unwrap();
+                // The ranks may say as well that they disagreed.
+                return drop(destroy_process_group(None));
+            }
+            store.wait(&["sent"], None).unwrap();
+            // MPI refuses a message that is longer than the memory for it.
+            let tried = group.try_plain(&small_broadcast(), &mut LentMemory::InPlace(&mut [0; 4]));
+            assert!(matches!(tried, Some(FastPathResult::Pending(_))));
+            drop(tried);
+            tell(group.rank(), &group.run(allreduce(1)).unwrap_err());
+            store.set("over", b"").unwrap();
+            drop(destroy_process_group(None));
+        });
+        if let Some(job) = job {
+            let line = only(&job, 1);
+            assert!(line.contains("MPI_Test"), "{mpi:?}: {line}");
+        }
+    }
+}
+
+/// A broadcast of rank 0 that may take the fast path.
+fn small_broadcast() -> SingleTensorRequest {
+    SingleTensorRequest {
+        collective: Collective::Broadcast,
+        name: "broadcast",
+        dtype: DType::F32,
+        reduce_op: ReduceOp::Sum,
+        root: 0,
+        timeout: None,
+        waiting: WaitIntent::Soon,
     }
 }
 
@@ -436,7 +484,7 @@ fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout
         let folder = Folder::new();
         let file = folder.text_of("store");
         let job = bare_ranks(mpi, test, 2, &[(FILE, &file)], || {
-            let (rank, size) = polyrank::backend::mpi::place().unwrap();
+            let (rank, size) = polyrank::backend::mpi::rank_and_size().unwrap();
             let file = FileStore::new(std::env::var(FILE).unwrap(), Some(size)).unwrap();
             let store: Arc<dyn Store> = Arc::new(file);
             if rank == 0 {

@@ -64,8 +64,8 @@ fn each_launchers_ranks_use_its_own_library() {
     for mpi in Mpi::ALL {
         let untold = [("POLYRANK_MPI_LIBRARY", "")];
         let job = bare_ranks(mpi, "each_launchers_ranks_use_its_own_library", 2, &untold, || {
-            let (rank, size) = polyrank::backend::mpi::place().unwrap();
-            let library = polyrank::backend::mpi::library().unwrap();
+            let (rank, size) = polyrank::backend::mpi::rank_and_size().unwrap();
+            let library = polyrank::backend::mpi::library_version().unwrap();
             report(rank, format!("one of {size}: {library}"));
         });
         let Some(job) = job else { continue };

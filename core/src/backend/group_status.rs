@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::Leaving;
-use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::inspect::{self, Comparison, NumberedFingerprint};
 use crate::blocking::block_on;
 use crate::clock::Instant;
@@ -509,7 +509,7 @@ struct DepartingGroup<'a> {
     advance: &'a (dyn Fn() + Sync),
 }
 
-impl DepartingRank for DepartingGroup<'_> {
+impl ShutdownDriver for DepartingGroup<'_> {
     fn broken(&self) -> Option<Abort> {
         self.status.broken.get().cloned()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::inspect::NumberedFingerprint;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
@@ -415,7 +415,7 @@ impl ScheduledBackend {
     }
 }
 
-impl DepartingRank for Driver {
+impl ShutdownDriver for Driver {
     fn broken(&self) -> Option<Abort> {
         Driver::broken(self)
     }

@@ -93,7 +93,7 @@ impl AnyWorld {
     }
 
     /// This process's rank in the job, and the number of ranks.
-    pub(super) fn place(self) -> (u32, u32) {
+    pub(super) fn rank_and_size(self) -> (u32, u32) {
         match self {
             AnyWorld::Ints(world) => (world.job.rank, world.job.size),
             AnyWorld::Pointers(world) => (world.job.rank, world.job.size),
