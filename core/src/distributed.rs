@@ -156,7 +156,7 @@ impl World {
             // Ranks that came late have compared by now.
             let keys = rendezvous::keys_of_group(name);
             let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store.clone()));
-            ended = ended.and(group.family().look(&store).await);
+            ended = ended.and(group.open_comparisons().look(&store).await);
         }
         drop(claim);
         if let Err(error) = left {
