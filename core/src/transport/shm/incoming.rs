@@ -250,7 +250,7 @@ impl IncomingLane {
             // It is not taken out of the lane.
             Frame::Lent { .. } => 0,
             Frame::More { place, piece } => {
-                self.go_on(memory, place, piece.bytes as usize, peer, sink);
+                self.append_piece(memory, place, piece.bytes as usize, peer, sink);
                 self.free(lane, memory, piece);
                 piece.bytes as usize
             }
@@ -268,7 +268,7 @@ impl IncomingLane {
         sink: &mut dyn Sink,
     ) -> PoolRead {
         let bytes = header.payload_bytes as usize;
-        let Some(payload) = pools.show(number, piece.position, bytes) else {
+        let Some(payload) = pools.bytes_at(number, piece.position, bytes) else {
             return PoolRead::Missing;
         };
         let holds = || self.holds(lane, memory);
@@ -344,11 +344,11 @@ impl IncomingLane {
             Destination::Discard => PieceTarget::Nowhere,
         };
         self.partial = Some(PartialFrame { header, into, have_bytes: 0 });
-        self.go_on(memory, place, bytes, peer, sink);
+        self.append_piece(memory, place, bytes, peer, sink);
     }
 
     /// Takes the next piece of the frame that has begun.
-    fn go_on(
+    fn append_piece(
         &mut self,
         memory: &Mapping,
         place: usize,
