@@ -487,7 +487,8 @@ impl Sessions {
     }
 
     fn tell_gone(&mut self, to: u64, number: u64, how: RelayKind, cause: Cause) {
-        let message = RelayHeader { kind: how, mine: false, pipe: 0, peer: number }.message(&[]);
+        let message =
+            RelayHeader { kind: how, opened_by_sender: false, pipe: 0, peer: number }.message(&[]);
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.unread.enter(cause, message.cost_bytes());
             if peer.unread.bytes_of(Cause::Departure) > MAX_UNREAD_NEWS_BYTES {

@@ -89,7 +89,7 @@ impl Raw {
 
 #[test]
 fn a_client_that_breaks_the_relays_rules_is_found_out() {
-    let header = |kind, pipe| RelayHeader { kind, mine: true, pipe, peer: 1 };
+    let header = |kind, pipe| RelayHeader { kind, opened_by_sender: true, pipe, peer: 1 };
     let open = |pipe| header(RelayKind::Open, pipe).message(&[0; 8]);
     let mut world = World::new(1);
     let mut raw = Raw::greet(&mut world);
