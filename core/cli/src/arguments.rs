@@ -17,7 +17,7 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// Start the ranks of a job on this host and watch them
     ///
-    /// Every line that a rank writes is shown behind its rank. When one rank fails, the others are
+    /// Every line that a rank writes is prefixed with its rank. When one rank fails, the others are
     /// stopped, and the first failure's exit code and last lines are shown at the end.
     #[command(after_help = launch::EXAMPLES)]
     Run(launch::RunArguments),

@@ -1,4 +1,4 @@
-//! HalfArithmetic-precision elements. Sums and products are rounded once, to nearest even; comparisons use
+//! Half-precision elements. Sums and products are rounded once, to nearest even; comparisons use
 //! the bit patterns. Knows no loops over memory and no instructions.
 
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::instructions::{HalfLaneBytes, Instructions, LANES, for_each_lane, lanes};
 use super::number::{Float, Lanes, Number, OrderedElement};
 
-/// HalfArithmetic-precision elements; arithmetic is done in `f32`.
+/// Half-precision elements; arithmetic is done in `f32`.
 ///
 /// Rounding a sum or product to `f32` first does not change the result: `f32` has more than twice
 /// their precision.

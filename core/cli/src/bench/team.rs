@@ -61,7 +61,7 @@ pub(super) struct Team {
     /// What the ranks say of their library, all together.
     pub(super) versions: BTreeMap<String, String>,
     /// Operations that it is not asked for.
-    pub(super) lacking: Vec<Operation>,
+    pub(super) unsupported: Vec<Operation>,
     connections: Vec<TcpStream>,
     processes: Vec<Member>,
     inbox: Receiver<Event>,

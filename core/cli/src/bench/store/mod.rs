@@ -136,7 +136,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
             format!(
-                "`{name}` is not a request to measure; expected one of set, get, add, wait, set+get"
+                "'{name}' is not a request to measure; expected one of set, get, add, wait, set+get"
             )
         })
     };
