@@ -20,13 +20,13 @@ pub(super) enum Kind {
 
 /// Which sort of call a method is.
 pub(super) fn kind(method: &Method) -> Kind {
-    if method.notes.unbuilt {
+    if method.common.unbuilt {
         Kind::Unbuilt
     } else if is_operation(method) {
         Kind::Operation
-    } else if method.notes.waits && !objects(method).is_empty() {
+    } else if method.common.waits && !objects(method).is_empty() {
         Kind::Objects
-    } else if method.notes.waits {
+    } else if method.common.waits {
         Kind::Waits
     } else {
         Kind::Plain
@@ -100,7 +100,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     // Objects have their place by themselves.
     let is_in_order = kind(method) == Kind::Waits && method.order().is_of_groups();
     fields.extend(is_in_order.then(|| "inOrder: true".to_owned()));
-    let leaves = is_in_order && method.notes.leaves.is_some();
+    let leaves = is_in_order && method.common.leaves.is_some();
     fields.extend(leaves.then(|| "leaves: true".to_owned()));
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
@@ -160,7 +160,7 @@ fn group_fields(method: &Method) -> Option<String> {
 }
 
 fn says_nothing(method: &Method) -> bool {
-    method.notes.non_member || parameters(method).any(|parameter| parameter.role == Role::Group)
+    method.common.non_member || parameters(method).any(|parameter| parameter.role == Role::Group)
 }
 
 fn is_buffer(role: Role) -> bool {

@@ -104,7 +104,7 @@ fn kind(error: &ErrorKind) -> Kind {
 }
 
 fn variant(error: &ErrorKind) -> String {
-    error.notes.rust.clone().unwrap_or_else(|| error.name.clone())
+    error.common.rust.clone().unwrap_or_else(|| error.name.clone())
 }
 
 fn field_type(ty: &Type) -> &'static str {
