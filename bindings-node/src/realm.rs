@@ -42,7 +42,7 @@ pub(crate) struct Realm {
 
 #[derive(Default)]
 struct State {
-    /// Told of completed operations.
+    /// Called with the numbers of completed operations.
     listener: Option<Reference>,
     /// Events that are awaited: the process lives on for their sake.
     awaited: usize,

@@ -292,7 +292,7 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What a person wants to know of it, the same in every language:
+/// A short description for debugging, the same in every language:
 /// `Work(allreduce #1 of default_pg, complete, 3 ms)`.
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -268,7 +268,8 @@ fn ranks_that_all_wait_for_one_another_find_out_through_the_store() {
 fn what_ranks_ran_differently_last_is_told_when_they_leave() {
     for mpi in Mpi::ALL {
         let test = "what_ranks_ran_differently_last_is_told_when_they_leave";
-        // Each is the root, and hears nothing of the other. Small, so that MPI waits for nobody.
+        // Each is the root, and receives nothing from the other. Small, so that MPI waits for
+        // nobody.
         let job = ranks(mpi, test, 2, &[], |group| {
             group.run(allreduce(10)).unwrap();
             group.run(broadcast(group.rank(), 4)).unwrap();
@@ -374,7 +375,7 @@ fn a_receive_past_its_deadline_says_from_whom() {
             }
         });
         let Some(job) = job else { continue };
-        // MPI had nothing of it, so that the job ends in order.
+        // MPI had nothing of it, so that the job ends cleanly.
         assert_eq!(job.code, Some(0), "{mpi:?}: {}", job.output);
         let line = only(&job, 0);
         assert!(line.starts_with("CollectiveTimeout: recv"), "{mpi:?}: {line}");

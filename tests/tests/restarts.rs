@@ -24,7 +24,7 @@ enum Way {
     WebSocket,
     /// The store of a launcher.
     Launcher,
-    /// A store that the caller gives.
+    /// A store that the caller passes.
     Given,
 }
 

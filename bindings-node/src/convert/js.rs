@@ -21,7 +21,7 @@ pub(crate) struct Js<'a> {
     _call: PhantomData<&'a ()>,
 }
 
-/// What sort of value it is, as far as this package tells them apart.
+/// What sort of value it is, as far as this package distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Nothing,

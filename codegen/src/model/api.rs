@@ -29,7 +29,7 @@ pub struct Api {
     pub errors: Vec<ErrorKind>,
     /// Enums: sets of strings.
     pub enums: Vec<Enum>,
-    /// Callbacks: functions that the user gives.
+    /// Callbacks: functions that the user passes.
     pub callbacks: Vec<Callback>,
     /// Dictionaries that are not errors: options, records.
     pub dictionaries: Vec<Dictionary>,
@@ -65,7 +65,7 @@ pub struct CommonAttributes {
     pub backends: Vec<String>,
     /// `[Unbuilt]`: part of the API, but raises `Unsupported`.
     pub unbuilt: bool,
-    /// `[Handwritten]`: the binding gives the body.
+    /// `[Handwritten]`: the binding provides the body.
     pub handwritten: bool,
     /// `[JavaScript=…]`: the JavaScript name, if it is not the IDL's in camelCase.
     pub javascript: Option<String>,
@@ -210,7 +210,7 @@ pub struct EnumValue {
     pub doc: String,
 }
 
-/// The type of a function that the user gives.
+/// The type of a function that the user passes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Callback {
     /// The name.

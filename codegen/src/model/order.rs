@@ -1,5 +1,5 @@
 //! In whose order of calls a call stands: what is called without awaiting what was called before
-//! it goes on in that order, in every language.
+//! it continues in that order, in every language.
 //!
 //! Knows nothing of how a language keeps an order.
 
@@ -19,7 +19,7 @@ listed! {
         Left,
         /// That of its store, until it is over.
         Store,
-        /// That of its store, until it has to wait: perhaps for what those behind it do.
+        /// That of its store, until it has to wait: perhaps for what those after it do.
         StoreUntilBegun,
     }
 }

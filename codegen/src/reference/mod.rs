@@ -107,7 +107,7 @@ fn pages<'api>(api: &'api Api, declared: &Declared) -> BTreeMap<&'api str, Page>
     pages
 }
 
-/// Whether something that is built takes or gives a value of this type.
+/// Whether something that is built takes or returns a value of this type.
 fn is_used(api: &Api, name: &str) -> bool {
     let functions = api.namespaces.iter().flat_map(|known| &known.functions);
     let methods =
@@ -138,7 +138,7 @@ fn page_of<'a, 'api>(
     pages.entry(file.trim_end_matches(".webidl")).or_default()
 }
 
-/// Where a topic stands in the list, and its title; a topic that is new stands last, under the
+/// Where a topic is in the list, and its title; a topic that is new stands last, under the
 /// name of its file.
 fn title_of(topic: &str) -> (usize, String) {
     let found = TOPICS.iter().position(|(known, _)| *known == topic);

@@ -53,7 +53,7 @@ pub(crate) fn command() -> clap::Command {
 
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| {
-        // Words behind a program are the program's arguments.
+        // Words after a program are its arguments.
         let is_ours = argument.get_action().takes_values() && !argument.is_trailing_var_arg_set();
         if is_ours { argument.allow_negative_numbers(true) } else { argument }
     });

@@ -214,7 +214,7 @@ impl GroupStatus {
         }
     }
 
-    /// What was not heard when the group was left: whether the others ran the same.
+    /// The comparison that was open when the group was left: whether the others ran the same.
     pub(super) fn open_comparison(&self) -> Option<OpenComparison> {
         self.open_comparison.get().cloned()
     }
@@ -260,7 +260,7 @@ impl GroupStatus {
         if self.size == 1 {
             return in_order;
         }
-        // The others need to hear of it only if they go on; the host of the store may end now.
+        // The others need to learn of it only if they continue; the host of the store may end now.
         let told = self.own.set(&self.left_key(self.rank), &last.to_le_bytes());
         if let Err(error) = told {
             tracing::debug!(%error, "cannot tell the other ranks that this one left");
@@ -535,7 +535,7 @@ impl ShutdownDriver for DepartingGroup<'_> {
         last.is_some_and(|(_, last)| last.ends_without_all(self.status.rank, self.status.size))
     }
 
-    /// The libraries do not tell.
+    /// The libraries do not report it.
     fn departed(&self) -> usize {
         0
     }

@@ -308,7 +308,7 @@ pub trait Backend: Send + Sync + 'static {
         let _ = peers;
         None
     }
-    /// Whether it is known that `rank` has left the group in order. False where the backend cannot
+    /// Whether it is known that `rank` has left the group cleanly. False where the backend cannot
     /// tell.
     fn has_left(&self, rank: u32) -> bool {
         let _ = rank;
@@ -318,7 +318,7 @@ pub trait Backend: Send + Sync + 'static {
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
-    /// Leaves the group in order: what is in flight goes on until the limit, then fails.
+    /// Leaves the group cleanly: what is in flight continues until the limit, then fails.
     ///
     /// # Errors
     /// The group is left in any case. [`Error::CollectiveMismatch`](crate::Error) and its like, if
@@ -333,7 +333,7 @@ pub trait Backend: Send + Sync + 'static {
     fn shutdown_async(self: Arc<Self>, leaving: Leaving) -> EndFuture {
         Box::pin(unblock(move || self.shutdown(leaving)))
     }
-    /// What this rank, which has left, did not hear of: whether the others ran the same.
+    /// The open comparison of this rank, which has left: whether the others ran the same.
     fn open_comparison(&self) -> Option<OpenComparison> {
         None
     }

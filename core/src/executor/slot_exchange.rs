@@ -124,7 +124,7 @@ impl SlotExchange {
         self.board.withdraw();
     }
 
-    /// Tells the others that this rank leaves, with nothing in flight.
+    /// Publishes that this rank leaves, with nothing in flight.
     pub(super) fn leave(&mut self) {
         self.board.leave();
     }

@@ -132,7 +132,8 @@ impl State {
         }
     }
 
-    /// Shows what the oldest operation that is not shown gives, if there is room; whether it did.
+    /// Publishes this rank's part of the oldest operation that is not on the board yet, if there is
+    /// room. Returns whether it did.
     fn show_next(&mut self) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };
         let Some(&sequence) = exchange.sequences.get(exchange.shown) else { return false };
@@ -274,7 +275,7 @@ impl State {
         !is_there && !exchange.is_scheduled(&operation)
     }
 
-    /// Tells the others that this rank polls again.
+    /// Publishes that this rank polls again.
     pub(super) fn wake_up(&mut self) {
         if let Some(exchange) = &mut self.exchange {
             exchange.wake_up();

@@ -217,7 +217,7 @@ impl ProcessGroup {
 }
 
 impl FastPathResult<'_> {
-    /// The work, which goes on in the memory that `keep` gives if it is not done.
+    /// The work, which continues in the memory that `keep` returns if it is not done.
     pub fn work(self, keep: impl FnOnce() -> HeldBuffers) -> Work {
         match self {
             FastPathResult::Done(work) => work,

@@ -8,13 +8,13 @@ use crate::model::{Api, Constant, Method, Overload, Parameter, Role, Type};
 pub(super) enum Kind {
     /// It throws `Unsupported`.
     Unbuilt,
-    /// A collective or a message: it gives a `Work`.
+    /// A collective or a message: it returns a `Work`.
     Operation,
     /// It carries objects: the layer encodes them.
     Objects,
-    /// It gives a promise.
+    /// It returns a promise.
     Waits,
-    /// It gives its value.
+    /// It returns its value.
     Plain,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn kind(method: &Method) -> Kind {
     }
 }
 
-/// Whether a call gives a handle: of a collective, or of a message.
+/// Whether a call returns a handle: of a collective, or of a message.
 pub(super) fn is_operation(method: &Method) -> bool {
     method.collective.is_some() || parameters(method).any(|parameter| is_buffer(parameter.role))
 }
@@ -50,7 +50,7 @@ fn is_payload(name: &str) -> bool {
     name == "obj" || name.ends_with("list")
 }
 
-/// Whether a call gives a 64-bit integer for one: a BigInt for a BigInt.
+/// Whether a call returns a 64-bit integer for one: a BigInt for a BigInt.
 pub(super) fn is_exact(method: &Method) -> bool {
     let is_exact = |overload: &Overload| {
         let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
@@ -114,7 +114,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     format!("{{ {} }}", fields.join(", "))
 }
 
-/// How many arguments every call gives by position: the next one may be the options.
+/// How many arguments every call passes by position: the next one may be the options.
 fn required(method: &Method) -> usize {
     let of = |overload: &Overload| {
         let parameters = overload.parameters.iter().enumerate();

@@ -77,7 +77,7 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("prepare_allreduce", "own.prepareAllreduce", "PreparedOperation<T>"),
 ];
 
-/// What a function gives that the layer writes by hand.
+/// The return type of a function that is handwritten in the layer.
 pub(super) fn own_result(function: &str) -> Option<&'static str> {
     AROUND.iter().find(|(name, ..)| *name == function).map(|(_, _, result)| *result)
 }
@@ -103,7 +103,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
     let base = interface.inherits.clone().unwrap_or_default();
     let mut specs = Vec::new();
     let constant = format!("{}_NEW", snake_case(&interface.name).to_uppercase());
-    // An unbuilt class stands in the surface only: nobody has an instance.
+    // An unbuilt class is in the surface only: nobody has an instance.
     let is_empty = unbuilt && base.is_empty();
     if let Some(constructor) = interface.constructor.as_ref().filter(|_| !unbuilt) {
         specs.push(Spec { constant: constant.clone(), spec: spec(api, constructor) });

@@ -1,5 +1,5 @@
 //! The ways to call a method, as the declarations write them: required arguments by position,
-//! optional ones in one object behind them.
+//! optional ones in one object after them.
 
 use std::collections::BTreeMap;
 

@@ -35,7 +35,7 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
     }
 }
 
-/// A type that a call gives.
+/// A type that a call returns.
 pub(super) fn returned(api: &Api, ty: &Type, is_function: bool) -> String {
     match ty {
         Type::Undefined => "void".into(),

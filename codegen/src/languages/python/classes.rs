@@ -46,7 +46,7 @@ struct Class {
     attributes: Vec<Property>,
 }
 
-/// A class that only stands in the surface.
+/// A class that is only in the surface.
 struct UnbuiltClass {
     name: String,
     has_constructor: bool,

@@ -69,7 +69,7 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
     }
 }
 
-/// What a function gives instead of a group to a process that is not in it, and takes as a group.
+/// What a function returns instead of a group to a process that is not in it, and takes as a group.
 const NON_MEMBER: &str = "NonGroupMember";
 
 /// As [`returned`], for a free function: no group is no None, which would be the default group.

@@ -22,7 +22,7 @@ pub(super) struct Dispatch {
 /// One call that can be found by name.
 struct Entry {
     key: String,
-    /// `&calls::STORE_GET`, or a table that stands in the dispatcher itself.
+    /// `&calls::STORE_GET`, or a table that is in the dispatcher itself.
     method: String,
     /// A variant of the core's `Order`.
     order: String,

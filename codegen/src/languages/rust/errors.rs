@@ -36,7 +36,7 @@ struct Field {
     pair: String,
 }
 
-/// A method that gives one field of whichever kinds have it.
+/// A method that returns one field of the kinds that have it.
 struct Accessor {
     doc: &'static str,
     name: &'static str,

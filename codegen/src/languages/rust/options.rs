@@ -14,7 +14,7 @@ pub(super) struct AllOptions {
     all: Vec<Options>,
 }
 
-/// What is chosen about a backend. A language gives it as a record, out of which it is read.
+/// Options of a backend. A language passes them as a record, from which they are read.
 #[derive(Template)]
 #[template(path = "rust/backend_options.rs.jinja", escape = "none")]
 pub(super) struct BackendOptions {

@@ -291,7 +291,7 @@ impl BenchmarkRun {
                 }
             }
         }
-        // A group that failed is broken; the other groups go on.
+        // A group that failed is broken; the other groups continue.
         for at in failed.into_iter().rev() {
             teams.remove(at);
         }

@@ -120,7 +120,7 @@ pub(super) enum Answer {
     Memory {
         bytes: Option<u64>,
     },
-    /// The library or the language cannot do this; the rank goes on.
+    /// The library or the language cannot do this; the rank continues.
     Unsupported {
         why: String,
     },

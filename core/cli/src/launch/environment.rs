@@ -58,7 +58,7 @@ impl JobEnvironment {
     pub(super) fn external_urls(&self, job: &Job) -> Vec<(u32, String)> {
         let JobEnvironment { master_addr, master_port, .. } = self;
         let size = job.world_size();
-        // An IPv6 address stands in brackets.
+        // An IPv6 address is in brackets.
         let host = match master_addr.contains(':') && !master_addr.starts_with('[') {
             true => format!("[{master_addr}]"),
             false => master_addr.clone(),

@@ -73,7 +73,7 @@ fn host_cores_key(rank: u32) -> String {
     format!("mpi/place/{rank}")
 }
 
-/// The rank in the MPI job of each rank of the group. All have told it.
+/// The rank in the MPI job of each rank of the group. All have published it.
 async fn read_host_cores<H: Handle>(
     world: &World<H>,
     store: &dyn Store,
@@ -121,7 +121,7 @@ fn communicator<H: Handle>(
     let (told, made) = mpsc::channel();
     let (count, named) = (members.len(), name.to_owned());
     let begin = move || {
-        // Nobody hears it who has given up.
+        // Fails if the receiver has given up.
         let _ = told.send(create(world, &members, &named));
     };
     let thread = std::thread::Builder::new().name("polyrank-mpi-join".to_owned()).spawn(begin);

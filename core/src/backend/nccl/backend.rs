@@ -113,7 +113,7 @@ struct EnqueueTarget {
 
 /// Why nothing was issued.
 enum IssueError {
-    /// The call is wrong here. Nothing was enqueued, no number was used up, and the group goes on.
+    /// The call is wrong here. Nothing was enqueued, no number was used, and the group continues.
     Call(Error),
     /// The ranks did not come to a communicator.
     Meeting(Error),
@@ -306,8 +306,8 @@ impl NcclBackend {
         }
     }
 
-    /// Has a collective compared with that of the others, on a thread of its own, and the group
-    /// broken if they differ. What is returned is set when all is well.
+    /// Compares a collective with that of the others, on a thread of its own, and breaks the group
+    /// if they differ. The returned flag is set once they agree.
     fn compare(&self, sequence: u64, ours: Fingerprint, deadline: Instant) -> Arc<AtomicBool> {
         let compared = Arc::new(AtomicBool::new(false));
         let (group, done, progress) = (self.group.clone(), compared.clone(), self.progress);

@@ -39,7 +39,7 @@ impl Arrival<'_> {
         Communicator::join(self.found, gpu, &id, self.ranks, options, self.limit)
     }
 
-    /// Tells the others which device this rank has, and hears of theirs: NCCL hangs, or fails
+    /// Tells the others which device this rank has, and learns of theirs: NCCL hangs, or fails
     /// without saying why, where two ranks have one.
     fn publish_device(&self, gpu: &Gpu) -> Result<()> {
         let (rank, size) = self.ranks;

@@ -66,7 +66,7 @@ struct State {
     wanted: bool,
 }
 
-/// A chunk that came: the bytes of a message behind the relay's header, which are not copied.
+/// A chunk that came: the bytes of a message after the relay's header, which are not copied.
 #[derive(Debug)]
 pub(super) struct Chunk(Message);
 

@@ -66,7 +66,7 @@ impl ShmTransport {
         }
     }
 
-    /// Puts a goodbye into each lane, behind the frame of which a part is there already.
+    /// Puts a goodbye into each lane, after the frame of which a part is there already.
     fn say_goodbye(&mut self, endings: &mut [ClosingConnection]) {
         let deadline = Instant::now() + GOODBYE_WAIT;
         let goodbye = Header::new(Kind::Goodbye, self.table.hello.generation);

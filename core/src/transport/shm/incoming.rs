@@ -71,7 +71,7 @@ enum PieceTarget {
     Region(Region, Stores),
     Buffer(Vec<u8>),
     Nowhere,
-    /// Nowhere, and the sink was not told of the frame.
+    /// Nowhere, and the sink was not notified of the frame.
     Skipped,
 }
 
@@ -119,8 +119,8 @@ impl IncomingLane {
         LossReason::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
 
-    /// Reads what is there, for one turn, and tells `sink`; what it does not want only if it is the
-    /// `last` call, as the peer has ended.
+    /// Reads what is there, for one turn, and notifies `sink`. Frames that the sink does not want are
+    /// read only in the `last` call, when the peer has ended.
     pub(super) fn receive(
         &mut self,
         lane: &Lane,

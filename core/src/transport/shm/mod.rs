@@ -122,7 +122,7 @@ impl ShmTransport {
     /// The transport of a rank to those of its group that [`is_reached`] says.
     ///
     /// # Errors
-    /// [`Error::Network`] if the system gives no more of something.
+    /// [`Error::Network`] if the system has no more of a resource.
     pub fn new(
         listener: Listener,
         membership: Membership<'_>,

@@ -32,7 +32,7 @@ pub(in crate::transport) struct OutgoingLane {
     /// Bytes of the first frame's payload that the peer has.
     first_sent: usize,
     /// Frames that the peer has not read yet from this side's own memory, with what holds the
-    /// memory, and frames behind such ones, which leave in order: where the ring stood then.
+    /// memory, and frames after such ones, which leave in order: where the ring stood then.
     unread: VecDeque<(u64, Header, Option<Payload>)>,
     /// Whether the peer was told that this side waits for it.
     waits: bool,
@@ -61,7 +61,7 @@ impl OutgoingLane {
         self.frames.is_empty() && self.unread.is_empty()
     }
 
-    /// Queues a frame behind the others.
+    /// Queues a frame after the others.
     pub(super) fn push(&mut self, header: Header, payload: Payload) {
         self.frames.push_back((header, payload));
     }

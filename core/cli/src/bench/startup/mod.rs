@@ -102,7 +102,7 @@ struct Row {
     /// Of each turn, in order.
     turns_ms: Vec<f64>,
     /// The memory that the largest rank gained by joining: anonymous pages, and its share of shared
-    /// ones. Measured in the last turn; none where the system does not tell.
+    /// ones. Measured in the last turn; none where the system does not report it.
     memory_bytes: Option<u64>,
 }
 

@@ -37,7 +37,7 @@ fn world(size: u32) -> World {
     World::new(group(size, Timeouts::default()), Box::new(std::thread::yield_now))
 }
 
-/// What rank 0 hears of rank 1, which is to be one loss.
+/// What rank 0 learns of rank 1, which is to be one loss.
 fn losses(world: &mut World) -> Vec<LossReason> {
     world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
     world.drive_a_while();

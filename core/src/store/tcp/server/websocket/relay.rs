@@ -30,7 +30,7 @@ struct End {
     pipes: BTreeSet<(u64, u32)>,
     /// Counts go up, so that nobody mistakes a new pipe for an old one.
     next_count: u32,
-    /// Who wants to hear of its end, and whose end it wants to hear of.
+    /// Who wants to learn of its end, and whose end it wants to learn of.
     watchers: BTreeSet<u64>,
     watched: BTreeSet<u64>,
 }
@@ -60,7 +60,7 @@ pub(super) enum Fault {
 }
 
 impl Pipes {
-    /// Judges a message of `from` with `bytes` behind the header. `is_there` tells whether the
+    /// Judges a message of `from` with `bytes` after the header. `is_there` tells whether the
     /// header's peer has a session, `was_there` whether it had one.
     pub(super) fn judge(
         &mut self,
@@ -111,7 +111,7 @@ impl Pipes {
     }
 
     /// Closes the pipes of `number`, which is gone. Whom to tell: those that had some, and those
-    /// that wanted to hear of it.
+    /// that wanted to learn of it.
     pub(super) fn leave(&mut self, number: u64) -> BTreeSet<u64> {
         let Some(end) = self.by_end.remove(&number) else { return BTreeSet::new() };
         for watched in end.watched {

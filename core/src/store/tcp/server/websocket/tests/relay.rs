@@ -47,7 +47,7 @@ fn a_dead_rank_is_told_to_those_with_a_pipe_and_those_that_await_one() {
             assert!(matches!(state, PipeState::Lost(LossReason::Died(_))), "{state:?}");
             assert_eq!(pipe.room(), 0);
         }
-        // A rank that asks after that hears the same.
+        // A rank that asks after that gets the same answer.
         let late = world.clients[2].client.relay().open(number, 6);
         world.settle();
         assert!(matches!(late.state(), PipeState::Lost(LossReason::Died(_))));
