@@ -26,7 +26,7 @@ fn again(mut command: Command, test: &str, words: &[&str]) -> Job {
     run(command)
 }
 
-/// Whether this process was started by [`again`]; then it is a rank, and says what came of it.
+/// Whether this process was started by [`again`]; then it is a rank, and reports the result.
 fn is_rank(test: &str) -> bool {
     if std::env::var(ROLE).is_ok_and(|role| role == test) {
         match init_process_group(InitOptions::default().backend("mpi")) {

@@ -36,7 +36,7 @@ fn standing() -> TcpStore {
     TcpStore::new(options).unwrap()
 }
 
-/// What a started process does: meets, and says what came of it.
+/// What a started process does: meets, and reports the result.
 fn run_rank() -> ! {
     let url = std::env::var(URL).unwrap();
     report("starts");

@@ -75,11 +75,11 @@ struct Numbers {
 struct Looks {
     /// `None` while somebody looks.
     next: Option<Instant>,
-    /// An operation, and the ranks that are known not to have come to it.
+    /// An operation, and the ranks that are known not to have reached it.
     elsewhere: (u64, Vec<u32>),
 }
 
-/// What came of comparing a collective.
+/// The result of comparing a collective.
 #[cfg(feature = "mpi")]
 pub(super) enum ComparisonOutcome {
     /// All ranks run the same.

@@ -1,5 +1,5 @@
 //! How the end of an operation is reported: the handle that is waited on, the error of a broken
-//! group, and who drives the operation meanwhile. Rooms that run operations may import this one; it
+//! group, and who drives the operation meanwhile. Modules that run operations may import this one; it
 //! imports none of them.
 
 mod abort_error;

@@ -338,7 +338,7 @@ impl Executor {
         self.run();
     }
 
-    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    /// Notes which ranks are known not to have reached an operation, for the error at its deadline.
     pub fn note_elsewhere(&mut self, sequence: u64, ranks: Vec<Rank>) {
         self.state.elsewhere = Some((sequence, ranks));
     }

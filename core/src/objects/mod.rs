@@ -163,7 +163,7 @@ impl ProcessGroup {
         (self.rank() == root).then(|| objects.iter().map(encode).collect())
     }
 
-    /// What comes of a broadcast.
+    /// The result of a broadcast.
     fn replace<T: DeserializeOwned>(
         &self,
         object: &mut T,

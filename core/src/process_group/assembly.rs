@@ -180,7 +180,7 @@ impl AssemblyObserver<'_> {
         Ok(())
     }
 
-    /// Which member has left the parent without having come to the call, if one has.
+    /// Which member has left the parent without having reached the call, if one has.
     async fn departure(&self) -> Result<Option<String>> {
         let group = self.group;
         let left: Vec<u32> =
@@ -223,7 +223,7 @@ impl AssemblyObserver<'_> {
         Ok(None)
     }
 
-    /// The members that have not come to `call`, as ranks of the parent.
+    /// The members that have not reached `call`, as ranks of the parent.
     async fn missing(&self, call: &GroupCall) -> Result<Vec<u32>> {
         let size = call.ranks.len() as u32;
         let missing = rendezvous::absent(self.store, &call.meeting(), size).await?;

@@ -1,4 +1,4 @@
-//! How groups come to be: over a store, and out of other groups. Knows no transport.
+//! How groups are made: over a store, and out of other groups. Knows no transport.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};

@@ -296,7 +296,7 @@ impl Barrier<'_> {
         let slice = slice.max(Duration::from_millis(1));
         match self.failure.or_failure(self.store.wait_async(keys, Some(slice))).await {
             Err(Error::StoreTimeout { .. }) => Ok(()),
-            // What comes of it is decided for all ranks alike, in the store.
+            // Its outcome is decided for all ranks alike, in the store.
             Err(error) if self.failure.error().as_ref() == Some(&error) => Ok(()),
             other => other,
         }

@@ -173,7 +173,7 @@ impl RankClaim {
         PrefixStore::new(join::keys_of_group(&self.name), self.scoped_store())
     }
 
-    /// Key that rank 0 sets when it has come to this generation.
+    /// Key that rank 0 sets when it has reached this generation.
     pub(super) fn opened(&self) -> String {
         format!("{}/open", self.scope)
     }

@@ -362,7 +362,7 @@ pub(crate) async fn end_join(store: &dyn Store, group_name: &str, why: &str) -> 
     store.compare_set_async(&keys.of("verdict"), b"", &verdict).await.map(drop)
 }
 
-/// The ranks that have not come to the group.
+/// The ranks that have not reached the group.
 ///
 /// # Errors
 /// Those of the store.
@@ -394,7 +394,7 @@ impl Keys<'_> {
     }
 }
 
-/// What came of writing this rank down.
+/// The result of registering this rank.
 enum Entry {
     /// It is one of the group, and came as the one with this number, from 1.
     Entered { order: i64 },

@@ -1,5 +1,5 @@
 //! What is asked for: methods as the IDL describes them, and collective calls with their overload
-//! resolved, before anything is checked. Everybody above may import this room; it imports no groups
+//! resolved, before anything is checked. Everybody above may import this module; it imports no groups
 //! and no backends.
 
 mod arguments;

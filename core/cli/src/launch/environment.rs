@@ -42,7 +42,7 @@ impl JobEnvironment {
         };
         let run_id = match job.run_id.clone().or_else(env::run_id) {
             Some(name) => name,
-            // Every node must come to the same name without talking to the others.
+            // Every node must derive the same name without talking to the others.
             // The address may be spelled in another way on each.
             None if job.node_count > 1 => format!("port-{master_port}"),
             None => {

@@ -1,5 +1,5 @@
-//! The [`Backend`] of one group, and how its ranks come to a communicator. Knows when to ask which
-//! room of this folder; each of them knows how.
+//! The [`Backend`] of one group, and how its ranks form a communicator. Knows when to ask which
+//! module of this folder; each of them knows how.
 
 #![allow(unsafe_code)]
 
@@ -56,7 +56,7 @@ pub(super) async fn connect<H: Handle>(
     let until = clock::after(if timeout.is_zero() { Duration::MAX } else { timeout });
     let ours = HostCores::here(world.job.rank, world.job.size, &world.job.name);
     store.set_async(&host_cores_key(rank), ours.to_string().as_bytes()).await?;
-    // All ranks come to know alike whether all are there: nobody waits in MPI for one that is not.
+    // All ranks learn alike whether all are there: nobody waits in MPI for one that is not.
     if size > 1 {
         rendezvous::join_async(&**store, name, rank, size, timeout).await?;
     }

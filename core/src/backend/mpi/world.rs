@@ -35,7 +35,7 @@ pub(super) enum AnyWorld {
 }
 
 static FOUND: OnceLock<LoadedLibrary> = OnceLock::new();
-/// The world, or why there can be none: a library is initialised once, whatever came of it.
+/// The world, or why there can be none: a library is initialised once, whatever the result.
 static WORLD: Mutex<Option<std::result::Result<AnyWorld, String>>> = Mutex::new(None);
 
 /// This is a child of the process that initialised the library.

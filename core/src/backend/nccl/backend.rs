@@ -1,5 +1,5 @@
 //! The [`Backend`] of one group: what is issued, in which order, and what becomes of it when it
-//! cannot be. Knows when to ask which room of this folder; each of them knows how.
+//! cannot be. Knows when to ask which module of this folder; each of them knows how.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -115,7 +115,7 @@ struct EnqueueTarget {
 enum IssueError {
     /// The call is wrong here. Nothing was enqueued, no number was used, and the group continues.
     Call(Error),
-    /// The ranks did not come to a communicator.
+    /// The ranks did not form a communicator.
     Meeting(Error),
     /// The library failed at splitting one, here or on another rank.
     Split(Error),
@@ -238,7 +238,7 @@ impl NcclBackend {
         Ok(issued)
     }
 
-    /// What came of issuing. No lock may be held: what is told may call anything.
+    /// Returns the outcome of issuing. No lock may be held: callbacks may call anything.
     fn outcome(
         &self,
         name: &str,

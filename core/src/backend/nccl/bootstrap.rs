@@ -1,4 +1,4 @@
-//! How the ranks of a group come to a communicator through the store: the device of each, and the
+//! How the ranks of a group form a communicator through the store: the device of each, and the
 //! id under which the library meets. Knows no operation.
 
 use std::sync::Arc;

@@ -21,7 +21,7 @@ pub struct ShortCall {
     plain: SingleTensorRequest,
 }
 
-/// What became of a short call.
+/// The result of a short call.
 #[derive(Debug)]
 pub enum ShortOutcome {
     /// It is done, as the operation of this sequence number, and its result is copied out.

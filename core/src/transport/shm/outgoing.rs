@@ -40,7 +40,7 @@ pub(in crate::transport) struct OutgoingLane {
     seen: (u64, u64),
 }
 
-/// What became of a frame that was tried to be put into the lane.
+/// The result of trying to put a frame into the lane.
 pub(super) enum PutOutcome {
     /// It has left.
     Left,
