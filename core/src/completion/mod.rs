@@ -1,6 +1,6 @@
 //! How the end of an operation is reported: the handle that is waited on, the error of a broken
-//! group, and who drives the operation meanwhile. Modules that run operations may import this one; it
-//! imports none of them.
+//! group, and who drives the operation meanwhile. Modules that run operations may import this one;
+//! it imports none of them.
 
 mod abort_error;
 mod handle;
