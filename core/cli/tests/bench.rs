@@ -209,8 +209,8 @@ fn ranks_that_fail_are_quoted() {
 fn an_interrupted_calibration_leaves_the_file_of_link_costs_alone() {
     let path = temporary("costs");
     std::fs::write(&path, "of another run").unwrap();
-    let mut command = bench("--calibrate");
-    command.arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = bench("");
+    command.arg("--calibrate").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut benchmark = command.spawn().unwrap();
     let output = BufReader::new(benchmark.stdout.take().unwrap());
     // Enough sizes for costs, but not all.
