@@ -92,7 +92,7 @@ fn make<'env>(
     elsewhere(env, make, Event::Made)
 }
 
-/// A promise of what `run`, which may wait for a device, gives on another thread.
+/// A promise of the result of `run`, which runs on another thread as it may wait for a device.
 fn elsewhere<'env, T: 'static>(
     env: Env,
     run: impl FnOnce() -> polyrank::Result<T> + Send + 'static,

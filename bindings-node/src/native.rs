@@ -195,7 +195,7 @@ pub fn cancel(env: Env, id: u32) -> Result<()> {
     Ok(())
 }
 
-/// Has `callback` called with the numbers of operations that are watched and done.
+/// Calls `callback` with the numbers of watched operations that are done.
 #[napi]
 pub fn on_completed(env: Env, callback: Unknown<'_>) -> Result<()> {
     realm(env)?.listen(Js::of(callback))

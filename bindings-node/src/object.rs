@@ -37,7 +37,7 @@ impl NativeObject {
         self.identity as f64
     }
 
-    /// What a person wants to know of it, the same in every language.
+    /// A short description for debugging, the same in every language.
     #[napi]
     pub fn describe(&self) -> String {
         let object = self.object.borrow();

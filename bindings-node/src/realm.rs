@@ -1,4 +1,5 @@
-//! What belongs to one JavaScript thread: what it waits for, and who tells it. Knows no calls.
+//! The state of one JavaScript thread: what it waits for, and how other threads notify it. Knows no
+//! calls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,28 +12,28 @@ use polyrank::calls::Answer;
 use polyrank::calls::event_loop::AdaptiveWait;
 use polyrank::{Error, Region};
 
-use crate::convert::{Deferred, Js, Reference, Wake, raise_value, to_js};
+use crate::convert::{Deferred, Js, Reference, ThreadWaker, raise_value, to_js};
 use crate::memory::NativeMemory;
 
-/// What happened elsewhere that this thread is to learn.
+/// A notification for this thread.
 pub(crate) enum Event {
-    /// An operation that is watched is done.
+    /// A watched operation is done.
     Completed(u32),
-    /// A call that waits has ended; the number is that of its cancellation.
+    /// A waiting call has ended; the number is that of its cancellation.
     Ended(Deferred, Option<u32>, polyrank::Result<Answer>),
-    /// A call has ended that makes memory.
+    /// A call that allocates memory has ended.
     Made(Deferred, polyrank::Result<Region>),
-    /// Nothing uses the memory any more whose owner was kept by this number.
+    /// Nothing uses the memory any more whose owner is kept under this number.
     Unused(u32),
 }
 
-/// The side of a realm that other threads see.
+/// The part of a realm that other threads use.
 pub(crate) struct Mailbox {
-    wake: Wake,
+    waker: ThreadWaker,
     events: Mutex<Vec<Event>>,
 }
 
-/// The side of a realm that its own thread sees.
+/// The part of a realm that only its own thread uses.
 pub(crate) struct Realm {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) adaptive_wait: AdaptiveWait,
@@ -41,7 +42,7 @@ pub(crate) struct Realm {
 
 #[derive(Default)]
 struct State {
-    /// Told of completed operations.
+    /// Called with the numbers of completed operations.
     listener: Option<Reference>,
     /// Events that are awaited: the process lives on for their sake.
     awaited: usize,
@@ -63,29 +64,29 @@ pub(crate) fn realm(env: Env) -> Result<Rc<Realm>> {
     if let Some(realm) = REALM.with_borrow(Clone::clone) {
         return Ok(realm);
     }
-    let wake = Wake::new(env, woken)?;
-    let mailbox = Arc::new(Mailbox { wake, events: Mutex::new(Vec::new()) });
+    let waker = ThreadWaker::new(env, woken)?;
+    let mailbox = Arc::new(Mailbox { waker, events: Mutex::new(Vec::new()) });
     let realm = Rc::new(Realm {
         mailbox,
         adaptive_wait: AdaptiveWait::default(),
         state: RefCell::default(),
     });
     REALM.set(Some(realm.clone()));
-    // Hooks run in the reverse order: this one before Node takes back what wakes the thread.
+    // Hooks run in reverse order: this one before Node frees the thread-safe function.
     env.add_env_cleanup_hook((), |()| end())?;
     Ok(realm)
 }
 
 impl Mailbox {
-    /// Tells the thread, which may be gone.
+    /// Notifies the thread, which may be gone.
     pub(crate) fn send(&self, event: Event) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         events.push(event);
         let is_first = events.len() == 1;
         drop(events);
-        // The next reader finds those that come behind the first one, too.
+        // The next reader finds the events after the first one, too.
         if is_first {
-            self.wake.wake();
+            self.waker.wake();
         }
     }
 }
@@ -103,7 +104,7 @@ impl Realm {
         let mut state = self.state.borrow_mut();
         state.awaited += 1;
         if state.awaited == 1 {
-            self.mailbox.wake.hold(env, true);
+            self.mailbox.waker.set_keeps_process_alive(env, true);
         }
     }
 
@@ -111,11 +112,11 @@ impl Realm {
         let mut state = self.state.borrow_mut();
         state.awaited = state.awaited.saturating_sub(1);
         if state.awaited == 0 {
-            self.mailbox.wake.hold(env, false);
+            self.mailbox.waker.set_keeps_process_alive(env, false);
         }
     }
 
-    /// Has `listener` told the numbers of operations that are complete.
+    /// Calls `listener` with the numbers of completed operations.
     pub(crate) fn listen(&self, listener: Js<'_>) -> Result<()> {
         let previous = self.state.borrow_mut().listener.replace(Reference::new(listener)?);
         previous.into_iter().for_each(Reference::forget);
@@ -192,7 +193,7 @@ impl Realm {
         let Some(listener) = listener else { return Ok(()) };
         let ids = Js::array(env)?;
         for (index, &id) in completed.iter().enumerate() {
-            ids.put(index as u32, Js::of_number(env, id.into())?)?;
+            ids.set_index(index as u32, Js::of_number(env, id.into())?)?;
         }
         listener.call(ids)
     }

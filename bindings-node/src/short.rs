@@ -76,7 +76,7 @@ pub fn short_group_name(group: f64) -> Option<String> {
 }
 
 /// Runs a method of `short_method` on a typed array: its sequence number if it is done, a work if
-/// it goes on, null if it was declined and nothing happened. `reduce_op` is the number of the
+/// it continues, null if it was declined and nothing happened. `reduce_op` is the number of the
 /// operator, -1: none is given. A group whose limit is not `timeout_ms` is declined, too.
 #[napi]
 pub fn run_short<'env>(

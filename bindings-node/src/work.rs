@@ -106,7 +106,7 @@ fn work_is_done(work: Unknown<'_>) -> Result<bool> {
     Ok(this(work)?.operation.is_done())
 }
 
-/// Has the realm's listener told of it once it is done.
+/// Notifies the realm's listener once it is done.
 #[napi]
 fn work_watch(env: Env, work: Unknown<'_>) -> Result<()> {
     let work = this(work)?;

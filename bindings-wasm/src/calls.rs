@@ -131,7 +131,7 @@ pub fn cancellation() -> u32 {
     CANCELLATIONS.with_borrow_mut(Numbered::next)
 }
 
-/// Ends the call that has this cancellation, if it goes on: its promise is rejected, and what it
+/// Ends the call that has this cancellation, if it continues: its promise is rejected, and what it
 /// asked for is withdrawn.
 #[wasm_bindgen]
 pub fn cancel(id: u32) {

@@ -48,7 +48,7 @@ pub(crate) fn advance(now: Instant) -> Option<Instant> {
     next
 }
 
-/// Has the event loop move the packets.
+/// Makes the event loop move the packets.
 struct TurnRequest;
 
 impl Wake for TurnRequest {

@@ -18,7 +18,7 @@ struct Events {
     post: RefCell<Option<Function>>,
     /// Asks for a turn after some ms, in place of the one before.
     set_timer: RefCell<Option<Function>>,
-    /// Is told of works that are done.
+    /// Called with the numbers of works that are done.
     on_completed: RefCell<Option<Function>>,
     completed: RefCell<Vec<u32>>,
     /// Whether a turn has been asked for.
@@ -34,7 +34,7 @@ thread_local! {
     static EVENTS: Events = Events::default();
 }
 
-/// Has `post` called to ask for a turn, and `set_timer` to ask for one after some ms.
+/// Calls `post` to ask for a turn, and `set_timer` to ask for one after some ms.
 pub(crate) fn listen(post: Function, set_timer: Function) {
     EVENTS.with(|events| {
         events.post.replace(Some(post));
@@ -42,7 +42,7 @@ pub(crate) fn listen(post: Function, set_timer: Function) {
     });
 }
 
-/// Has `callback` called with the numbers of works that are watched and done.
+/// Calls `callback` with the numbers of watched works that are done.
 #[wasm_bindgen(js_name = onCompleted)]
 pub fn on_completed(callback: Function) {
     EVENTS.with(|events| events.on_completed.replace(Some(callback)));
@@ -76,7 +76,8 @@ pub(crate) fn forget_timer() {
     EVENTS.with(|events| events.timer.set(None));
 }
 
-/// Has a turn run soon; not immediately, so that this may be called in the middle of things.
+/// Schedules a turn; it does not run immediately, so that this may be called in the middle of
+/// things.
 pub(crate) fn request_turn() {
     EVENTS.with(|events| {
         if let (false, Some(post)) = (events.posted.replace(true), &*events.post.borrow()) {
@@ -86,7 +87,7 @@ pub(crate) fn request_turn() {
     });
 }
 
-/// Notes that a work that is watched is done. Its owner hears of it in this turn or the next.
+/// Notes that a work that is watched is done. Its owner learns of it in this turn or the next.
 pub(crate) fn note_completed(id: u32) {
     let will_tell = EVENTS.with(|events| {
         events.completed.borrow_mut().push(id);

@@ -19,13 +19,13 @@ impl<T> Numbered<T> {
         self.last
     }
 
-    /// Has `entry` found by this number.
+    /// Stores `entry` under this number.
     pub(crate) fn insert(&mut self, number: u32, entry: T) {
         let at = self.entries.partition_point(|(known, _)| *known < number);
         self.entries.insert(at, (number, entry));
     }
 
-    /// Has `entry` found by a new number: that.
+    /// Stores `entry` under a new number, which it returns.
     pub(crate) fn add(&mut self, entry: T) -> u32 {
         let number = self.next();
         self.insert(number, entry);

@@ -1,4 +1,4 @@
-//! Stores behind WebSockets, as the browser opens them. Knows nothing of sockets.
+//! Stores over the browser's WebSockets. Knows nothing of sockets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::sockets::BrowserDialer;
 /// Seconds that stand for no limit.
 const EVER: Duration = Duration::from_secs(1 << 30);
 
-/// Has the core open stores here.
+/// Makes the core open stores here.
 pub(crate) fn install() {
     install_store_opener(|url, options| -> OpeningStore {
         Box::pin(async move {

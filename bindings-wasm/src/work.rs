@@ -152,7 +152,7 @@ impl NativeWork {
         }
     }
 
-    /// Has `onCompleted` told of it once, when it is done.
+    /// Calls `onCompleted` once, when it is done.
     pub fn watch(&self) {
         let id = self.id;
         match self.staged.borrow().work() {

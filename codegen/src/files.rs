@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The command that makes every generated file. It stands in the first line of each.
+/// The command that makes every generated file. It is in the first line of each.
 pub const COMMAND: &str = "cargo xtask codegen";
 
 /// Texts by path from the repository's root, with `/`.

@@ -105,7 +105,7 @@ fn both_packages_have_the_same_text() {
 }
 
 #[test]
-fn every_overload_is_declared_and_options_stand_behind() {
+fn every_overload_is_declared_and_options_follow_arguments() {
     let text = declarations();
     let list = "allReduce<T extends readonly TensorLike[]>(tensors: T, options?: ReduceOptions)";
     assert_has(&text, &format!("{list}: Work<T>;"));

@@ -83,7 +83,7 @@ fn overloads_of_one_name_are_one_method() {
                             optional Duration? timeout = null);";
     let api = api(&group(text));
     let [method] = api.interfaces[0].methods.as_slice() else { panic!("one method") };
-    assert_eq!(method.notes.aliases, ["all_reduce"]);
+    assert_eq!(method.common.aliases, ["all_reduce"]);
     assert_eq!(method.doc, "Reduces.");
     let forms: Vec<&str> = method.overloads.iter().map(|it| it.form.as_str()).collect();
     assert_eq!(

@@ -14,7 +14,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use polyrank::backend::mpi::{RawCall, library, raw_allreduce, raw_allreduce_of};
+use polyrank::backend::mpi::{RawCall, library_version, raw_allreduce, raw_allreduce_of};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor};
 
@@ -50,7 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let group = init_process_group(InitOptions::default().backend("mpi"))?;
     let is_first = group.rank() == 0;
     if is_first {
-        println!("{}, {} ranks; median of {TURNS} turns, us per call", library()?, group.size());
+        println!(
+            "{}, {} ranks; median of {TURNS} turns, us per call",
+            library_version()?,
+            group.size()
+        );
     }
     for (bytes, repeats) in [(4, 2000), (4 << 10, 1000), (64 << 10, 200), (1 << 20, 40)] {
         let owned = Region::zeroed(bytes);

@@ -145,7 +145,7 @@ impl World {
             (Ok(store), true) if hosting => {
                 rendezvous::leave_async(&**store, name, ranks, hosting, broken_limit).await
             }
-            // The host may have left in order, and stay for this rank.
+            // The host may have left cleanly, and stay for this rank.
             (Ok(store), true) => rendezvous::leave_at_once(&**store, name, ranks.0).await,
             (Ok(store), false) => leave_in_order(&**store, name, ranks, hosting, &claim).await,
             // A store that may be silent is not waited for: the place is free when the connection
@@ -156,7 +156,7 @@ impl World {
             // Ranks that came late have compared by now.
             let keys = rendezvous::keys_of_group(name);
             let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store.clone()));
-            ended = ended.and(group.family().look(&store).await);
+            ended = ended.and(group.open_comparisons().look(&store).await);
         }
         drop(claim);
         if let Err(error) = left {
@@ -380,7 +380,7 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
 
 /// Leaves one group, or with `None` (or the default group) all of them; a new default group can be
 /// made afterwards. A group other than the default group is left without waiting for other ranks:
-/// where they disagree with this one and have not said so yet, it hears that when it leaves the
+/// where they disagree with this one and have not said so yet, it learns that when it leaves the
 /// default group.
 ///
 /// # Errors

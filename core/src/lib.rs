@@ -1,6 +1,6 @@
 //! One process group, ranks in any language: the collectives of PyTorch's c10d without PyTorch.
 //!
-//! A Rust rank, a Python rank, a Node rank and a browser tab can stand in the same group and reduce
+//! A Rust rank, a Python rank, a Node rank and a browser tab can be in the same group and reduce
 //! one tensor. Names and meanings are those of c10d: [`ProcessGroup`], [`Work`], [`Store`],
 //! [`ReduceOp`], `allreduce` and the others.
 //!

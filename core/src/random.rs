@@ -5,7 +5,7 @@ use crate::generated::error::{Error, Result};
 /// Bytes that nobody can guess.
 ///
 /// # Errors
-/// [`Error::Network`] if the system gives none: nobody can be joined without them.
+/// [`Error::Network`] if the system provides none: nobody can be joined without them.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| Error::Network {

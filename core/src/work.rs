@@ -20,43 +20,51 @@ mod tests;
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
 ///
-/// Dropping a `Work` neither cancels nor waits: the operation goes on.
+/// Dropping a `Work` neither cancels nor waits: the operation continues.
 #[derive(Clone)]
 #[must_use = "the operation is not done before the work is waited for"]
 pub struct Work {
     name: &'static str,
     sequence: u64,
-    /// The number of its group.
+    /// The identity of its group.
     group: u64,
-    /// None if it was done, well and without tensors, when it was made.
+    /// `None` if it had succeeded when it was made, and has no tensors.
     inner: Option<Arc<Inner>>,
 }
 
 struct Inner {
     began: Instant,
     parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
-    /// Done when all parts are; the first part itself if it is the only one.
+    /// Done when all parts are; with a single part, that part itself.
     whole: Arc<Completion>,
     outputs: Mutex<Vec<Tensor>>,
-    /// Where what is written lies, and what is only read.
+    /// The devices of the tensors that are written or read.
     devices: Vec<OnDevice>,
 }
 
+/// What messages call an operation.
+#[derive(Clone, Copy)]
+pub(crate) struct OperationLabel {
+    /// The method that was called.
+    pub(crate) name: &'static str,
+    /// The identity of its group.
+    pub(crate) group: u64,
+}
+
 impl Work {
-    /// A work of one part for each of `issued`, whose tensors are the `outputs` alone: what was
-    /// called, and the number of the group.
+    /// A work with one part for each of `issued`, whose only tensors are the `outputs`.
     pub(crate) fn new(
-        (name, group): (&'static str, u64),
+        label: OperationLabel,
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
     ) -> Work {
         let devices = outputs.iter().filter_map(|tensor| tensor.region().device()).collect();
-        Work::reading((name, group), issued, outputs, devices)
+        Work::on_devices(label, issued, outputs, devices)
     }
 
     /// As [`Work::new`], where tensors on `devices` are written or read.
-    pub(crate) fn reading(
-        (name, group): (&'static str, u64),
+    pub(crate) fn on_devices(
+        OperationLabel { name, group }: OperationLabel,
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
         devices: Vec<OnDevice>,
@@ -92,9 +100,9 @@ impl Work {
     ///
     /// # Errors
     /// The operation's own failure. With a `timeout` that expires, [`Error::WaitTimeout`]: that
-    /// harms nothing, the operation goes on, and a later `wait` can succeed. A timeout of zero is
-    /// none, as in c10d. Without one, a work of device tensors does not block: the streams of their
-    /// owners come after it. [`Error::Unsupported`] in a browser, if it is not done.
+    /// is harmless: the operation continues, and a later `wait` can succeed. A timeout of zero
+    /// means none, as in c10d. Without one, a work of device tensors does not block: the streams of
+    /// their owners wait for it instead. [`Error::Unsupported`] in a browser, if it is not done.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
         if self.inner.is_none() {
             return Ok(());
@@ -294,7 +302,7 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What a person wants to know of it, the same in every language:
+/// A short description for debugging, the same in every language:
 /// `Work(allreduce #1 of default_pg, complete, 3 ms)`.
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -85,7 +85,7 @@ fn a_callback_that_panics_keeps_nothing_from_others() {
             let (told, hears) = mpsc::channel();
             works[0].on_done(|_| panic!("a panic that the test wants"));
             works[0].on_done(move |result| told.send(result.clone()).unwrap());
-            // The background, too, goes on after a panic.
+            // The background, too, continues after a panic.
             assert_eq!(hears.recv_timeout(PATIENCE).unwrap(), Ok(()));
             works[1].wait(None).unwrap();
         }

@@ -1,7 +1,7 @@
 //! Softmax regression on handwritten digits, data-parallel: the Rust ranks of the demo.
 //!
 //! `tests/demo/digits.py` is the same program in Python, `digits.mjs` in JavaScript, for Node and
-//! for a browser; ranks of all stand in one group. Every rank sums the gradient over its share of a
+//! for a browser; ranks of all are in one group. Every rank sums the gradient over its share of a
 //! batch, so that a share weighs as much as it has images; allreduce adds the shares; every rank
 //! takes the same step from the same sum, so that all hold the same weights to the last bit.
 
@@ -112,7 +112,7 @@ fn train(
     Ok((weights, mean_loss))
 }
 
-/// The sum over the images of the gradient, with the sum of the losses behind it.
+/// The sum over the images of the gradient, with the sum of the losses after it.
 ///
 /// Languages may round differently here: what counts is that all ranks get the same sum.
 fn gradient<'a>(weights: &[f32], images: impl Iterator<Item = &'a Image>) -> Vec<f32> {

@@ -1,5 +1,5 @@
 //! The conformance cases of `cases/cases.json`: reads them, gives a rank its tensors, and says
-//! what must stand in them afterwards. `cases/README.md` is the description; the other languages'
+//! what must be in them afterwards. `cases/README.md` is the description; the other languages'
 //! readers stand beside it. Knows nothing of how a collective is run.
 
 use std::fmt;
@@ -56,7 +56,7 @@ pub struct Case {
     pub root: u32,
     /// Elements of a block; more in some where sizes are uneven.
     pub elements: usize,
-    /// Whether tensors have a gap behind every element.
+    /// Whether tensors have a gap after every element.
     pub strided: bool,
     /// Whether blocks differ in size.
     pub uneven: bool,
@@ -179,7 +179,7 @@ pub fn product(world: u32, elements: usize, mut run: impl FnMut(Case)) {
     }
 }
 
-/// Has `check` run everything that calls of these numbers of elements can be, all ranks together
+/// Makes `check` run everything that calls of these numbers of elements can be, all ranks together
 /// after each number.
 pub fn every_small(
     group: &ProcessGroup,
@@ -261,7 +261,7 @@ fn lists(buffers: &[Buffers], side: fn(&Buffers) -> &Vec<Slot>) -> Vec<Vec<Tenso
     buffers.iter().map(|buffers| tensors(side(buffers))).collect()
 }
 
-/// A tensor and the elements that must stand in it afterwards.
+/// A tensor and the elements that must be in it afterwards.
 struct Slot {
     tensor: Tensor,
     expected: Vec<u8>,

@@ -15,7 +15,7 @@ pub fn end() -> usize {
     usize::from_str_radix(end, 16).expect("a range is of hexadecimal numbers")
 }
 
-/// Has a page lie directly behind the heap, for ever, so that it cannot grow.
+/// Maps a page directly behind the heap, for ever, so that it cannot grow.
 pub fn wall_up() {
     let (end, nothing) = (end(), ProtFlags::empty());
     let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;

@@ -1,4 +1,4 @@
-//! Calls in which one rank gives several tensors, in Rust: `cases/README.md` says what they are.
+//! Calls in which one rank passes several tensors, in Rust: `cases/README.md` says what they are.
 //! Knows nothing of how a collective is run.
 
 use polyrank::{Collective, DType, ProcessGroup, Region, Request, Result, Tensor};

@@ -117,7 +117,7 @@ pub fn variables() -> Vec<(String, String)> {
     VARIABLES.with_borrow(Clone::clone)
 }
 
-/// A rank that runs while the test goes on. It is killed when this is dropped.
+/// A rank that runs while the test continues. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct RunningRank {
     child: Child,

@@ -1,5 +1,5 @@
 //! Python programs that end while a daemon thread of theirs is in an operation, over TCP and over
-//! real MPI libraries: the interpreter ends in order, also if the operation does so meanwhile.
+//! real MPI libraries: the interpreter ends cleanly, also if the operation does so meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

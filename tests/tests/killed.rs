@@ -36,7 +36,7 @@ fn all_have_joined(group: &ProcessGroup) {
     let keys: Vec<String> = (0..group.size()).map(|rank| format!("joined/{rank}")).collect();
     store.set(&keys[group.rank() as usize], b"").unwrap();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    // The host of the store has heard of all others before it dies; they have not.
+    // The host of the store has learned of all others before it dies; they have not.
     let _ = store.wait(&keys, None);
 }
 
@@ -188,7 +188,7 @@ fn between_the_two_steps_of_a_small_operation() {
             (0..group.size()).flat_map(|to| (100 * group.rank() + to).to_ne_bytes()).collect();
         let mut taken = vec![0; given.len()];
         // Nobody else comes before this rank says that it has given its part. Over sockets alone
-        // there is no first step: the rank dies before it gives anything.
+        // there is no first step: the rank dies before it contributes anything.
         let tried = group.try_plain(&plain, &mut LentMemory::Apart(&given, &mut taken));
         let sockets_alone = std::env::var("POLYRANK_TRANSPORT").is_ok_and(|it| it == "tcp");
         match tried {
@@ -207,7 +207,7 @@ fn between_the_two_steps_of_a_small_operation() {
 fn after_a_rank_said_that_it_runs_the_schedule() {
     killed_after("after_a_rank_said_that_it_runs_the_schedule", |group| {
         let (rank, size) = (group.rank(), group.size());
-        // What it gives itself does not fit the board, which the others cannot know.
+        // Its own part does not fit the board, which the others cannot know.
         let elements = |other| if other == rank { 5000 } else { 1 };
         let block = |other| Tensor::from(vec![100 * rank + other; elements(other)]);
         let mut request = Request::new(Collective::Alltoall);

@@ -425,7 +425,7 @@ fn disagrees_in_a_group_that_is_left_early(group: &ProcessGroup) {
 #[test]
 fn what_ranks_ran_differently_in_a_group_is_told_when_they_leave_the_last_one() {
     let test = "what_ranks_ran_differently_in_a_group_is_told_when_they_leave_the_last_one";
-    // Of two ranks, each is the root of its own broadcast, and hears nothing of the other's.
+    // Of two ranks, each is the root of its own broadcast, and receives nothing from the other's.
     for transport in TRANSPORTS {
         let ended = started(test, transport, "", 2, disagrees_in_a_group_that_is_left_early);
         assert_all_report(&ended, "told");
@@ -439,7 +439,7 @@ fn calls_alone(group: &ProcessGroup) {
         (1..group.size()).for_each(|peer| group.send(&[1u8][..], peer, 0).unwrap());
     } else {
         // They come when rank 0, which leaves, has said what it ran; or another of them has, and
-        // they hear what is wrong here.
+        // they learn what is wrong here.
         let came = group.recv(&mut [0u8][..], 0, 0);
         if let Err(error) = came {
             report(format!("{}: {error}", error.kind()));

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::ProcessGroup;
-use polyrank::backend::mpi::{is_initialised, place};
+use polyrank::backend::mpi::{is_initialised, rank_and_size};
 use polyrank::calls::{Arguments, Invocation, Value, entry};
 use polyrank::distributed::{default_group, destroy_process_group};
 use polyrank_tests::cases::{self, Memory, check};
@@ -164,7 +164,7 @@ fn a_call_that_runs_elsewhere_initialises_where_it_was_called() {
             std::thread::spawn(move || call.run().map(drop)).join().unwrap().unwrap();
             let mut sum = [1_u8];
             default_group().unwrap().allreduce(&mut sum, ()).unwrap();
-            report(place().unwrap().0, sum[0]);
+            report(rank_and_size().unwrap().0, sum[0]);
             destroy_process_group(None).unwrap();
         });
         let Some(job) = job else { continue };
@@ -182,7 +182,7 @@ fn a_heap_that_cannot_grow_keeps_its_end() {
         let job = bare_ranks(mpi, test, 2, &[], || {
             let end = heap::end();
             heap::wall_up();
-            let (rank, _) = place().unwrap();
+            let (rank, _) = rank_and_size().unwrap();
             report(rank, heap::end() as i64 - end as i64);
         });
         let Some(job) = job else { continue };

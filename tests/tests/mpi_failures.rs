@@ -6,12 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polyrank::backend::{LentMemory, WaitIntent};
 use polyrank::distributed::{
     InitOptions, NewGroupOptions, destroy_process_group, init_process_group, is_backend_available,
     new_group,
 };
+use polyrank::process_group::FastPathResult;
+use polyrank::request::SingleTensorRequest;
 use polyrank::store::{FileStore, PrefixStore, Store};
-use polyrank::{Collective, Error, GroupOptions, ProcessGroup, Request, Tensor, rendezvous};
+use polyrank::{
+    Collective, DType, Error, GroupOptions, ProcessGroup, ReduceOp, Request, Tensor, rendezvous,
+};
 use polyrank_tests::folder::Folder;
 use polyrank_tests::languages::{built, say_skipped};
 use polyrank_tests::mpi::{HUNG, Job, Mpi, ROLE, bare_ranks, launched, ranks, report, run};
@@ -200,6 +205,49 @@ fn assert_mismatch(job: &Job, size: u32, both: [&str; 2]) {
 }
 
 #[test]
+fn an_error_of_mpi_breaks_the_group_also_where_the_collective_is_dropped() {
+    for mpi in Mpi::ALL {
+        let test = "an_error_of_mpi_breaks_the_group_also_where_the_collective_is_dropped";
+        let job = ranks(mpi, test, 2, &[], |group| {
+            let store = group.get_group_store();
+            if group.rank() == 0 {
+                // Small, so that MPI does not wait for the receiver.
+                group.run(broadcast(0, 16)).unwrap();
+                store.set("sent", b"").unwrap();
+                store.wait(&["over"], None).unwrap();
+                // The ranks may say as well that they disagreed.
+                return drop(destroy_process_group(None));
+            }
+            store.wait(&["sent"], None).unwrap();
+            // MPI refuses a message that is longer than the memory for it.
+            let tried = group.try_plain(&small_broadcast(), &mut LentMemory::InPlace(&mut [0; 4]));
+            assert!(matches!(tried, Some(FastPathResult::Pending(_))));
+            drop(tried);
+            tell(group.rank(), &group.run(allreduce(1)).unwrap_err());
+            store.set("over", b"").unwrap();
+            drop(destroy_process_group(None));
+        });
+        if let Some(job) = job {
+            let line = only(&job, 1);
+            assert!(line.contains("MPI_Test"), "{mpi:?}: {line}");
+        }
+    }
+}
+
+/// A broadcast of rank 0 that may take the fast path.
+fn small_broadcast() -> SingleTensorRequest {
+    SingleTensorRequest {
+        collective: Collective::Broadcast,
+        name: "broadcast",
+        dtype: DType::F32,
+        reduce_op: ReduceOp::Sum,
+        root: 0,
+        timeout: None,
+        waiting: WaitIntent::Soon,
+    }
+}
+
+#[test]
 fn ranks_that_all_wait_for_one_another_find_out_through_the_store() {
     for mpi in Mpi::ALL {
         let test = "ranks_that_all_wait_for_one_another_find_out_through_the_store";
@@ -220,7 +268,8 @@ fn ranks_that_all_wait_for_one_another_find_out_through_the_store() {
 fn what_ranks_ran_differently_last_is_told_when_they_leave() {
     for mpi in Mpi::ALL {
         let test = "what_ranks_ran_differently_last_is_told_when_they_leave";
-        // Each is the root, and hears nothing of the other. Small, so that MPI waits for nobody.
+        // Each is the root, and receives nothing from the other. Small, so that MPI waits for
+        // nobody.
         let job = ranks(mpi, test, 2, &[], |group| {
             group.run(allreduce(10)).unwrap();
             group.run(broadcast(group.rank(), 4)).unwrap();
@@ -326,7 +375,7 @@ fn a_receive_past_its_deadline_says_from_whom() {
             }
         });
         let Some(job) = job else { continue };
-        // MPI had nothing of it, so that the job ends in order.
+        // MPI had nothing of it, so that the job ends cleanly.
         assert_eq!(job.code, Some(0), "{mpi:?}: {}", job.output);
         let line = only(&job, 0);
         assert!(line.starts_with("CollectiveTimeout: recv"), "{mpi:?}: {line}");
@@ -436,7 +485,7 @@ fn a_rank_that_comes_to_the_store_and_not_to_mpi_is_waited_for_until_the_timeout
         let folder = Folder::new();
         let file = folder.text_of("store");
         let job = bare_ranks(mpi, test, 2, &[(FILE, &file)], || {
-            let (rank, size) = polyrank::backend::mpi::place().unwrap();
+            let (rank, size) = polyrank::backend::mpi::rank_and_size().unwrap();
             let file = FileStore::new(std::env::var(FILE).unwrap(), Some(size)).unwrap();
             let store: Arc<dyn Store> = Arc::new(file);
             if rank == 0 {

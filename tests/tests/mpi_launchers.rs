@@ -26,7 +26,7 @@ fn again(mut command: Command, test: &str, words: &[&str]) -> Job {
     run(command)
 }
 
-/// Whether this process was started by [`again`]; then it is a rank, and says what came of it.
+/// Whether this process was started by [`again`]; then it is a rank, and reports the result.
 fn is_rank(test: &str) -> bool {
     if std::env::var(ROLE).is_ok_and(|role| role == test) {
         match init_process_group(InitOptions::default().backend("mpi")) {
@@ -64,8 +64,8 @@ fn each_launchers_ranks_use_its_own_library() {
     for mpi in Mpi::ALL {
         let untold = [("POLYRANK_MPI_LIBRARY", "")];
         let job = bare_ranks(mpi, "each_launchers_ranks_use_its_own_library", 2, &untold, || {
-            let (rank, size) = polyrank::backend::mpi::place().unwrap();
-            let library = polyrank::backend::mpi::library().unwrap();
+            let (rank, size) = polyrank::backend::mpi::rank_and_size().unwrap();
+            let library = polyrank::backend::mpi::library_version().unwrap();
             report(rank, format!("one of {size}: {library}"));
         });
         let Some(job) = job else { continue };

@@ -187,7 +187,7 @@ fn no_group_is_made_out_of_one_that_was_aborted() {
         if group.rank() == 0 {
             group.abort();
         }
-        // The others come before they hear of it, or after.
+        // The others come before they learn of it, or after.
         split(group, &[0, 1, 2], "late").unwrap_err()
     });
     for (rank, error) in errors.iter().enumerate() {
@@ -253,7 +253,7 @@ fn a_rank_that_does_not_come_is_named_with_the_call() {
 fn a_group_that_is_left_last_tells_of_those_that_were_split_off_it() {
     let told = over_tcp(2, |group| {
         let child = split(group, &[0, 1], "child").unwrap();
-        // Each is the root, and hears nothing of the other.
+        // Each is the root, and receives nothing from the other.
         child.broadcast(&mut [1f32; 4], group.rank()).unwrap_or_default();
         let first = child.shutdown().err();
         first.or(group.shutdown().err()).map(|error| error.to_string()).unwrap_or_default()

@@ -91,7 +91,7 @@ fn an_object_that_cannot_be_encoded_raises_on_every_rank() {
             1 => says(group.recv_object::<BrokenValue>(Some(0)).err().unwrap(), 0),
             _ => {}
         }
-        // An object of another type is an error where it is read, and the group goes on.
+        // An object of another type is an error where it is read, and the group continues.
         match rank {
             0 => group.send_object(&5u32, 1).unwrap(),
             1 => {

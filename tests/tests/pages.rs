@@ -23,7 +23,7 @@ fn every_error_has_its_line_in_troubleshooting() {
     assert!(missing.is_empty(), "site/concepts/troubleshooting.md says nothing of {missing:?}");
 }
 
-/// The Rust on the pages stands in the README, whose programs are compiled as tests, or in an
+/// The Rust on the pages is in the README, whose programs are compiled as tests, or in an
 /// example of this package.
 #[test]
 fn all_rust_on_the_pages_is_compiled() {

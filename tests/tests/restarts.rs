@@ -24,7 +24,7 @@ enum Way {
     WebSocket,
     /// The store of a launcher.
     Launcher,
-    /// A store that the caller gives.
+    /// A store that the caller passes.
     Given,
 }
 
@@ -36,7 +36,7 @@ fn standing() -> TcpStore {
     TcpStore::new(options).unwrap()
 }
 
-/// What a started process does: meets, and says what came of it.
+/// What a started process does: meets, and reports the result.
 fn run_rank() -> ! {
     let url = std::env::var(URL).unwrap();
     report("starts");

@@ -22,7 +22,7 @@ pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
         Answer::List(items) => {
             let list = Js::array(env)?;
             for (index, item) in items.into_iter().enumerate() {
-                Js::scope(env, || list.put(index as u32, to_js(env, item)?))?;
+                Js::scope(env, || list.set_index(index as u32, to_js(env, item)?))?;
             }
             Ok(list)
         }

@@ -16,7 +16,7 @@ pub(crate) fn describe<'a>(env: Env, error: &Error) -> Result<Js<'a>> {
             ErrorField::Numbers(numbers) => {
                 let list = Js::array(env)?;
                 for (index, number) in (0..).zip(numbers) {
-                    list.put(index, number_value(env, number)?)?;
+                    list.set_index(index, number_value(env, number)?)?;
                 }
                 list
             }

@@ -1,8 +1,8 @@
-//! A value of JavaScript with the few questions that this package asks. Knows nothing of the core.
+//! A JavaScript value, with the accessors this package needs. Knows nothing of the core.
 //!
-//! napi-rs has answers of its own, but copies the name of a property for each access, reads a text
-//! in two calls of Node, and makes a thread-safe function for each promise: calls that are over in
-//! microseconds would take noticeably longer.
+//! napi-rs has accessors of its own, but copies the name of a property for each access, reads a
+//! string in two calls of Node, and creates a thread-safe function for each promise: calls that
+//! take microseconds would take noticeably longer.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub(crate) struct Js<'a> {
     _call: PhantomData<&'a ()>,
 }
 
-/// What sort of value it is, as far as this package tells them apart.
+/// What sort of value it is, as far as this package distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Nothing,
@@ -221,7 +221,7 @@ impl<'a> Js<'a> {
     }
 
     /// Sets an element of an array.
-    pub(crate) fn put(&self, index: u32, value: Js<'_>) -> Result<()> {
+    pub(crate) fn set_index(&self, index: u32, value: Js<'_>) -> Result<()> {
         // SAFETY: as in `kind`.
         check(unsafe { sys::napi_set_element(self.env, self.value, index, value.value) })
     }
@@ -319,7 +319,7 @@ impl<'a> Js<'a> {
         check(unsafe { sys::napi_get_and_clear_last_exception(env.raw(), &mut exception) })
     }
 
-    /// Does `f`, and forgets the values that it makes.
+    /// Runs `f` in a handle scope.
     pub(crate) fn scope<T>(env: Env, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut scope = ptr::null_mut();
         // SAFETY: as in `kind`.

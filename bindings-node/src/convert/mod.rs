@@ -16,4 +16,4 @@ pub(crate) use device::{Weight, memory_at};
 pub(crate) use errors::{describe, invalid, raise, raise_value};
 pub(crate) use js::{Deferred, Js, Reference};
 pub(crate) use memory::{OwnedMemory, view_of};
-pub(crate) use wake::Wake;
+pub(crate) use wake::ThreadWaker;

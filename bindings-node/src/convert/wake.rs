@@ -1,4 +1,4 @@
-//! Waking a JavaScript thread from another one. Knows nothing of what it is woken for.
+//! Wakes a JavaScript thread from any thread. Knows nothing of what it is woken for.
 
 #![allow(unsafe_code)]
 
@@ -10,9 +10,9 @@ use napi::{Env, Result, sys};
 
 use super::js::{Js, check};
 
-/// Has the JavaScript thread that made it call a function, whichever thread asks.
-pub(crate) struct Wake {
-    /// None once the thread's environment ends.
+/// Wakes a JavaScript thread from any thread: the JavaScript thread calls a function.
+pub(crate) struct ThreadWaker {
+    /// `None` once the thread's environment ends.
     function: Mutex<Option<Function>>,
 }
 
@@ -23,13 +23,14 @@ struct Function(sys::napi_threadsafe_function);
 // only used under the lock, and taken away before the environment that owns it ends.
 unsafe impl Send for Function {}
 
-impl Wake {
-    /// For the thread of `env`: it calls `woken` when it is woken. Does not keep the process alive.
-    pub(crate) fn new(env: Env, woken: fn(Env)) -> Result<Wake> {
+impl ThreadWaker {
+    /// Makes a waker for the thread of `env`, which calls `woken` whenever it is woken. It does not
+    /// keep the process alive.
+    pub(crate) fn new(env: Env, woken: fn(Env)) -> Result<ThreadWaker> {
         let name = Js::of_text(env, "polyrank")?.raw().1;
         let mut function = ptr::null_mut();
         // SAFETY: the environment is Node's, of this call. The context is a function's address,
-        // which `call` gets back.
+        // which Node passes to `call`.
         check(unsafe {
             sys::napi_create_threadsafe_function(
                 env.raw(),
@@ -47,7 +48,7 @@ impl Wake {
         })?;
         // SAFETY: as above.
         check(unsafe { sys::napi_unref_threadsafe_function(env.raw(), function) })?;
-        Ok(Wake { function: Mutex::new(Some(Function(function))) })
+        Ok(ThreadWaker { function: Mutex::new(Some(Function(function))) })
     }
 
     /// Wakes the thread, if it is still there.
@@ -61,13 +62,13 @@ impl Wake {
         }
     }
 
-    /// Whether the process lives on for the sake of what the thread is woken for. On its thread.
-    pub(crate) fn hold(&self, env: Env, holds: bool) {
+    /// Sets whether pending work keeps the process alive. Call on its own thread.
+    pub(crate) fn set_keeps_process_alive(&self, env: Env, keeps_alive: bool) {
         let function = self.function.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Function(function)) = *function {
             // SAFETY: as in `wake`, and on the thread of the environment. It cannot fail then.
             let _ = unsafe {
-                if holds {
+                if keeps_alive {
                     sys::napi_ref_threadsafe_function(env.raw(), function)
                 } else {
                     sys::napi_unref_threadsafe_function(env.raw(), function)
@@ -76,7 +77,7 @@ impl Wake {
         }
     }
 
-    /// Wakes nobody any more: the environment ends.
+    /// Makes later wake-ups do nothing: the environment ends.
     pub(crate) fn end(&self) {
         self.function.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -92,7 +93,7 @@ unsafe extern "C" fn call(
     if env.is_null() || context.is_null() {
         return;
     }
-    // SAFETY: the context is what `Wake::new` gave.
+    // SAFETY: the context is what `ThreadWaker::new` passed.
     let woken = unsafe { std::mem::transmute::<*mut c_void, fn(Env)>(context) };
     woken(Env::from_raw(env));
 }

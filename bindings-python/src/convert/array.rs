@@ -169,7 +169,7 @@ fn check(class: &Bound<'_, PyType>) -> PyResult<bool> {
         && fields.flags == flags
         && (fields.flags & WRITABLE != 0) != read_only
         && !fields.shape.is_null();
-    // SAFETY: it is the object that NumPy gives as the element type.
+    // SAFETY: it is the object that NumPy returns as the element type.
     let element = unsafe { &*fields.element };
     // SAFETY: an array of two dimensions has two lengths.
     Ok(is_plain

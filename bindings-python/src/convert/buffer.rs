@@ -72,7 +72,7 @@ fn describe(
         return Err(unsupported_element(object, &what));
     };
     // SAFETY: both were asked for, so both have `dimensions` entries or are null: the shape of a
-    // scalar, and strides of contiguous memory (ctypes gives none though they were asked for).
+    // scalar, and strides of contiguous memory (ctypes returns none although they were requested).
     let (shape, strides) = unsafe { (list(shape, dimensions), list(strides, dimensions)) };
     let shape = shape.unwrap_or_default().iter().map(|&length| length.unsigned_abs());
     let shape = shape.collect::<Vec<usize>>();

@@ -6,7 +6,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::BorrowedFd;
 
-/// A listener on the socket behind `fd`, which stays the caller's.
+/// A listener on a duplicate of the socket `fd`, which stays the caller's.
 pub(crate) fn listener_from_fd(fd: i32) -> io::Result<TcpListener> {
     if fd < 0 {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));

@@ -1,6 +1,6 @@
 //! The core's errors as Python exceptions. Knows nothing of calls.
 //!
-//! Every kind of error is a class, made at import from the table that stands in the IDL; an
+//! Every kind of error is a class, made at import from the table that is in the IDL; an
 //! instance has the error's fields as attributes, and `kind`, `rank`, `collective`, `seq` and
 //! `group` whatever its kind (None where they have no meaning).
 
@@ -64,7 +64,7 @@ pub(crate) fn add_exceptions(
     module.add(ROOT.python, &root)?;
     module.add("DistError", &root)?;
     let mut classes = HashMap::from([(ROOT.kind, root.unbind())]);
-    // Parents may stand behind their children: each round makes the classes that have theirs.
+    // Parents may stand after their children: each round makes the classes that have theirs.
     let mut waiting: Vec<&'static ErrorClass> = table.iter().collect();
     while !waiting.is_empty() {
         let before = waiting.len();

@@ -20,7 +20,7 @@ use crate::reduce_op::{DType, ReduceOp};
 pub(super) enum Kind {
     /// `datetime.timedelta`.
     Timedelta,
-    /// A NumPy scalar: `item()` gives a plain number.
+    /// A NumPy scalar: `item()` returns a plain number.
     Scalar,
     /// A tensor through the buffer protocol.
     Buffer,

@@ -7,7 +7,7 @@
 //!   the arguments one by one; `detached(py, || …)` calls core without the GIL.
 //!
 //! `unsafe` stands here only (`array`, `buffer`, `descriptor`, `dlpack`, `fast_call`, `layout`,
-//! `lease`, `memory`): the other rooms of this crate get tensors that are sound to use from any
+//! `lease`, `memory`): the other modules of this crate get tensors that are sound to use from any
 //! thread, whatever Python does meanwhile.
 
 mod answer;
@@ -50,7 +50,7 @@ pub(crate) use memory::Memory;
 pub(crate) use tensor::{current_streams, device_tensor};
 pub(crate) use value::{OpaqueObjects, object_of_value};
 
-/// The exception of something that only stands in the surface.
+/// The exception of something that is only in the surface.
 pub(crate) fn unbuilt(py: Python<'_>, operation: &str) -> PyErr {
     let who = concat!("polyrank ", env!("CARGO_PKG_VERSION")).to_owned();
     raise(py, &Error::Unsupported { who, operation: operation.to_owned() })

@@ -20,7 +20,7 @@ const DEEPEST_LIST: usize = 4;
 /// More ranks than any group has; a longer range is not a list of ranks.
 const MAX_RANGE: usize = 1 << 24;
 
-/// What stands behind the values of one call and only Python knows: tensors' objects, so that they
+/// What stands after the values of one call and only Python knows: tensors' objects, so that they
 /// can be handed back, and values that the resolver only passes through.
 #[derive(Default)]
 pub(crate) struct OpaqueObjects<'py> {

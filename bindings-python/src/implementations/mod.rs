@@ -15,5 +15,5 @@ pub(crate) mod work;
 
 use pyo3::prelude::*;
 
-/// What a function gives to Python.
+/// What a function returns to Python.
 type Answer<'py> = PyResult<Bound<'py, PyAny>>;

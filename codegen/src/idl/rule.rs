@@ -12,7 +12,7 @@ macro_rules! rules {
             /// Every rule.
             pub const ALL: &[Rule] = &[$(Rule::$rule),*];
 
-            /// The name that stands in messages and names the rule's file.
+            /// The name that is in messages and names the rule's file.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Rule::$rule => $name,)*

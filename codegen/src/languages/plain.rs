@@ -46,7 +46,7 @@ pub(crate) fn taken(ty: &Type) -> String {
         Type::Duration => "Duration".into(),
         Type::Sequence(inner) => format!("Vec<{}>", taken(inner)),
         Type::Nullable(inner) => format!("Option<{}>", taken(inner)),
-        // `is_plain` says no to all that are no numbers.
+        // `is_plain` rejects all that are no numbers.
         other => number(other).unwrap_or("()").into(),
     }
 }

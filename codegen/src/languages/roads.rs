@@ -12,9 +12,9 @@ pub(crate) fn is_run_by_core(api: &Api, method: &Method) -> bool {
 /// Whether a language holds objects of it on which it makes calls: they, or those that inherit
 /// from it, are made by the user. What only operations return belongs to each language.
 pub(crate) fn is_object(api: &Api, interface: &Interface) -> bool {
-    let is_made = |it: &Interface| it.constructor.is_some() && !it.notes.handwritten;
+    let is_made = |it: &Interface| it.constructor.is_some() && !it.common.handwritten;
     let derived = |it: &&Interface| it.inherits.as_ref() == Some(&interface.name);
-    !interface.notes.unbuilt
+    !interface.common.unbuilt
         && (is_made(interface) || api.interfaces.iter().filter(derived).any(is_made))
 }
 
@@ -36,7 +36,7 @@ fn is_made_of_others(api: &Api, method: &Method) -> bool {
 fn is_other(api: &Api, ty: &Type) -> bool {
     match ty {
         Type::Interface(name) => {
-            api.interfaces.iter().any(|it| it.name == *name && it.notes.handwritten)
+            api.interfaces.iter().any(|it| it.name == *name && it.common.handwritten)
         }
         Type::Sequence(inner) | Type::Nullable(inner) => is_other(api, inner),
         _ => false,

@@ -29,7 +29,7 @@ pub struct Api {
     pub errors: Vec<ErrorKind>,
     /// Enums: sets of strings.
     pub enums: Vec<Enum>,
-    /// Callbacks: functions that the user gives.
+    /// Callbacks: functions that the user passes.
     pub callbacks: Vec<Callback>,
     /// Dictionaries that are not errors: options, records.
     pub dictionaries: Vec<Dictionary>,
@@ -48,9 +48,9 @@ pub struct Source {
     pub line: usize,
 }
 
-/// What extended attributes say of an item of any sort.
+/// The extended attributes that any sort of item can have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Notes {
+pub struct CommonAttributes {
     /// `[Alias=…]`: further names.
     pub aliases: Vec<String>,
     /// `[Python=…]`: the Python name, if it is not the IDL's.
@@ -63,9 +63,9 @@ pub struct Notes {
     pub throws: Vec<String>,
     /// `[Backends="…"]`: names of the backends that have it; empty: all of them.
     pub backends: Vec<String>,
-    /// `[Unbuilt]`: stands in the surface, raises `Unsupported`.
+    /// `[Unbuilt]`: part of the API, but raises `Unsupported`.
     pub unbuilt: bool,
-    /// `[Handwritten]`: the binding gives the body.
+    /// `[Handwritten]`: the binding provides the body.
     pub handwritten: bool,
     /// `[JavaScript=…]`: the JavaScript name, if it is not the IDL's in camelCase.
     pub javascript: Option<String>,
@@ -90,7 +90,7 @@ pub struct Notes {
     pub constants: bool,
 }
 
-impl Notes {
+impl CommonAttributes {
     /// Whether `language` generates nothing for it: it has no meaning there, or a form of its own.
     pub fn is_out_of(&self, language: &str) -> bool {
         self.not_in.iter().chain(&self.own).any(|name| name == language)
@@ -159,7 +159,7 @@ pub struct Collective {
 /// One kind of error.
 #[derive(Clone, Debug, Serialize)]
 pub struct ErrorKind {
-    /// The name: `CollectiveTimeout`. Its Python class is `notes.python`, or the language's rule.
+    /// The name: `CollectiveTimeout`. Its Python class is `common.python`, or the language's rule.
     pub name: String,
     /// Its doc comment.
     pub doc: String,
@@ -174,7 +174,7 @@ pub struct ErrorKind {
     /// The fields, in order.
     pub fields: Vec<Member>,
     /// The other attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A set of strings.
@@ -189,7 +189,7 @@ pub struct Enum {
     /// The values, in order.
     pub values: Vec<EnumValue>,
     /// The attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 impl Enum {
@@ -210,7 +210,7 @@ pub struct EnumValue {
     pub doc: String,
 }
 
-/// The type of a function that the user gives.
+/// The type of a function that the user passes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Callback {
     /// The name.
@@ -224,7 +224,7 @@ pub struct Callback {
     /// What it returns.
     pub returns: Type,
     /// The attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A record of named values: options, or a result with several parts.
@@ -243,7 +243,7 @@ pub struct Dictionary {
     /// Whether a parameter of some method has this type: a language then lets the user build it.
     pub is_argument: bool,
     /// The attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 impl Api {
@@ -274,7 +274,7 @@ pub struct Member {
     /// What it means for a collective.
     pub role: Role,
     /// The attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A class.
@@ -297,7 +297,7 @@ pub struct Interface {
     /// Its methods, without the inherited ones.
     pub methods: Vec<Method>,
     /// The extended attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A module of free functions.
@@ -316,7 +316,7 @@ pub struct Namespace {
     /// Its functions.
     pub functions: Vec<Method>,
     /// The extended attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A property.
@@ -336,7 +336,7 @@ pub struct Attribute {
     /// Whether it belongs to the class, not to its instances.
     pub is_static: bool,
     /// The extended attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A constant of an interface or a namespace.
@@ -352,7 +352,7 @@ pub struct NamedConstant {
     /// Its value.
     pub value: Constant,
     /// The extended attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// A method, a free function or a constructor, with all its overloads.
@@ -375,7 +375,7 @@ pub struct Method {
     /// In the order in which a call is tried against them.
     pub overloads: Vec<Overload>,
     /// The attributes of all its overloads together.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 /// One way to call a method.
@@ -410,7 +410,7 @@ pub struct Parameter {
     /// For a flat buffer: the parameter that says how it is cut.
     pub splits: Option<String>,
     /// The extended attributes.
-    pub notes: Notes,
+    pub common: CommonAttributes,
 }
 
 listed! {

@@ -1,20 +1,20 @@
-//! Extended attributes: which there are, where they stand, what values they take.
+//! Extended attributes: which exist, what they apply to, what values they take.
 //!
 //! The table below is the one that `idl/README.md` explains. Knows nothing of what they do.
 
 use std::collections::BTreeMap;
 
-use self::Place::{
+use self::AttributeTarget::{
     Attribute, Callback, Constant, Constructor, Dictionary, Enum, Interface, Member, Namespace,
     Operation, Parameter, Typedef, Value,
 };
-use super::api::Notes;
+use super::api::CommonAttributes;
 use super::names::nearest;
 use crate::idl::{AttributeValue, Diagnostic, Diagnostics, ExtendedAttribute, Name, Rule, Span};
 
-/// What an extended attribute stands before.
+/// What an extended attribute applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum AttributeTarget {
     Interface,
     Namespace,
     Dictionary,
@@ -31,7 +31,7 @@ pub(super) enum Place {
     Member,
 }
 
-impl Place {
+impl AttributeTarget {
     fn name(self) -> &'static str {
         match self {
             Interface => "an interface",
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// What stands after the `=`.
+/// The form of the value after the `=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -67,30 +67,34 @@ enum Form {
 
 struct KnownAttribute {
     name: &'static str,
-    /// None: wherever attributes stand.
-    places: Option<&'static [Place]>,
+    /// `None` for every target.
+    targets: Option<&'static [AttributeTarget]>,
     form: Form,
 }
 
-const fn known(name: &'static str, places: &'static [Place], form: Form) -> KnownAttribute {
-    KnownAttribute { name, places: Some(places), form }
+const fn known(
+    name: &'static str,
+    targets: &'static [AttributeTarget],
+    form: Form,
+) -> KnownAttribute {
+    KnownAttribute { name, targets: Some(targets), form }
 }
 
 const fn anywhere(name: &'static str, form: Form) -> KnownAttribute {
-    KnownAttribute { name, places: None, form }
+    KnownAttribute { name, targets: None, form }
 }
 
 const BLOCKS: Form = Form::OneOf(&["None", "One", "All", "OneAtRoot", "AllAtRoot"]);
 const SIZES: Form = Form::OneOf(&["Equal", "PerRank", "PerRankAtRoot", "Pairwise"]);
 const CLASSES: Form = Form::OneOf(&["bool", "integer", "float", "complex"]);
 const LANGUAGES: Form = Form::OneOf(&["rust", "python", "javascript"]);
-const CALLED: &[Place] = &[Operation, Constructor, Attribute];
-const BUILT: &[Place] =
+const CALLED: &[AttributeTarget] = &[Operation, Constructor, Attribute];
+const BUILT: &[AttributeTarget] =
     &[Interface, Namespace, Operation, Constructor, Attribute, Parameter, Member];
-const CARRIED: &[Place] =
+const CARRIED: &[AttributeTarget] =
     &[Interface, Namespace, Operation, Constructor, Attribute, Parameter, Member, Dictionary];
-const ALIASED: &[Place] = &[Interface, Operation, Attribute, Constant, Dictionary, Enum];
-const ARGUMENT: &[Place] = &[Parameter, Member];
+const ALIASED: &[AttributeTarget] = &[Interface, Operation, Attribute, Constant, Dictionary, Enum];
+const ARGUMENT: &[AttributeTarget] = &[Parameter, Member];
 
 const TABLE: &[KnownAttribute] = &[
     known("Alias", ALIASED, Form::Words),
@@ -157,14 +161,14 @@ pub(super) struct Attributes<'a> {
 impl<'a> Attributes<'a> {
     /// Those of `written` that obey the rules; the others are reported.
     pub(super) fn read(
-        place: Place,
+        target: AttributeTarget,
         written: &'a [ExtendedAttribute],
         diagnostics: &mut Diagnostics,
     ) -> Attributes<'a> {
         let mut by_name = BTreeMap::new();
         let mut malformed = Vec::new();
         for attribute in written {
-            let Some(known) = find(place, attribute, diagnostics) else { continue };
+            let Some(known) = find(target, attribute, diagnostics) else { continue };
             if !check_form(known, &attribute.value, attribute.span, diagnostics) {
                 malformed.push(known.name);
                 continue;
@@ -192,7 +196,7 @@ impl<'a> Attributes<'a> {
         self.by_name.get(name).map(|attribute| attribute.span)
     }
 
-    /// The identifier, string or number after its `=`, with its place.
+    /// The identifier, string or number after its `=`, with its position.
     pub(super) fn value(&self, name: &str) -> Option<&'a Name> {
         match &self.by_name.get(name)?.value {
             AttributeValue::None => None,
@@ -217,11 +221,11 @@ impl<'a> Attributes<'a> {
         self.value(name)?.text.parse().ok()
     }
 
-    /// What stands on items of any sort.
-    pub(super) fn notes(&self) -> Notes {
+    /// The attributes that any sort of item can have.
+    pub(super) fn common(&self) -> CommonAttributes {
         let texts = |name| self.words(name).iter().map(|word| word.text.clone()).collect();
         let backends = self.text("Backends").unwrap_or_default();
-        Notes {
+        CommonAttributes {
             aliases: texts("Alias"),
             python: self.text("Python"),
             rust: self.text("Rust"),
@@ -245,7 +249,7 @@ impl<'a> Attributes<'a> {
 }
 
 fn find(
-    place: Place,
+    target: AttributeTarget,
     attribute: &ExtendedAttribute,
     diagnostics: &mut Diagnostics,
 ) -> Option<&'static KnownAttribute> {
@@ -260,10 +264,10 @@ fn find(
         diagnostics.push(diagnostic.advice(advice));
         return None;
     };
-    if let Some(places) = known.places.filter(|places| !places.contains(&place)) {
-        let message = format!("`{name}` means nothing on {}", place.name());
-        let places: Vec<&str> = places.iter().map(|place| place.name()).collect();
-        let advice = format!("it applies to {}", places.join(", "));
+    if let Some(targets) = known.targets.filter(|targets| !targets.contains(&target)) {
+        let message = format!("`{name}` means nothing on {}", target.name());
+        let targets: Vec<&str> = targets.iter().map(|target| target.name()).collect();
+        let advice = format!("it applies to {}", targets.join(", "));
         let diagnostic = Diagnostic::new(Rule::MisplacedAttribute, attribute.name.span, message);
         diagnostics.push(diagnostic.advice(advice));
         return None;

@@ -1,7 +1,7 @@
 //! Syntax -> [`Api`]: definitions one by one, in the order of the files.
 
 use super::api::{Api, Callback, Dictionary, Enum, EnumValue, Member};
-use super::attributes::Place;
+use super::attributes::AttributeTarget;
 use super::builder::Builder;
 use super::scope::{DefinedName, Scope, check_opaque};
 use super::{constants, errors, interfaces, methods, numbers, roles};
@@ -35,20 +35,20 @@ impl<'a> Builder<'a, '_> {
             DefinitionKind::Dictionary { .. } => self.dictionary(definition),
             DefinitionKind::Enum { values } => self.enumeration(definition, values),
             DefinitionKind::Callback { returns, parameters } => {
-                let attributes = self.attributes(Place::Callback, &definition.attributes);
+                let attributes = self.attributes(AttributeTarget::Callback, &definition.attributes);
                 let callback = Callback {
                     name: definition.name.text.clone(),
-                    doc: self.doc(&definition.doc, &definition.name),
+                    doc: self.require_doc(&definition.doc, &definition.name),
                     source: self.source(definition.name.span),
                     parameters: methods::parameters(self, parameters, false),
                     returns: self.scope.resolve(returns, self.diagnostics),
-                    notes: attributes.notes(),
+                    common: attributes.common(),
                 };
                 self.api.callbacks.push(callback);
             }
             DefinitionKind::Typedef { ty } => {
-                let attributes = self.attributes(Place::Typedef, &definition.attributes);
-                self.doc(&definition.doc, &definition.name);
+                let attributes = self.attributes(AttributeTarget::Typedef, &definition.attributes);
+                self.require_doc(&definition.doc, &definition.name);
                 if attributes.has("Opaque") {
                     check_opaque(&definition.name, self.diagnostics);
                 } else {
@@ -59,11 +59,11 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn dictionary(&mut self, definition: &'a Definition) {
-        let attributes = self.attributes(Place::Dictionary, &definition.attributes);
-        let doc = self.doc(&definition.doc, &definition.name);
+        let attributes = self.attributes(AttributeTarget::Dictionary, &definition.attributes);
+        let doc = self.require_doc(&definition.doc, &definition.name);
         let chain = self.chain(definition);
         let written = chain.iter().flat_map(|owner| members_of(owner));
-        self.distinct("members", written.map(|member| &member.name));
+        self.reject_duplicates("member", written.map(|member| &member.name));
         let mut members = Vec::new();
         for owner in chain {
             // Mistakes are reported where they were written, not again where they are inherited.
@@ -84,7 +84,7 @@ impl<'a> Builder<'a, '_> {
             inherits: inherits_of(definition).map(|name| name.text.clone()),
             members,
             is_argument: false,
-            notes: attributes.notes(),
+            common: attributes.common(),
         };
         self.api.dictionaries.push(dictionary);
     }
@@ -112,36 +112,36 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn member(&mut self, member: &'a DictionaryMember) -> Member {
-        let attributes = self.attributes(Place::Member, &member.attributes);
+        let attributes = self.attributes(AttributeTarget::Member, &member.attributes);
         let ty = self.value_type(&member.ty);
         let default = member.default.as_ref();
         Member {
             name: member.name.text.clone(),
-            doc: self.doc(&member.doc, &member.name),
+            doc: self.require_doc(&member.doc, &member.name),
             required: member.required,
             default: default.and_then(|literal| constants::constant(self, literal, &ty)),
             role: roles::role(self, &attributes, &ty, &member.name),
-            notes: attributes.notes(),
+            common: attributes.common(),
             ty,
         }
     }
 
     fn enumeration(&mut self, definition: &'a Definition, values: &'a [EnumValueSyntax]) {
-        let attributes = self.attributes(Place::Enum, &definition.attributes);
-        let doc = self.doc(&definition.doc, &definition.name);
-        self.distinct("values", values.iter().map(|value| &value.value));
+        let attributes = self.attributes(AttributeTarget::Enum, &definition.attributes);
+        let doc = self.require_doc(&definition.doc, &definition.name);
+        self.reject_duplicates("value", values.iter().map(|value| &value.value));
         let numbers = numbers::of_enum(self, &attributes, values.len());
         let values = values.iter().enumerate().map(|(index, value)| EnumValue {
             value: value.value.text.clone(),
             number: numbers.get(index).copied(),
-            doc: self.doc(&value.doc, &value.value),
+            doc: self.require_doc(&value.doc, &value.value),
         });
         let enumeration = Enum {
             name: definition.name.text.clone(),
             doc,
             values: values.collect(),
             source: self.source(definition.name.span),
-            notes: attributes.notes(),
+            common: attributes.common(),
         };
         self.api.enums.push(enumeration);
     }

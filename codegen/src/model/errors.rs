@@ -42,7 +42,7 @@ pub(super) fn error(
         parent: attributes.text("Parent"),
         message,
         fields,
-        notes: attributes.notes(),
+        common: attributes.common(),
     };
     builder.api.errors.push(error);
 }

@@ -1,8 +1,8 @@
 //! Interfaces and namespaces, with their partial definitions.
 
-use super::api::{Attribute, Interface, Method, NamedConstant, Namespace, Notes};
-use super::attributes::{Attributes, Place};
-use super::builder::{Builder, PlacedMember};
+use super::api::{Attribute, CommonAttributes, Interface, Method, NamedConstant, Namespace};
+use super::attributes::{AttributeTarget, Attributes};
+use super::builder::{Builder, DefinedMember};
 use super::scope::DefinedName;
 use super::types::Constant;
 use super::{constants, methods, numbers};
@@ -10,7 +10,7 @@ use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Nam
 
 pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName<'a>) {
     let definition = defined.definition;
-    let (attributes, members) = members(builder, defined, Place::Interface);
+    let (attributes, members) = members(builder, defined, AttributeTarget::Interface);
     check_bases(builder, definition);
     let inherits = inherits_of(definition).map(|name| name.text.clone());
     let mut parts = parts(builder, definition, &members);
@@ -20,22 +20,22 @@ pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName
     };
     let interface = Interface {
         name: definition.name.text.clone(),
-        doc: builder.doc(&definition.doc, &definition.name),
+        doc: builder.require_doc(&definition.doc, &definition.name),
         source: builder.source(definition.name.span),
         inherits,
         constructor,
         attributes: parts.attributes,
         constants: parts.constants,
         methods: parts.methods,
-        notes: attributes.notes(),
+        common: attributes.common(),
     };
     builder.api.interfaces.push(interface);
 }
 
 pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName<'a>) {
     let definition = defined.definition;
-    let (attributes, members) = members(builder, defined, Place::Namespace);
-    let doc = builder.doc(&definition.doc, &definition.name);
+    let (attributes, members) = members(builder, defined, AttributeTarget::Namespace);
+    let doc = builder.require_doc(&definition.doc, &definition.name);
     if attributes.has("DTypes") {
         builder.api.dtype_doc = doc;
         builder.api.dtype_source = builder.source(definition.name.span);
@@ -46,7 +46,7 @@ pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName
         builder.api.reduce_op_source = builder.source(definition.name.span);
         return numbers::reduce_ops(builder, &members);
     }
-    for (member, _) in &members {
+    for DefinedMember { member, .. } in &members {
         let is_static = matches!(
             member.kind,
             MemberKind::Operation { is_static: true, .. }
@@ -66,7 +66,7 @@ pub(super) fn namespace<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName
         attributes: parts.attributes,
         constants: parts.constants,
         functions: parts.methods,
-        notes: attributes.notes(),
+        common: attributes.common(),
     };
     builder.api.namespaces.push(namespace);
 }
@@ -82,17 +82,21 @@ struct Parts {
 fn members<'a>(
     builder: &mut Builder<'a, '_>,
     defined: &DefinedName<'a>,
-    place: Place,
-) -> (Attributes<'a>, Vec<PlacedMember<'a>>) {
-    let whole = builder.attributes(place, &defined.definition.attributes);
-    let notes = whole.notes();
-    let mut members: Vec<PlacedMember<'a>> =
-        members_of(defined.definition).iter().map(|member| (member, notes.clone())).collect();
+    target: AttributeTarget,
+) -> (Attributes<'a>, Vec<DefinedMember<'a>>) {
+    let whole = builder.attributes(target, &defined.definition.attributes);
+    let common = whole.common();
+    let define = |enclosing: &CommonAttributes| {
+        let enclosing = enclosing.clone();
+        move |member| DefinedMember { member, enclosing: enclosing.clone() }
+    };
+    let mut members: Vec<DefinedMember<'a>> =
+        members_of(defined.definition).iter().map(define(&common)).collect();
     for partial in &defined.partials {
-        let mut own = builder.attributes(place, &partial.attributes).notes();
-        own.unbuilt |= notes.unbuilt;
-        own.handwritten |= notes.handwritten;
-        members.extend(members_of(partial).iter().map(|member| (member, own.clone())));
+        let mut own = builder.attributes(target, &partial.attributes).common();
+        own.unbuilt |= common.unbuilt;
+        own.handwritten |= common.handwritten;
+        members.extend(members_of(partial).iter().map(define(&own)));
     }
     (whole, members)
 }
@@ -100,48 +104,50 @@ fn members<'a>(
 fn parts<'a>(
     builder: &mut Builder<'a, '_>,
     definition: &Definition,
-    members: &[PlacedMember<'a>],
+    members: &[DefinedMember<'a>],
 ) -> Parts {
     let mut parts = Parts::default();
     check_names(builder, members);
-    for (index, (member, around)) in members.iter().enumerate() {
+    for (index, DefinedMember { member, enclosing }) in members.iter().enumerate() {
         match &member.kind {
             MemberKind::Attribute { is_static, readonly, ty } => {
-                let mut notes = builder.attributes(Place::Attribute, &member.attributes).notes();
-                notes.unbuilt |= around.unbuilt;
-                notes.handwritten |= around.handwritten;
+                let mut common =
+                    builder.attributes(AttributeTarget::Attribute, &member.attributes).common();
+                common.unbuilt |= enclosing.unbuilt;
+                common.handwritten |= enclosing.handwritten;
                 let attribute = Attribute {
                     name: member.name.text.clone(),
-                    doc: builder.doc(&member.doc, &member.name),
+                    doc: builder.require_doc(&member.doc, &member.name),
                     source: builder.source(member.name.span),
                     ty: builder.value_type(ty),
                     readonly: *readonly,
                     is_static: *is_static,
-                    notes,
+                    common,
                 };
                 parts.attributes.push(attribute);
             }
             MemberKind::Constant { ty, value } => {
-                let attributes = builder.attributes(Place::Constant, &member.attributes);
+                let attributes = builder.attributes(AttributeTarget::Constant, &member.attributes);
                 let ty = builder.value_type(ty);
                 let value = constants::constant(builder, value, &ty).unwrap_or(Constant::Null);
                 let name = member.name.text.clone();
-                let doc = builder.doc(&member.doc, &member.name);
+                let doc = builder.require_doc(&member.doc, &member.name);
                 parts.constants.push(NamedConstant {
                     name,
                     doc,
                     ty,
                     value,
-                    notes: attributes.notes(),
+                    common: attributes.common(),
                 });
             }
             MemberKind::Constructor { .. } | MemberKind::Operation { .. } => {
-                let same = |other: &&PlacedMember<'a>| is_method(other.0) && named(other.0, member);
+                let same = |other: &&DefinedMember<'a>| {
+                    is_method(other.member) && named(other.member, member)
+                };
                 if members[..index].iter().any(|other| same(&other)) {
                     continue;
                 }
-                let overloads: Vec<(&'a Member, &Notes)> =
-                    members.iter().filter(same).map(|(member, notes)| (*member, notes)).collect();
+                let overloads: Vec<&DefinedMember<'a>> = members.iter().filter(same).collect();
                 let method = methods::method(builder, &definition.name.text, &overloads);
                 parts.methods.push(method);
             }
@@ -151,16 +157,17 @@ fn parts<'a>(
 }
 
 /// Attributes, constants and methods have different names, and no alias is another one's name.
-fn check_names(builder: &mut Builder<'_, '_>, members: &[PlacedMember<'_>]) {
-    let single = members.iter().map(|(member, _)| *member).enumerate().filter(|(index, member)| {
-        !is_method(member)
-            || !members[..*index].iter().any(|(other, _)| is_method(other) && named(other, member))
+fn check_names(builder: &mut Builder<'_, '_>, members: &[DefinedMember<'_>]) {
+    let single = members.iter().map(|defined| defined.member).enumerate();
+    let single = single.filter(|(index, member)| {
+        let mut earlier = members[..*index].iter().map(|defined| defined.member);
+        !is_method(member) || !earlier.any(|other| is_method(other) && named(other, member))
     });
     let single: Vec<&Member> = single.map(|(_, member)| member).collect();
-    builder.distinct("members", single.iter().map(|member| &member.name));
+    builder.reject_duplicates("member", single.iter().map(|member| &member.name));
     let mut taken: Vec<(&Name, &Member)> =
         single.iter().map(|member| (&member.name, *member)).collect();
-    for (member, _) in members {
+    for DefinedMember { member, .. } in members {
         let aliases = member.attributes.iter().filter(|attribute| attribute.name.text == "Alias");
         for alias in aliases.flat_map(|attribute| attribute.value.words()) {
             let first = taken.iter().find(|(name, _)| name.text == alias.text);

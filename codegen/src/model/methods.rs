@@ -1,8 +1,8 @@
 //! Operations and constructors: overloads of one name become one method.
 
-use super::api::{Api, Dictionary, Method, Notes, Overload, Parameter, Role};
-use super::attributes::{Attributes, Place};
-use super::builder::Builder;
+use super::api::{Api, CommonAttributes, Dictionary, Method, Overload, Parameter, Role};
+use super::attributes::{AttributeTarget, Attributes};
+use super::builder::{Builder, DefinedMember};
 use super::types::Type;
 use super::{constants, numbers, overloads, roles};
 use crate::idl::{Diagnostic, Member, MemberKind, Parameter as ParameterSyntax, Rule, Span};
@@ -11,13 +11,17 @@ use crate::idl::{Diagnostic, Member, MemberKind, Parameter as ParameterSyntax, R
 pub(super) fn method<'a>(
     builder: &mut Builder<'a, '_>,
     owner: &str,
-    members: &[(&'a Member, &Notes)],
+    members: &[&DefinedMember<'a>],
 ) -> Method {
-    let (first, _) = members[0];
+    let first = members[0].member;
     let is_constructor = matches!(first.kind, MemberKind::Constructor { .. });
-    let place = if is_constructor { Place::Constructor } else { Place::Operation };
-    let attributes: Vec<Attributes<'a>> =
-        members.iter().map(|(member, _)| builder.attributes(place, &member.attributes)).collect();
+    let target = match is_constructor {
+        true => AttributeTarget::Constructor,
+        false => AttributeTarget::Operation,
+    };
+    let read =
+        |defined: &&DefinedMember<'a>| builder.attributes(target, &defined.member.attributes);
+    let attributes: Vec<Attributes<'a>> = members.iter().map(read).collect();
     let mut method = Method {
         owner: owner.to_owned(),
         name: if is_constructor { "new".to_owned() } else { first.name.text.clone() },
@@ -27,13 +31,13 @@ pub(super) fn method<'a>(
         collective: agreed(builder, members, &attributes, "Collective"),
         coalesced: attributes.iter().any(|attributes| attributes.has("Coalesced")),
         overloads: Vec::new(),
-        notes: notes(builder, members, &attributes),
+        common: common(builder, members, &attributes),
     };
-    for (member, _) in members {
+    for DefinedMember { member, .. } in members {
         let overload = overload(builder, member, &method);
         method.overloads.push(overload);
     }
-    for ((member, _), attributes) in members.iter().zip(&attributes) {
+    for (DefinedMember { member, .. }, attributes) in members.iter().zip(&attributes) {
         if let Some(span) = attributes.span("Factory").filter(|_| attributes.lacks("Waits")) {
             let message = "a constructor that does not wait needs no factory";
             let advice = "say that it waits: `[Factory=…, Waits]`";
@@ -45,7 +49,7 @@ pub(super) fn method<'a>(
         }
         numbers::collective(builder, member, attributes, &method);
     }
-    let spans: Vec<Span> = members.iter().map(|(member, _)| member.name.span).collect();
+    let spans: Vec<Span> = members.iter().map(|defined| defined.member.name.span).collect();
     overloads::check(builder, &method, &spans);
     method
 }
@@ -56,7 +60,7 @@ pub(super) fn parameters<'a>(
     written: &'a [ParameterSyntax],
     is_collective: bool,
 ) -> Vec<Parameter> {
-    builder.distinct("parameters", written.iter().map(|parameter| &parameter.name));
+    builder.reject_duplicates("parameter", written.iter().map(|parameter| &parameter.name));
     let mut optional = None;
     let mut parameters = Vec::new();
     for parameter in written {
@@ -73,7 +77,7 @@ pub(super) fn parameters<'a>(
             }
             _ => {}
         }
-        let attributes = builder.attributes(Place::Parameter, &parameter.attributes);
+        let attributes = builder.attributes(AttributeTarget::Parameter, &parameter.attributes);
         if let Some(span) = attributes.span("Positional").filter(|_| !parameter.optional) {
             let message =
                 format!("`{}` is required: it comes before the options in any case", name.text);
@@ -88,7 +92,7 @@ pub(super) fn parameters<'a>(
             default: default.and_then(|literal| constants::constant(builder, literal, &ty)),
             role: roles::role(builder, &attributes, &ty, name),
             splits: attributes.text("Splits"),
-            notes: attributes.notes(),
+            common: attributes.common(),
             ty,
         });
     }
@@ -153,37 +157,39 @@ fn form(name: &str, parameters: &[Parameter]) -> String {
     format!("{name}({})", shown.join(", "))
 }
 
-/// The first overload's documentation, which must be there; later ones may add their own.
-fn documentation(builder: &mut Builder<'_, '_>, members: &[(&Member, &Notes)]) -> String {
-    let documented = members.iter().find(|(member, _)| !member.doc.trim().is_empty());
-    let (member, _) = documented.unwrap_or(&members[0]);
-    builder.doc(&member.doc, &member.name)
+/// The first overload's documentation, which is required; later ones may add their own.
+fn documentation(builder: &mut Builder<'_, '_>, members: &[&DefinedMember<'_>]) -> String {
+    let documented = members.iter().find(|defined| !defined.member.doc.trim().is_empty());
+    let member = documented.unwrap_or(&members[0]).member;
+    builder.require_doc(&member.doc, &member.name)
 }
 
-/// What all overloads together say, and what the (partial) definition around them says.
-fn notes(
+/// The attributes of all overloads together, with those of the (partial) definition that contains
+/// them.
+fn common(
     builder: &mut Builder<'_, '_>,
-    members: &[(&Member, &Notes)],
+    members: &[&DefinedMember<'_>],
     attributes: &[Attributes<'_>],
-) -> Notes {
-    let mut notes = Notes {
+) -> CommonAttributes {
+    let mut common = CommonAttributes {
         python: agreed(builder, members, attributes, "Python"),
         rust: agreed(builder, members, attributes, "Rust"),
         javascript: agreed(builder, members, attributes, "JavaScript"),
         factory: agreed(builder, members, attributes, "Factory"),
         leaves: agreed(builder, members, attributes, "Leaves"),
         since: attributes.iter().find_map(|attributes| attributes.text("Since")),
-        ..Notes::default()
+        ..CommonAttributes::default()
     };
     let first = &attributes[0];
-    for ((member, around), attributes) in members.iter().zip(attributes) {
-        let own = attributes.notes();
-        extend(&mut notes.aliases, own.aliases);
-        extend(&mut notes.throws, own.throws);
-        extend(&mut notes.not_in, own.not_in);
-        extend(&mut notes.own, own.own);
-        let backends = if own.backends.is_empty() { around.backends.clone() } else { own.backends };
-        extend(&mut notes.backends, backends);
+    for (DefinedMember { member, enclosing }, attributes) in members.iter().zip(attributes) {
+        let own = attributes.common();
+        extend(&mut common.aliases, own.aliases);
+        extend(&mut common.throws, own.throws);
+        extend(&mut common.not_in, own.not_in);
+        extend(&mut common.own, own.own);
+        let backends =
+            if own.backends.is_empty() { enclosing.backends.clone() } else { own.backends };
+        extend(&mut common.backends, backends);
         let all_or_none = [
             (own.unbuilt, "Unbuilt"),
             (own.handwritten, "Handwritten"),
@@ -194,27 +200,27 @@ fn notes(
         for (flag, name) in all_or_none {
             if flag != first.has(name) {
                 let what = format!("either all overloads are `{name}` or none");
-                conflict(builder, &what, member.name.span, members[0].0.name.span);
+                conflict(builder, &what, member.name.span, members[0].member.name.span);
             }
         }
-        notes.unbuilt |= own.unbuilt || around.unbuilt;
-        notes.handwritten |= own.handwritten || around.handwritten;
-        notes.waits |= own.waits;
-        notes.blocks |= own.blocks;
-        notes.non_member |= own.non_member;
+        common.unbuilt |= own.unbuilt || enclosing.unbuilt;
+        common.handwritten |= own.handwritten || enclosing.handwritten;
+        common.waits |= own.waits;
+        common.blocks |= own.blocks;
+        common.non_member |= own.non_member;
     }
-    notes
+    common
 }
 
 /// The value of an attribute on which all overloads that have it must agree.
 fn agreed(
     builder: &mut Builder<'_, '_>,
-    members: &[(&Member, &Notes)],
+    members: &[&DefinedMember<'_>],
     attributes: &[Attributes<'_>],
     name: &str,
 ) -> Option<String> {
     let mut found: Option<(String, Span)> = None;
-    for ((member, _), attributes) in members.iter().zip(attributes) {
+    for (DefinedMember { member, .. }, attributes) in members.iter().zip(attributes) {
         let span = attributes.span(name).unwrap_or(member.name.span);
         match (&found, attributes.text(name)) {
             (None, Some(text)) => found = Some((text, span)),

@@ -1,13 +1,13 @@
 //! Everything that has a number that travels: dtypes, reduction operators, collectives, enums.
 
 use super::api::{Collective, DType, Method, ReduceOp};
-use super::attributes::{Attributes, Place};
-use super::builder::{Builder, PlacedMember};
+use super::attributes::{AttributeTarget, Attributes};
+use super::builder::{Builder, DefinedMember};
 use super::names::{camel_case, nearest};
 use crate::idl::{Definition, DefinitionKind, Diagnostic, Member, MemberKind, Name, Rule, Span};
 
 /// The values of the namespace that is marked `[DTypes]`.
-pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMember<'a>]) {
+pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[DefinedMember<'a>]) {
     let mut numbers = Vec::new();
     for (member, attributes) in values(builder, members) {
         let number = required_number(builder, &attributes, "Number", &member.name);
@@ -17,7 +17,7 @@ pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMember<
         let dtype = DType {
             name: member.name.text.clone(),
             variant: attributes.text("Rust").unwrap_or_else(|| camel_case(&member.name.text)),
-            doc: builder.doc(&member.doc, &member.name),
+            doc: builder.require_doc(&member.doc, &member.name),
             number: number.unwrap_or_default(),
             size_bytes: size_bytes.unwrap_or_default(),
             class: class.unwrap_or_default(),
@@ -30,7 +30,7 @@ pub(super) fn dtypes<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMember<
 
 /// The values of the namespace that is marked `[ReduceOps]`. Which dtypes each has is known only
 /// when the dtypes are: [`finish`] fills them in.
-pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMember<'a>]) {
+pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[DefinedMember<'a>]) {
     let mut numbers = Vec::new();
     for (member, attributes) in values(builder, members) {
         let number = required_number(builder, &attributes, "Number", &member.name);
@@ -39,7 +39,7 @@ pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[PlacedMem
         let reduce_op = ReduceOp {
             name: member.name.text.clone(),
             variant: attributes.text("Rust").unwrap_or_else(|| camel_case(&member.name.text)),
-            doc: builder.doc(&member.doc, &member.name),
+            doc: builder.require_doc(&member.doc, &member.name),
             number: number.unwrap_or_default(),
             dtypes: Vec::new(),
             factor: attributes.has("Factor"),
@@ -205,18 +205,18 @@ fn reduced_dtypes(builder: &mut Builder<'_, '_>, member: &Member, written: &[Nam
 /// The attributes of a namespace of values, each with its extended attributes.
 fn values<'a>(
     builder: &mut Builder<'a, '_>,
-    members: &[PlacedMember<'a>],
+    members: &[DefinedMember<'a>],
 ) -> Vec<(&'a Member, Attributes<'a>)> {
-    builder.distinct("values", members.iter().map(|(member, _)| &member.name));
+    builder.reject_duplicates("value", members.iter().map(|defined| &defined.member.name));
     let mut values = Vec::new();
-    for (member, _) in members {
+    for DefinedMember { member, .. } in members {
         if !matches!(member.kind, MemberKind::Attribute { readonly: true, .. }) {
             let message = format!("`{}` is not a value", member.name.text);
             let advice = "write `readonly attribute`: this namespace lists values";
             builder.report(Rule::MisplacedType, member.name.span, message, advice);
             continue;
         }
-        let attributes = builder.attributes(Place::Value, &member.attributes);
+        let attributes = builder.attributes(AttributeTarget::Value, &member.attributes);
         values.push((*member, attributes));
     }
     values

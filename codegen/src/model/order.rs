@@ -1,5 +1,5 @@
 //! In whose order of calls a call stands: what is called without awaiting what was called before
-//! it goes on in that order, in every language.
+//! it continues in that order, in every language.
 //!
 //! Knows nothing of how a language keeps an order.
 
@@ -19,7 +19,7 @@ listed! {
         Left,
         /// That of its store, until it is over.
         Store,
-        /// That of its store, until it has to wait: perhaps for what those behind it do.
+        /// That of its store, until it has to wait: perhaps for what those after it do.
         StoreUntilBegun,
     }
 }
@@ -34,9 +34,9 @@ impl Order {
 impl Method {
     /// In whose order of calls it stands.
     pub fn order(&self) -> Order {
-        let notes = &self.notes;
-        let leaves = notes.leaves.as_deref();
-        if !notes.waits || leaves == Some("immediately") {
+        let common = &self.common;
+        let leaves = common.leaves.as_deref();
+        if !common.waits || leaves == Some("immediately") {
             Order::Free
         } else if self.owner == Type::GROUP {
             Order::Group
@@ -45,7 +45,7 @@ impl Method {
         } else if self.concerns_groups() {
             Order::Group
         } else if self.owner == Type::STORE && !self.makes_object() {
-            if notes.blocks { Order::StoreUntilBegun } else { Order::Store }
+            if common.blocks { Order::StoreUntilBegun } else { Order::Store }
         } else {
             // Another handle on a store, and a store that is opened, have no call before them.
             Order::Free

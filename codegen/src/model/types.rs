@@ -51,9 +51,9 @@ pub enum Type {
 }
 
 impl Type {
-    /// The interface whose calls stand in the order of a group.
+    /// The interface whose calls are in the order of a group.
     pub const GROUP: &str = "ProcessGroup";
-    /// The interface whose calls stand in the order of a store.
+    /// The interface whose calls are in the order of a store.
     pub const STORE: &str = "Store";
 
     /// Whether it is a process group, and never absent.
@@ -119,7 +119,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// A value that stands in the IDL: a default, a constant.
+/// A value that is in the IDL: a default, a constant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", content = "value")]
 pub enum Constant {

@@ -69,13 +69,13 @@ fn names<'a>(api: &Api, headings: impl Iterator<Item = &'a String>) -> Vec<Strin
     let mut names: Vec<String> = headings.filter(|name| !name.contains('.')).cloned().collect();
     names.extend(["DType", "ReduceOp"].map(str::to_owned));
     let functions = api.namespaces.iter().flat_map(|known| &known.functions);
-    let functions = functions.map(|known| (&known.name, &known.notes));
-    let classes = api.interfaces.iter().map(|known| (&known.name, &known.notes));
+    let functions = functions.map(|known| (&known.name, &known.common));
+    let classes = api.interfaces.iter().map(|known| (&known.name, &known.common));
     let (mut shown, mut others) = (functions.chain(classes).collect::<Vec<_>>(), Vec::new());
     shown.retain(|(name, _)| names.contains(name));
-    for (_, notes) in shown {
-        others.extend(notes.aliases.iter().cloned());
-        let spelt = [&notes.python, &notes.rust, &notes.javascript];
+    for (_, common) in shown {
+        others.extend(common.aliases.iter().cloned());
+        let spelt = [&common.python, &common.rust, &common.javascript];
         others.extend(spelt.into_iter().flatten().cloned());
     }
     names.append(&mut others);
@@ -85,20 +85,20 @@ fn names<'a>(api: &Api, headings: impl Iterator<Item = &'a String>) -> Vec<Strin
 fn pages<'api>(api: &'api Api, declared: &Declared) -> BTreeMap<&'api str, Page> {
     let mut pages: BTreeMap<&str, Page> = BTreeMap::new();
     for known in &api.namespaces {
-        for function in known.functions.iter().filter(|it| !it.notes.unbuilt) {
+        for function in known.functions.iter().filter(|it| !it.common.unbuilt) {
             page_of(&mut pages, &function.source).function(api, declared, function);
         }
     }
-    for known in api.interfaces.iter().filter(|it| !it.notes.unbuilt) {
+    for known in api.interfaces.iter().filter(|it| !it.common.unbuilt) {
         page_of(&mut pages, &known.source).class(api, declared, known);
-        for method in known.methods.iter().filter(|it| !it.notes.unbuilt) {
+        for method in known.methods.iter().filter(|it| !it.common.unbuilt) {
             page_of(&mut pages, &method.source).method(api, declared, (known, method));
         }
     }
-    for known in api.dictionaries.iter().filter(|it| !it.notes.unbuilt && is_used(api, &it.name)) {
+    for known in api.dictionaries.iter().filter(|it| !it.common.unbuilt && is_used(api, &it.name)) {
         page_of(&mut pages, &known.source).dictionary(known);
     }
-    for known in api.enums.iter().filter(|it| !it.notes.unbuilt) {
+    for known in api.enums.iter().filter(|it| !it.common.unbuilt) {
         page_of(&mut pages, &known.source).enumeration(known);
     }
     for known in &api.errors {
@@ -107,12 +107,12 @@ fn pages<'api>(api: &'api Api, declared: &Declared) -> BTreeMap<&'api str, Page>
     pages
 }
 
-/// Whether something that is built takes or gives a value of this type.
+/// Whether something that is built takes or returns a value of this type.
 fn is_used(api: &Api, name: &str) -> bool {
     let functions = api.namespaces.iter().flat_map(|known| &known.functions);
     let methods =
         api.interfaces.iter().flat_map(|known| known.methods.iter().chain(&known.constructor));
-    let built = functions.chain(methods).filter(|method| !method.notes.unbuilt);
+    let built = functions.chain(methods).filter(|method| !method.common.unbuilt);
     let base_of = |ty: &Type| {
         let known = api.dictionaries.iter().find(|known| Some(known.name.as_str()) == ty.named());
         known.is_some_and(|known| api.extensions(&known.name).any(|it| it.name == name))
@@ -138,7 +138,7 @@ fn page_of<'a, 'api>(
     pages.entry(file.trim_end_matches(".webidl")).or_default()
 }
 
-/// Where a topic stands in the list, and its title; a topic that is new stands last, under the
+/// Where a topic is in the list, and its title; a topic that is new stands last, under the
 /// name of its file.
 fn title_of(topic: &str) -> (usize, String) {
     let found = TOPICS.iter().position(|(known, _)| *known == topic);

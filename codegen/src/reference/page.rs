@@ -86,7 +86,7 @@ impl Page {
 
     /// A kind of error.
     pub(super) fn error(&mut self, api: &Api, error: &ErrorKind) {
-        let rust = error.notes.rust.as_ref().unwrap_or(&error.name);
+        let rust = error.common.rust.as_ref().unwrap_or(&error.name);
         let class = python::exception_class(api, &error.name);
         let mut text = format!("{}\n", paragraphs(&error.doc));
         text.push_str(&format!(
@@ -128,19 +128,19 @@ pub(super) fn values(api: &Api, stamp: &str) -> String {
 fn callable(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Method) -> String {
     let mut text = format!("{}\n", paragraphs(&method.doc));
     text.push_str(&forms(api, declared, class, method));
-    let aliases: Vec<String> = method.notes.aliases.iter().map(|it| format!("`{it}`")).collect();
+    let aliases: Vec<String> = method.common.aliases.iter().map(|it| format!("`{it}`")).collect();
     if !aliases.is_empty() {
         text.push_str(&format!("\nAlso called {}.\n", aliases.join(", ")));
     }
-    let raised = method.notes.throws.iter();
+    let raised = method.common.throws.iter();
     let raised = raised.map(|kind| python::exception_class(api, kind));
     let raised: Vec<String> =
         raised.map(|class| format!("[`{class}`](./errors#{})", anchor(&class))).collect();
     if !raised.is_empty() {
         text.push_str(&format!("\nErrors: {}.\n", raised.join(", ")));
     }
-    if !method.notes.backends.is_empty() {
-        text.push_str(&format!("\nBackends: {}.\n", method.notes.backends.join(", ")));
+    if !method.common.backends.is_empty() {
+        text.push_str(&format!("\nBackends: {}.\n", method.common.backends.join(", ")));
     }
     text
 }
@@ -154,8 +154,8 @@ fn forms(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Met
     }
     let mut crate_has = rust::signatures(api, class, method);
     if crate_has.is_empty() {
-        let spelt = class.map(|class| class.notes.rust.as_ref().unwrap_or(&class.name).as_str());
-        let name = method.notes.rust.as_ref().unwrap_or(&method.name);
+        let spelt = class.map(|class| class.common.rust.as_ref().unwrap_or(&class.name).as_str());
+        let name = method.common.rust.as_ref().unwrap_or(&method.name);
         crate_has = by_hand(&declared.rust, spelt, name, "");
     }
     let tabs = [

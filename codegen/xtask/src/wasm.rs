@@ -18,7 +18,7 @@ use crate::workspace::Workspace;
 const OUTPUT: &str = "bindings-wasm/js/wasm";
 /// Beside the module: the profile that it was built with.
 const PROFILE_STAMP: &str = "profile.txt";
-/// The hand-written JavaScript, which stands in Node's package, and where this one has it; not
+/// The hand-written JavaScript, which is in Node's package, and where this one has it; not
 /// checked in.
 const RUNTIME: (&str, &str) = ("bindings-node/js/runtime", "bindings-wasm/js/runtime");
 /// What the files are called.

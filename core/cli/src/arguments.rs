@@ -17,7 +17,7 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// Start the ranks of a job on this host and watch them
     ///
-    /// Every line that a rank writes is shown behind its rank. When one rank fails, the others are
+    /// Every line that a rank writes is prefixed with its rank. When one rank fails, the others are
     /// stopped, and the first failure's exit code and last lines are shown at the end.
     #[command(after_help = launch::EXAMPLES)]
     Run(launch::RunArguments),
@@ -53,7 +53,7 @@ pub(crate) fn command() -> clap::Command {
 
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|argument| {
-        // Words behind a program are the program's arguments.
+        // Words after a program are its arguments.
         let is_ours = argument.get_action().takes_values() && !argument.is_trailing_var_arg_set();
         if is_ours { argument.allow_negative_numbers(true) } else { argument }
     });

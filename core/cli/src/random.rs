@@ -5,7 +5,7 @@ use std::io;
 /// Bytes that nobody can guess.
 ///
 /// # Errors
-/// The system gives none.
+/// The system provides none.
 pub(crate) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;

@@ -56,7 +56,7 @@ pub(crate) fn serve(arguments: &StoreArguments) -> i32 {
             return 1;
         }
     };
-    // The server goes on if nobody reads this.
+    // The server continues if nobody reads this.
     let _ = std::io::stdout().write_all(announcement(arguments, store.port()).as_bytes());
     match signals {
         Ok(mut signals) => {

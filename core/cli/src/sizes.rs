@@ -14,14 +14,14 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let number: f64 = digits
         .trim()
         .parse()
-        .map_err(|_| format!("`{text}` is not a size; write 4, 64K, 1.5M or 1G"))?;
+        .map_err(|_| format!("'{text}' is not a size; write 4, 64K, 1.5M or 1G"))?;
     let shift = match &lower[digits.len()..] {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        unit => return Err(format!("`{unit}` is not a unit; expected one of K, M, G and T")),
+        unit => return Err(format!("'{unit}' is not a unit; expected one of K, M, G and T")),
     };
     let bytes = number * (1u64 << shift) as f64;
     match (0.0..=MAX_BYTES as f64).contains(&bytes) {

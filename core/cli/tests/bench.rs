@@ -4,9 +4,11 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn bench(words: &str) -> Command {
@@ -88,7 +90,7 @@ fn operations_without_an_algorithm_are_left_out_and_named() {
     let cases = report["cases"].as_array().unwrap();
     let names: Vec<_> = cases.iter().map(|case| case["operation"].as_str().unwrap()).collect();
     assert!(names.contains(&"allreduce") && !names.contains(&"barrier"), "{names:?}");
-    assert!(said.contains("--algorithm ring: left out are those that lack it; "), "{said}");
+    assert!(said.contains("--algorithm ring: operations without it are left out; "), "{said}");
     assert!(said.contains("barrier has ") && said.contains("pingpong has no algo"), "{said}");
 }
 
@@ -200,14 +202,36 @@ fn ranks_that_fail_are_quoted() {
     let output = run("allreduce --env POLYRANK_ALGORITHM=allreduce=rign");
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("polyrank: rank ") && said.contains("no algorithm `rign`"), "{said}");
+    assert!(said.contains("polyrank: rank ") && said.contains("no algorithm 'rign'"), "{said}");
+}
+
+#[test]
+fn an_interrupted_calibration_leaves_the_file_of_link_costs_alone() {
+    let path = temporary("costs");
+    std::fs::write(&path, "of another run").unwrap();
+    let mut command = bench("");
+    command.arg("--calibrate").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut benchmark = command.spawn().unwrap();
+    let output = BufReader::new(benchmark.stdout.take().unwrap());
+    // Enough sizes for costs, but not all.
+    let measured =
+        output.lines().map_while(Result::ok).filter(|line| line.contains(" tcp ")).nth(3);
+    assert!(measured.is_some());
+    let pid = Pid::from_child(&benchmark);
+    kill_process(pid, Signal::INT).unwrap();
+    let output = benchmark.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("is not written: the measurement is incomplete"), "{said}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "of another run");
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn wrong_command_lines_are_refused() {
     for (words, advice) in [
         ("allredcue", "expected one of allreduce"),
-        ("allreduce,", "`allreduce,`: an operation is missing"),
+        ("allreduce,", "'allreduce,': an operation is missing"),
         ("-a rign", "one_shot"),
         ("-n -1", "-1 is not in 1..=120"),
         ("--sizes 4,-4", "-4 is not between 0 and 16T"),

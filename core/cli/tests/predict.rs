@@ -94,8 +94,8 @@ fn wrong_command_lines_are_refused() {
         ("allreduce -n 8 --run --svg x.svg", "cannot be used with"),
         ("allreduce -n 8 -t 3x3", "has 9 ranks"),
         ("allreduce -n 8 --latency 5us", "all ranks are on one; say which are on which"),
-        ("allreduce -n 8 -t 4x2 --bandwidth fast", "`fast` is not a unit; expected one of Gbit/s"),
-        ("allreduce -n 8 -b 1P", "`p` is not a unit; expected one of K, M, G and T"),
+        ("allreduce -n 8 -t 4x2 --bandwidth fast", "'fast' is not a unit; expected one of Gbit/s"),
+        ("allreduce -n 8 -b 1P", "'p' is not a unit; expected one of K, M, G and T"),
         ("allreduce -n -8", "-8 is not in 1..="),
     ] {
         let output = predict(words);

@@ -25,7 +25,7 @@ struct ServedStore {
 }
 
 impl ServedStore {
-    /// On a free port, with these words behind; it says `lines` URLs.
+    /// On a free port, with these further words; it prints `lines` URLs.
     fn start(words: &[&str], lines: usize) -> ServedStore {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
         command.args(["store", "--port", "0"]).args(words);
@@ -171,7 +171,7 @@ fn encrypted_connections_are_checked_against_the_trusted_roots() {
     let refused = run(&format!("wss://localhost:{}", bare.port()), true);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("write ws://"), "{text}");
-    // The same server goes on without TLS too.
+    // The same server continues without TLS too.
     let plain = WebSocketStore::connect(&served.urls[1], LIMIT).unwrap();
     assert_eq!(plain.get("from the client").unwrap(), served.urls[2].as_bytes());
     for (url, trusted) in

@@ -1,12 +1,13 @@
-//! The last comparison. Ranks may disagree on their last operations without having found it: that
-//! of a root ends without all others, and one that others never call ends on nobody else. So each
-//! rank that leaves says through the store what it ran, and compares. Knows no transport.
+//! The comparison at shutdown. Ranks may have diverged in their last operations without noticing: a
+//! root finishes before the others, and an operation that only one rank calls completes nowhere
+//! else. So each leaving rank publishes what it ran through the store and compares. Knows no
+//! transport.
 //!
 //! Keys of the group's store, all under the backend's name: `leave/first`, what the first rank to
-//! come ran; `leave/count`, how many have compared with it; `leave/verdict`, what came of it.
+//! arrive ran; `leave/count`, how many have compared with it; `leave/verdict`, the result.
 //!
-//! A rank that leaves a group early, with others still to be left, waits for nobody: it looks at
-//! the verdict again when it leaves the last one.
+//! A rank that leaves a group while it still has others waits for nobody: it reads the verdict
+//! when it leaves the last one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,28 +21,27 @@ use crate::store::Store;
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::Fingerprint;
 
-/// How long a rank waits for the others at most that may disagree with it: they may go on without
-/// it.
-const LIMIT: Duration = Duration::from_secs(3);
-/// The same, where nothing says that they may: those that leave with it have come by then.
-const SOON: Duration = Duration::from_millis(250);
-/// How long it waits for the store until it looks again whether the group broke.
-const SLICE: Duration = Duration::from_millis(20);
+/// Longest wait for ranks that may disagree with this one.
+const MAX_WAIT: Duration = Duration::from_secs(3);
+/// The wait when nothing suggests a disagreement: ranks that leave together arrive within it.
+const CONFIRMED_WAIT: Duration = Duration::from_millis(250);
+/// How often it checks whether the group broke.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The verdict where all ran the same.
 const AGREED: &[u8] = b"agreed";
 
-/// Until when a rank that leaves its last group waits for others, in all its groups together.
+/// The deadline of a rank that leaves its last group, for the comparisons of all its groups.
 pub(crate) fn deadline() -> Instant {
-    Instant::now() + LIMIT
+    Instant::now() + MAX_WAIT
 }
 
-/// What runs the operations of a rank that leaves.
-pub(super) trait DepartingRank: Sync {
+/// The executor of a rank that is leaving.
+pub(super) trait ShutdownDriver: Sync {
     /// Why the group failed, if it did.
     fn broken(&self) -> Option<Abort>;
     /// Breaks the group for a reason that this rank found.
     fn break_with(&self, abort: Abort);
-    /// Breaks the group for a reason that another rank has told all.
+    /// Breaks the group for a reason that another rank has published to all.
     fn break_as_told(&self, abort: Abort);
     /// The number of the last collective that was issued.
     fn issued(&self) -> u64;
@@ -51,13 +51,14 @@ pub(super) trait DepartingRank: Sync {
     fn is_unconfirmed(&self) -> bool;
     /// How many ranks are known to have left the group.
     fn departed(&self) -> usize;
-    /// Moves what can be moved: what the others send is not to wait for the store.
+    /// Makes progress on pending transfers: other ranks must not wait while this one polls the
+    /// store.
     fn advance(&self);
 }
 
-/// A rank that leaves.
+/// One rank's shutdown of one group.
 pub(super) struct Departure<'a> {
-    pub(super) driver: &'a dyn DepartingRank,
+    pub(super) driver: &'a dyn ShutdownDriver,
     pub(super) store: Arc<dyn Store>,
     pub(super) backend: &'static str,
     pub(super) group: &'a str,
@@ -65,56 +66,60 @@ pub(super) struct Departure<'a> {
     pub(super) size: u32,
 }
 
-/// What is still to be found out about a group that this rank left before all others did.
+/// A comparison without a verdict yet, of a group that this rank left before others did.
 #[derive(Clone, Debug)]
 pub struct OpenComparison {
     backend: &'static str,
     group: String,
     /// Whether others may disagree with this rank on its last operation.
-    is_doubtful: bool,
+    may_disagree: bool,
 }
 
-/// What a rank ran.
+/// What a rank ran, as it publishes it.
 struct Record {
     rank: u32,
     /// The number of its last operation.
     last: u64,
-    /// The last ones.
+    /// Its last operations.
     history: Vec<NumberedFingerprint>,
 }
 
 impl Departure<'_> {
-    /// Compares; a disagreement breaks the group. What is still open, if others have not come.
+    /// Compares; a disagreement breaks the group. Returns the comparison if it is still open,
+    /// because others have not arrived.
     pub(super) async fn compare(&self, leaving: Leaving) -> Option<OpenComparison> {
         if self.size == 1 || leaving.limit.is_zero() {
             return None;
         }
-        let met = match self.driver.broken() {
-            Some(abort) if abort.is_disagreement() => self.tell(&abort).await.map(|()| None),
-            // There is nothing to compare, or that has been done.
+        let compared = match self.driver.broken() {
+            Some(abort) if abort.is_disagreement() => {
+                self.publish_verdict(&abort).await.map(|()| None)
+            }
+            // There is nothing left to compare.
             Some(_) => Ok(None),
-            None => self.meet(leaving.compare_until).await,
+            None => self.exchange_records(leaving.compare_until).await,
         };
-        met.unwrap_or_else(|error| {
+        compared.unwrap_or_else(|error| {
             // Without a store there is nothing to compare with.
             tracing::debug!(%error, "cannot compare operations through the store");
             None
         })
     }
 
-    /// Tells those that left before why the group broke.
-    async fn tell(&self, abort: &Abort) -> Result<()> {
+    /// Publishes why the group broke, for ranks that left before.
+    async fn publish_verdict(&self, abort: &Abort) -> Result<()> {
         let verdict = key(self.backend, "verdict");
         self.store.compare_set_async(&verdict, b"", &abort.encode()).await.map(drop)
     }
 
-    async fn meet(&self, until: Option<Instant>) -> Result<Option<OpenComparison>> {
+    /// Publishes or compares this rank's record, then waits for the verdict at most until `limit`.
+    async fn exchange_records(&self, limit: Option<Instant>) -> Result<Option<OpenComparison>> {
         let history = self.driver.history();
         let own = Record { rank: self.rank, last: self.driver.issued(), history };
         let first = key(self.backend, "first");
         let first = self.store.compare_set_async(&first, b"", &own.encode()).await?;
         if let Some(abort) = Record::decode(&first).and_then(|first| own.difference(&first)) {
-            self.tell(&abort).await?;
+            self.publish_verdict(&abort).await?;
             self.driver.break_with(abort);
             return Ok(None);
         }
@@ -125,14 +130,16 @@ impl Departure<'_> {
         let open = OpenComparison {
             backend: self.backend,
             group: self.group.to_owned(),
-            is_doubtful: self.driver.is_unconfirmed(),
+            may_disagree: self.driver.is_unconfirmed(),
         };
-        let until = until.map_or_else(Instant::now, |until| open.until(Instant::now(), until));
-        Ok(self.await_verdict(&open, until).await?.then_some(open))
+        let now = Instant::now();
+        let deadline = limit.map_or(now, |limit| open.wait_deadline(now, limit));
+        Ok(self.await_verdict(&open, deadline).await?.then_some(open))
     }
 
-    /// Waits for the verdict, or for a reason not to; whether there was none.
-    async fn await_verdict(&self, open: &OpenComparison, until: Instant) -> Result<bool> {
+    /// Waits until there is a verdict or waiting is pointless. Returns whether the comparison is
+    /// still open.
+    async fn await_verdict(&self, open: &OpenComparison, deadline: Instant) -> Result<bool> {
         let verdict = key(self.backend, "verdict");
         loop {
             if let Some(found) = open.verdict(&*self.store).await? {
@@ -145,18 +152,18 @@ impl Departure<'_> {
             if self.driver.broken().is_some() {
                 return Ok(false);
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || self.is_incomplete().await? {
                 return Ok(true);
             }
-            match self.store.wait_async(&[&verdict], Some(SLICE.min(left))).await {
+            match self.store.wait_async(&[&verdict], Some(POLL_INTERVAL.min(left))).await {
                 Err(Error::StoreTimeout { .. }) => {}
                 other => other?,
             }
         }
     }
 
-    /// Whether a rank has left without saying what it ran, so that there will be no verdict.
+    /// Whether a rank has left without publishing what it ran, so that there will be no verdict.
     async fn is_incomplete(&self) -> Result<bool> {
         let departed = self.driver.departed() as i64;
         if departed == 0 {
@@ -168,22 +175,22 @@ impl Departure<'_> {
 }
 
 impl OpenComparison {
-    /// Until when it is worth waiting for others, for a rank that began to at `since` and has until
-    /// `until`.
-    pub(crate) fn until(&self, since: Instant, until: Instant) -> Instant {
-        if self.is_doubtful { until } else { until.min(since + SOON) }
+    /// Until when it is worth waiting for others, for a rank that started to wait at `started` and
+    /// may do so until `limit`.
+    pub(crate) fn wait_deadline(&self, started: Instant, limit: Instant) -> Instant {
+        if self.may_disagree { limit } else { limit.min(started + CONFIRMED_WAIT) }
     }
 
-    /// What came of it, if that is known: the error of this rank. `store` is that of the group.
+    /// This rank's outcome, once there is a verdict. `store` is that of the group.
     pub(crate) async fn outcome(&self, store: &dyn Store) -> Result<Option<Result<()>>> {
         let Some(found) = self.verdict(store).await? else { return Ok(None) };
         let abort = Abort::decode(&found).filter(Abort::is_disagreement);
         Ok(Some(abort.map_or(Ok(()), |abort| Err(error_of(&abort, &self.group, "shutdown", 0)))))
     }
 
-    /// Waits a little for what comes of it.
+    /// Waits briefly for the verdict.
     pub(crate) async fn await_verdict(&self, store: &dyn Store) -> Result<()> {
-        match store.wait_async(&[&key(self.backend, "verdict")], Some(SLICE)).await {
+        match store.wait_async(&[&key(self.backend, "verdict")], Some(POLL_INTERVAL)).await {
             Err(Error::StoreTimeout { .. }) => Ok(()),
             waited => waited,
         }
@@ -215,7 +222,7 @@ impl Record {
         Some(Record { rank, last, history: decode(bytes) })
     }
 
-    /// The first operation on which the two ranks disagree, or that one of them never came to.
+    /// The first operation on which the two ranks disagree, or that one of them never reached.
     fn difference(&self, other: &Record) -> Option<Abort> {
         let differs = first_difference(self.rank, &self.history, other.rank, &other.history);
         differs.or_else(|| {

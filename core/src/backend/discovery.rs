@@ -249,7 +249,7 @@ mod boards {
     use crate::env::TransportChoice;
     pub(super) use crate::transport::shm::board::Offer;
 
-    /// This rank's part of a board, if the user wants to share memory and the system gives some.
+    /// This rank's part of a board, if the user wants to share memory and the system provides it.
     pub(super) fn offer() -> Result<Option<Offer>> {
         if TransportEnvironment::read()?.transport == TransportChoice::Tcp {
             return Ok(None);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::Leaving;
-use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::inspect::{self, Comparison, NumberedFingerprint};
 use crate::blocking::block_on;
 use crate::clock::Instant;
@@ -75,11 +75,11 @@ struct Numbers {
 struct Looks {
     /// `None` while somebody looks.
     next: Option<Instant>,
-    /// An operation, and the ranks that are known not to have come to it.
+    /// An operation, and the ranks that are known not to have reached it.
     elsewhere: (u64, Vec<u32>),
 }
 
-/// What came of comparing a collective.
+/// The result of comparing a collective.
 #[cfg(feature = "mpi")]
 pub(super) enum ComparisonOutcome {
     /// All ranks run the same.
@@ -214,7 +214,7 @@ impl GroupStatus {
         }
     }
 
-    /// What was not heard when the group was left: whether the others ran the same.
+    /// The comparison that was open when the group was left: whether the others ran the same.
     pub(super) fn open_comparison(&self) -> Option<OpenComparison> {
         self.open_comparison.get().cloned()
     }
@@ -260,7 +260,7 @@ impl GroupStatus {
         if self.size == 1 {
             return in_order;
         }
-        // The others need to hear of it only if they go on; the host of the store may end now.
+        // The others need to learn of it only if they continue; the host of the store may end now.
         let told = self.own.set(&self.left_key(self.rank), &last.to_le_bytes());
         if let Err(error) = told {
             tracing::debug!(%error, "cannot tell the other ranks that this one left");
@@ -509,7 +509,7 @@ struct DepartingGroup<'a> {
     advance: &'a (dyn Fn() + Sync),
 }
 
-impl DepartingRank for DepartingGroup<'_> {
+impl ShutdownDriver for DepartingGroup<'_> {
     fn broken(&self) -> Option<Abort> {
         self.status.broken.get().cloned()
     }
@@ -535,7 +535,7 @@ impl DepartingRank for DepartingGroup<'_> {
         last.is_some_and(|(_, last)| last.ends_without_all(self.status.rank, self.status.size))
     }
 
-    /// The libraries do not tell.
+    /// The libraries do not report it.
     fn departed(&self) -> usize {
         0
     }

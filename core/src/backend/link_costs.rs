@@ -7,7 +7,7 @@ use crate::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
 use crate::sorted::SortedMap;
 use crate::wire::card::Card;
 
-/// The name of the line behind the costs that says how many cores the ranks of a host share.
+/// The name of the line after the costs that says how many cores the ranks of a host share.
 const CORES: &str = "cores";
 
 /// What rank 0 tells the others: the content of its `POLYRANK_LINK_COSTS`, if it has one, and how

@@ -47,7 +47,7 @@ pub mod registry;
 pub mod scheduled;
 mod stall;
 
-/// Most bytes that a rank gives to what [`Backend::try_small`] runs.
+/// Most bytes that a rank contributes to what [`Backend::try_small`] runs.
 pub const FAST_PATH_BYTES: usize = BOARD_BYTES;
 
 /// What all ranks know of a collective, and must agree on.
@@ -114,7 +114,7 @@ impl Deref for Call {
 pub struct SmallCall {
     /// What all ranks know of it.
     pub agreed: CallFacts,
-    /// Whether the caller waits for it immediately.
+    /// Whether and when the caller waits for it.
     pub waiting: WaitIntent,
 }
 
@@ -126,9 +126,9 @@ impl Deref for SmallCall {
     }
 }
 
-/// What a [`SmallCall`] needs to go on after [`Backend::try_small`].
+/// What a [`SmallCall`] needs to continue after [`Backend::try_small`].
 pub struct PersistentBuffers {
-    /// When it must be done.
+    /// Its deadline.
     pub deadline: Instant,
     /// Blocks of the input buffer.
     pub input: Vec<Region>,
@@ -138,14 +138,14 @@ pub struct PersistentBuffers {
     pub finish: Option<Outcome>,
 }
 
-/// What came of trying to run a small collective immediately.
+/// The result of trying to run a small collective immediately.
 pub enum Attempt<'a> {
     /// Nothing was done: it has to be issued as any other.
     Declined,
     /// It is done, under this sequence number; what is left to do on this rank at the end is the
     /// caller's.
     Done(u64),
-    /// This rank has given its part, and others have not: it goes on when this is called. Nothing
+    /// This rank has contributed, and others have not: it continues when this is called. Nothing
     /// else can be issued before that; a caller that drops it gets no outcome.
     Started(Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>),
 }
@@ -179,10 +179,10 @@ pub enum Direction {
 /// How a group is left.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    /// How long operations in flight may go on.
+    /// How long operations in flight may take to finish.
     pub limit: Duration,
-    /// Until when ranks are waited for that have not said what they ran. `None` if they are not
-    /// waited for, as other groups of this process are left later.
+    /// Deadline of the wait for ranks that have not published what they ran. `None` if this rank
+    /// does not wait for them, as it leaves other groups later.
     pub compare_until: Option<Instant>,
 }
 
@@ -208,9 +208,9 @@ pub struct IssuedOperation {
 /// How an operation is issued.
 #[derive(Clone, Copy, Debug)]
 pub struct IssueOptions {
-    /// When it must be done.
+    /// Its deadline.
     pub deadline: Instant,
-    /// Whether the caller waits for it immediately.
+    /// Whether and when the caller waits for it.
     pub waiting: WaitIntent,
 }
 
@@ -308,7 +308,7 @@ pub trait Backend: Send + Sync + 'static {
         let _ = peers;
         None
     }
-    /// Whether it is known that `rank` has left the group in order. False where the backend cannot
+    /// Whether it is known that `rank` has left the group cleanly. False where the backend cannot
     /// tell.
     fn has_left(&self, rank: u32) -> bool {
         let _ = rank;
@@ -318,7 +318,7 @@ pub trait Backend: Send + Sync + 'static {
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
-    /// Leaves the group in order: what is in flight goes on until the limit, then fails.
+    /// Leaves the group cleanly: what is in flight continues until the limit, then fails.
     ///
     /// # Errors
     /// The group is left in any case. [`Error::CollectiveMismatch`](crate::Error) and its like, if
@@ -333,7 +333,7 @@ pub trait Backend: Send + Sync + 'static {
     fn shutdown_async(self: Arc<Self>, leaving: Leaving) -> EndFuture {
         Box::pin(unblock(move || self.shutdown(leaving)))
     }
-    /// What this rank, which has left, did not hear of: whether the others ran the same.
+    /// The open comparison of this rank, which has left: whether the others ran the same.
     fn open_comparison(&self) -> Option<OpenComparison> {
         None
     }

@@ -1,4 +1,4 @@
-//! What is chosen about one backend, carried to it by rooms that know none. Knows no particular
+//! The options of one backend, passed to it by modules that know none. Knows no particular
 //! backend.
 
 use std::any::Any;

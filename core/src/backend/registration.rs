@@ -75,7 +75,7 @@ pub(crate) struct KnownPlace {
     pub(crate) has_store: bool,
 }
 
-/// Where this process stands in a job that the launcher of a backend's library started.
+/// Where this process is in a job that the launcher of a backend's library started.
 pub(crate) struct PlaceInJob {
     pub(crate) rank: u32,
     pub(crate) world_size: u32,

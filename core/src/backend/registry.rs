@@ -33,7 +33,7 @@ fn not_built(name: &str) -> Result<()> {
     Err(Error::BackendUnavailable { backend: name.into(), why })
 }
 
-/// The names that are known, other names of a backend behind its own.
+/// The names that are known, other names of a backend after its own.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().flat_map(|it| std::iter::once(it.name).chain(it.aliases.iter().copied()))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use super::departure::{DepartingRank, Departure, OpenComparison};
+use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::inspect::NumberedFingerprint;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
@@ -47,7 +47,7 @@ pub struct ScheduledBackend {
     issuing: Mutex<IssueState>,
     selector: Selector,
     inspector: Arc<StallInspector>,
-    /// What was not heard when the group was left.
+    /// The comparison that was open when the group was left.
     open_comparison: OnceLock<OpenComparison>,
 }
 
@@ -361,7 +361,7 @@ impl ScheduledBackend {
             && !self.selector.is_told(collective)
     }
 
-    /// The algorithm that stands in the fingerprint of a call, whether it goes over the board or
+    /// The algorithm that is in the fingerprint of a call, whether it goes over the board or
     /// not. Of an alltoall it is what is run if some rank's blocks do not fit the board.
     fn algorithm(&self, collective: Collective, known: CallSize, on_board: bool) -> usize {
         match on_board && collective != Collective::Alltoall {
@@ -426,7 +426,7 @@ impl ScheduledBackend {
     }
 }
 
-impl DepartingRank for Driver {
+impl ShutdownDriver for Driver {
     fn broken(&self) -> Option<Abort> {
         Driver::broken(self)
     }
@@ -460,8 +460,8 @@ impl DepartingRank for Driver {
     }
 }
 
-/// Whether what this rank gives to an operation over the board fits there: all ranks see how much a
-/// rank shows, not how it is divided.
+/// Whether what this rank contributes to an operation over the board fits there: all ranks see how
+/// much a rank shows, not how it is divided.
 fn fits(call: &Call) -> bool {
     if call.collective != Collective::Alltoall {
         return true;

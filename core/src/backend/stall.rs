@@ -123,7 +123,7 @@ impl StallInspector {
     }
 
     /// The first of `ranks` that is gone, as far as the store's server knows: it has a session with
-    /// each browser, and so hears of an end before anybody else was connected.
+    /// each browser, and so learns of an end before anybody else was connected.
     async fn first_gone(&self, ranks: &[u32]) -> Result<Option<Abort>> {
         let concerned = self.sessions.iter().filter(|(rank, _)| ranks.contains(rank));
         let concerned: Vec<_> = concerned.collect();
@@ -181,7 +181,7 @@ mod elsewhere {
     }
 }
 
-/// Where there are none, each call goes on with the look, as far as the store has answered.
+/// Where there are none, each call continues with the look, as far as the store has answered.
 #[cfg(not(feature = "tcp"))]
 mod elsewhere {
     use std::future::Future;

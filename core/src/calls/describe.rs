@@ -221,7 +221,7 @@ impl Language {
             arguments.positional.iter().map(|value| self.sort(value).into_owned()).collect();
         let sign = if self.is_script() { ": " } else { "=" };
         let by_name = arguments.keywords.iter();
-        // The layer of JavaScript gives names in snake_case.
+        // The layer of JavaScript passes names in snake_case.
         let by_name =
             by_name.map(|(name, value)| format!("{}{sign}{}", self.name(name), self.sort(value)));
         let by_name: Vec<String> = by_name.collect();

@@ -48,7 +48,7 @@ pub struct Entry {
 pub struct StorePlace {
     /// The number of the store.
     pub store: u64,
-    /// Whether those behind it may begin as soon as it has to wait.
+    /// Whether those after it may begin as soon as it has to wait.
     pub until_begun: bool,
 }
 
@@ -156,7 +156,7 @@ impl Invocation {
     }
 
     /// Numbers of the groups in whose order of calls it stands: what was called in them before it
-    /// must be issued before it starts. Of the first, what is called behind it must wait until it
+    /// must be issued before it starts. Of the first, what is called after it must wait until it
     /// is over, because it may issue several operations one after the other. None if it belongs to
     /// no group.
     pub fn groups(&self) -> Vec<u64> {

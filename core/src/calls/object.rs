@@ -238,14 +238,14 @@ impl fmt::Debug for StoreObject {
     }
 }
 
-/// What a person wants to know of it, the same in every language.
+/// A short description for debugging, the same in every language.
 impl fmt::Display for StoreObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.store.description())
     }
 }
 
-/// What a person wants to know of it, the same in every language.
+/// A short description for debugging, the same in every language.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -14,7 +14,7 @@ use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::Region;
 
-/// How many lists and records may stand in one another. A list may contain itself.
+/// How many lists and records may be nested. A list may contain itself.
 const MAX_DEPTH: usize = 4;
 
 /// Numbers up to this one say integers exactly: 2^53 - 1.

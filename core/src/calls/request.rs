@@ -31,7 +31,7 @@ impl ResolvedCall {
     }
 
     /// The request of a call of a free function, for a group of `size` ranks in which
-    /// `rank_in_group` gives the rank of a global rank.
+    /// `rank_in_group` returns the group rank of a global rank.
     ///
     /// # Errors
     /// As [`ResolvedCall::request`], and those of `rank_in_group`.

@@ -102,7 +102,7 @@ impl ResolvedCall {
     }
 }
 
-/// The error of something that stands in the surface only.
+/// The error of something that is only in the surface.
 pub(crate) fn unsupported(operation: String) -> Error {
     let who = format!("polyrank {}", env!("CARGO_PKG_VERSION"));
     Error::Unsupported { who, operation }

@@ -32,7 +32,7 @@ struct State {
     asks: bool,
 }
 
-/// What is to be told to those who asked to hear of a completion.
+/// The notifications for those who asked to learn of a completion.
 #[must_use = "somebody waits for it"]
 pub(crate) struct Notification {
     result: Result<()>,

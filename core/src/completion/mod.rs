@@ -1,6 +1,6 @@
 //! How the end of an operation is reported: the handle that is waited on, the error of a broken
-//! group, and who drives the operation meanwhile. Rooms that run operations may import this one; it
-//! imports none of them.
+//! group, and who drives the operation meanwhile. Modules that run operations may import this one;
+//! it imports none of them.
 
 mod abort_error;
 mod handle;
@@ -14,14 +14,14 @@ pub(crate) use handle::{Notification, guarded};
 /// It runs under the progress lock, so it must not call user code.
 pub type Outcome = Box<dyn FnOnce() + Send>;
 
-/// Which thread will drive an issued operation.
+/// Whether and when the caller of an operation waits for it, which decides what thread drives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitIntent {
     /// The caller waits immediately.
     Soon,
     /// The caller most likely waits immediately, but need not.
     Likely,
-    /// The caller goes on with something else first.
+    /// The caller does something else first.
     Later,
     /// As [`WaitIntent::Later`], by a caller that must not spend time on frames that have arrived:
     /// another thread starts to process them.

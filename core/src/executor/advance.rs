@@ -320,7 +320,7 @@ impl Executor {
         self.state.departed
     }
 
-    /// Whether it is known that `peer` has left the group in order.
+    /// Whether it is known that `peer` has left the group cleanly.
     pub fn has_left(&self, peer: Rank) -> bool {
         let over_board = self.state.exchange.as_ref().is_some_and(|it| it.has_left(peer));
         over_board || self.state.peers.has_left(peer)
@@ -331,14 +331,14 @@ impl Executor {
         self.state.broken.as_ref().and_then(|broken| broken.untold(&self.state.group))
     }
 
-    /// As [`Executor::break_with`], for a reason that another rank has told to all.
+    /// As [`Executor::break_with`], for a reason that another rank has published to all.
     pub fn break_as_told(&mut self, abort: Abort, now: Instant) {
         self.state.now = now;
         self.state.fail_with(Cause { abort, found_here: false });
         self.run();
     }
 
-    /// Notes which ranks are known not to have come to an operation, for the error at its deadline.
+    /// Notes which ranks are known not to have reached an operation, for the error at its deadline.
     pub fn note_elsewhere(&mut self, sequence: u64, ranks: Vec<Rank>) {
         self.state.elsewhere = Some((sequence, ranks));
     }
@@ -421,7 +421,7 @@ impl Executor {
         self.state.broken = Some(BrokenGroup::closed(abort, self.state.now));
     }
 
-    /// Leaves in order, and closes the connections before others have taken them in.
+    /// Leaves cleanly, and closes the connections before others have taken them in.
     #[cfg(test)]
     pub(super) fn leave_unheard(&mut self) {
         if let Some(exchange) = &mut self.state.exchange {

@@ -67,7 +67,7 @@ impl State {
         if let Some(exchange) = &mut self.exchange {
             match running.slot_progress {
                 Some(slot_progress) => exchange.push(sequence, slot_progress.shown),
-                None => exchange.skip(sequence),
+                None => exchange.skip_to(sequence),
             }
         }
         let begins = running.slot_progress.is_none();

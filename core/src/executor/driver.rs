@@ -142,7 +142,7 @@ impl Driver {
         self.change(|executor, now| executor.break_with(abort, now));
     }
 
-    /// As [`Driver::break_with`], for a reason that another rank has told to all.
+    /// As [`Driver::break_with`], for a reason that another rank has published to all.
     pub fn break_as_told(&self, abort: Abort) {
         self.change(|executor, now| executor.break_as_told(abort, now));
     }
@@ -174,7 +174,7 @@ impl Driver {
         self.change(Executor::end_late);
     }
 
-    /// Begins to leave the group: in order if nothing is in flight, otherwise by breaking it. Later
+    /// Begins to leave the group: cleanly if nothing is in flight, otherwise by breaking it. Later
     /// operations fail immediately. The completion is done when the others were told why the group
     /// broke, if it did, or at `until`; [`Driver::end`] then ends it.
     pub fn leave(&self, until: Instant) -> Arc<Completion> {

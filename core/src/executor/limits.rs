@@ -21,7 +21,7 @@ pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// Most bytes, with headers, of messages in flight to a peer that may not have posted a receive. A
 /// rank may have to hold this much from each of the others: a message of 1 MiB and small ones
-/// behind it.
+/// after it.
 pub(super) const MESSAGE_WINDOW_BYTES: usize = WINDOW_BYTES + WINDOW_BYTES / 4;
 
 /// Bytes that a frame takes of these windows besides its payload: header and bookkeeping.

@@ -162,7 +162,7 @@ pub(super) struct PointToPoint {
     /// The number of the last receive.
     pub(super) last_receive: u64,
     pub(super) sending: Vec<PendingSend>,
-    /// Whether a message in `sending` can go on.
+    /// Whether a message in `sending` can continue.
     pub(super) sendable: bool,
     /// Receives that wait for a message, in the order of the calls.
     pub(super) posted: VecDeque<PendingReceive>,

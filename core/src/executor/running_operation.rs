@@ -232,7 +232,7 @@ impl RunningOperation {
         allowed
     }
 
-    /// Notes that `bytes` more of `step` are finished and lists the steps that may now go on.
+    /// Notes that `bytes` more of `step` are finished and lists the steps that may now continue.
     pub(super) fn progress(&mut self, step: u32, bytes: usize, work: &mut VecDeque<(u64, u32)>) {
         let state = &mut self.steps[step as usize];
         if state.done {

@@ -176,7 +176,7 @@ impl State {
         self.finish_or_continue(place);
     }
 
-    /// Ends a message that is over, or notes that it can go on.
+    /// Ends a message that is over, or notes that it can continue.
     fn finish_or_continue(&mut self, place: usize) {
         let message = &self.messages.sending[place];
         if !message.is_over() {

@@ -14,13 +14,13 @@ use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
-/// How an operation goes on, by what the ranks that it needs have shown.
+/// Result of [`SlotExchange::take`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeOutcome {
-    /// Its result was taken.
-    All,
+    /// The operation is complete: `output` holds its result.
+    Complete,
     /// Some rank runs the schedule, so all have to.
-    Schedule,
+    FallBackToSchedule,
 }
 
 /// The board of the group and the operations that are on it.
@@ -34,10 +34,12 @@ pub(super) struct SlotExchange {
     pub(super) unchecked: VecDeque<(u64, Fingerprint)>,
     /// Whether others have to wake this rank.
     pub(super) asleep: bool,
-    pub(super) given: Vec<u8>,
-    pub(super) taken: Vec<u8>,
-    /// What one rank shows.
-    copied: Vec<u8>,
+    /// This rank's input in one piece, before it is written to the board.
+    pub(super) input_scratch: Vec<u8>,
+    /// The result in one piece, before it is copied to the output blocks.
+    pub(super) output_scratch: Vec<u8>,
+    /// A copy of one rank's slot.
+    slot_scratch: Vec<u8>,
 }
 
 impl SlotExchange {
@@ -48,22 +50,22 @@ impl SlotExchange {
             shown: 0,
             unchecked: VecDeque::new(),
             asleep: false,
-            given: Vec::new(),
-            taken: Vec::new(),
-            copied: vec![0; BOARD_BYTES],
+            input_scratch: Vec::new(),
+            output_scratch: Vec::new(),
+            slot_scratch: vec![0; BOARD_BYTES],
         }
     }
 
-    /// Notes that frames carry operation `sequence`, so that no rank waits for this one to read the
-    /// board.
-    pub(super) fn skip(&mut self, sequence: u64) {
+    /// Notes that operation `sequence` does not use the board, so that no rank waits for this one
+    /// to read it there.
+    pub(super) fn skip_to(&mut self, sequence: u64) {
         if self.sequences.is_empty() {
-            self.pass(sequence);
+            self.publish_progress(sequence);
         }
     }
 
-    /// Tells the others which operations, up to `issued`, this rank has finished on the board.
-    pub(super) fn pass(&mut self, issued: u64) {
+    /// Publishes which operations, up to `issued`, this rank has finished on the board.
+    pub(super) fn publish_progress(&mut self, issued: u64) {
         let open = self.sequences.front().into_iter().chain(self.unchecked.front().map(|it| &it.0));
         self.board.pass(open.min().map_or(issued, |oldest| oldest - 1));
     }
@@ -77,17 +79,23 @@ impl SlotExchange {
         }
     }
 
-    /// Compares the unchecked operations with the other ranks', as far as those have come. Returns
-    /// whether anything was compared, or the first disagreement.
+    /// Compares the unchecked operations with the other ranks', as far as those have published
+    /// theirs. Returns whether anything was compared, or the first disagreement.
+    ///
+    /// The fingerprints are compared as they are, without [`over_board`]: unchecked operations have
+    /// no sources, so none of them is an alltoall, and every other operation on the board has
+    /// [`BOARD_ALGORITHM`] in its own fingerprint.
     pub(super) fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
         let mut checked = false;
         while let Some(&(sequence, fingerprint)) = self.unchecked.front() {
+            debug_assert_eq!(fingerprint, over_board(&fingerprint), "an operation without sources");
             let others = (0..self.board.size()).filter(|&other| other != rank);
             if !others.clone().all(|other| self.board.shows(other, sequence)) {
                 break;
             }
             for other in others {
-                if let Slot::Bytes(_, theirs) = self.board.read(other, sequence, &mut self.copied)
+                let slot = self.board.read(other, sequence, &mut self.slot_scratch);
+                if let Slot::Bytes(_, theirs) = slot
                     && theirs != fingerprint
                 {
                     let one = Side { rank, fingerprint, message_bytes: None };
@@ -101,13 +109,14 @@ impl SlotExchange {
         Ok(checked)
     }
 
+    /// Adds an operation; `shown` says whether this rank's part is on the board already.
     pub(super) fn push(&mut self, sequence: u64, shown: bool) {
         self.shown += usize::from(shown && self.shown == self.sequences.len());
         self.sequences.push_back(sequence);
     }
 
-    /// Releases all operations, because the group broke, and tells the others that this rank takes
-    /// part no longer.
+    /// Drops all operations, because the group broke, and tells the others that this rank no longer
+    /// takes part.
     pub(super) fn give_up(&mut self) {
         self.sequences.clear();
         self.unchecked.clear();
@@ -115,12 +124,12 @@ impl SlotExchange {
         self.board.withdraw();
     }
 
-    /// Tells the others that this rank leaves, with nothing in flight.
+    /// Publishes that this rank leaves, with nothing in flight.
     pub(super) fn leave(&mut self) {
         self.board.leave();
     }
 
-    /// Whether `rank` left in order.
+    /// Whether `rank` left cleanly.
     pub(super) fn has_left(&self, rank: Rank) -> bool {
         self.board.attention(rank) == Attention::Left
     }
@@ -155,12 +164,12 @@ impl SlotExchange {
         // schedules, and those are always checked.
         self.check(small.rank)?;
         if self.is_scheduled(operation) {
-            return Ok(TakeOutcome::Schedule);
+            return Ok(TakeOutcome::FallBackToSchedule);
         }
         let fingerprint = over_board(fingerprint);
         for source in small.sources() {
             let one = Side { rank: small.rank, fingerprint, message_bytes: None };
-            match self.board.read(source, sequence, &mut self.copied) {
+            match self.board.read(source, sequence, &mut self.slot_scratch) {
                 Slot::Bytes(_, theirs) if theirs != fingerprint => {
                     let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
                     return Err(Abort::Mismatch { sequence, one, other });
@@ -174,7 +183,7 @@ impl SlotExchange {
                     return Err(Abort::Mismatch { sequence, one, other });
                 }
                 Slot::Bytes(bytes, _) => {
-                    if small.take(source, &self.copied[..bytes], part(source), output) {
+                    if small.take(source, &self.slot_scratch[..bytes], part(source), output) {
                         continue;
                     }
                 }
@@ -183,7 +192,7 @@ impl SlotExchange {
             let why = "it broke the protocol: its entry on the board is not valid".to_owned();
             return Err(Abort::Failed { rank: source, why });
         }
-        Ok(TakeOutcome::All)
+        Ok(TakeOutcome::Complete)
     }
 }
 

@@ -48,7 +48,7 @@ impl State {
                 self.fail_with(Cause { abort, found_here: true });
                 return SmallAttempt::Declined;
             }
-            exchange.pass(self.issued);
+            exchange.publish_progress(self.issued);
         }
         let given = if small.gives() { memory.input() } else { &[] };
         if !exchange.board.show(sequence, &over_board(fingerprint), given) {
@@ -78,9 +78,9 @@ impl State {
             index * block..(index + 1) * block
         };
         match exchange.take(operation, part, output) {
-            Ok(TakeOutcome::All) => {}
+            Ok(TakeOutcome::Complete) => {}
             // `look_at_board` finds that again after the operation is submitted.
-            Ok(TakeOutcome::Schedule) => return SmallAttempt::Shown,
+            Ok(TakeOutcome::FallBackToSchedule) => return SmallAttempt::Shown,
             Err(abort) => {
                 self.fail_with(Cause { abort, found_here: true });
                 return SmallAttempt::Shown;
@@ -88,7 +88,7 @@ impl State {
         }
         self.tried = None;
         exchange.note_done(operation);
-        exchange.pass(sequence);
+        exchange.publish_progress(sequence);
         self.in_flight.note_finished(sequence, *fingerprint);
         SmallAttempt::Done
     }
@@ -121,7 +121,7 @@ impl State {
         match exchange.check(self.rank) {
             Ok(false) => false,
             Ok(true) => {
-                exchange.pass(done);
+                exchange.publish_progress(done);
                 self.wake_sleepers();
                 true
             }
@@ -132,7 +132,8 @@ impl State {
         }
     }
 
-    /// Shows what the oldest operation that is not shown gives, if there is room; whether it did.
+    /// Publishes this rank's part of the oldest operation that is not on the board yet, if there is
+    /// room. Returns whether it did.
     fn show_next(&mut self) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };
         let Some(&sequence) = exchange.sequences.get(exchange.shown) else { return false };
@@ -140,7 +141,7 @@ impl State {
         let Some(SlotProgress { small, fits, shown }) = &mut running.slot_progress else {
             return false;
         };
-        exchange.given.clear();
+        exchange.input_scratch.clear();
         if !*fits {
             let marked = exchange.board.show(sequence, &running.fingerprint, &[]);
             if marked {
@@ -154,14 +155,15 @@ impl State {
                 true => &running.bindings.output,
                 false => &running.bindings.input,
             };
-            from.iter().for_each(|block| block.read(|bytes| exchange.given.extend(bytes)));
+            from.iter().for_each(|block| block.read(|bytes| exchange.input_scratch.extend(bytes)));
         }
-        if exchange.given.len() > BOARD_BYTES {
+        if exchange.input_scratch.len() > BOARD_BYTES {
             let why = format!("operation {sequence} does not fit the board of {size} ranks");
             self.fail(Abort::User { rank: self.rank, why });
             return true;
         }
-        *shown = exchange.board.show(sequence, &over_board(&running.fingerprint), &exchange.given);
+        let fingerprint = over_board(&running.fingerprint);
+        *shown = exchange.board.show(sequence, &fingerprint, &exchange.input_scratch);
         let has_shown = *shown;
         if has_shown {
             exchange.shown += 1;
@@ -192,25 +194,25 @@ impl State {
         if exchange.shown == 0 || !small.sources().all(counts) {
             return false;
         }
-        let mut taken = std::mem::take(&mut exchange.taken);
-        taken.clear();
-        taken.resize(running.bindings.output.iter().map(Region::len).sum(), 0);
+        let mut output = std::mem::take(&mut exchange.output_scratch);
+        output.clear();
+        output.resize(running.bindings.output.iter().map(Region::len).sum(), 0);
         let parts = parts(running, &small);
         let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
-        match exchange.take(&operation, part, &mut taken) {
+        match exchange.take(&operation, part, &mut output) {
             // Excluded above, when every rank's part was there.
-            Ok(TakeOutcome::Schedule) => exchange.taken = taken,
-            Ok(TakeOutcome::All) => {
+            Ok(TakeOutcome::FallBackToSchedule) => exchange.output_scratch = output,
+            Ok(TakeOutcome::Complete) => {
                 if !small.sources().is_empty() {
-                    scatter(&taken, &running.bindings.output);
+                    scatter(&output, &running.bindings.output);
                 }
                 running.remaining = 0;
                 running.progressed = self.now;
                 exchange.sequences.pop_front();
                 exchange.shown -= 1;
-                exchange.taken = taken;
+                exchange.output_scratch = output;
                 exchange.note_done(&operation);
-                exchange.pass(done);
+                exchange.publish_progress(done);
                 if exchange.sequences.is_empty() {
                     exchange.wake_up();
                 }
@@ -233,7 +235,7 @@ impl State {
         };
         exchange.sequences.remove(place);
         exchange.shown -= usize::from(place < exchange.shown);
-        exchange.pass(done);
+        exchange.publish_progress(done);
         if exchange.sequences.is_empty() {
             exchange.wake_up();
         }
@@ -273,7 +275,7 @@ impl State {
         !is_there && !exchange.is_scheduled(&operation)
     }
 
-    /// Tells the others that this rank polls again.
+    /// Publishes that this rank polls again.
     pub(super) fn wake_up(&mut self) {
         if let Some(exchange) = &mut self.exchange {
             exchange.wake_up();

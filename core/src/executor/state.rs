@@ -272,7 +272,7 @@ impl State {
 
 impl Sink for State {
     /// A frame of an operation that this rank has not issued is left in the transport, which saves
-    /// a copy, unless something in flight may need the frames behind it.
+    /// a copy, unless something in flight may need the frames after it.
     fn wants(&mut self, _: Rank, header: &Header) -> bool {
         let is_ahead = matches!(header.kind, Kind::Data | Kind::Ready)
             && self.is_to_come(header.sequence)

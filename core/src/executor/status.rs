@@ -13,7 +13,7 @@ impl Driver {
         self.lock().departed()
     }
 
-    /// Whether it is known that `peer` has left the group in order.
+    /// Whether it is known that `peer` has left the group cleanly.
     pub fn has_left(&self, peer: Rank) -> bool {
         self.lock().has_left(peer)
     }

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::halves::{Bf16s, F16s, Half};
+use super::halves::{Bf16PairLanes, F16Lanes, HalfArithmetic};
 use super::instructions::{Instructions, Loop, widest};
 use super::loops::{binary, copy_streaming, ternary, ternary_streaming, unary};
 use super::number::{Lanes, Number};
@@ -127,7 +127,7 @@ macro_rules! half_types {
     )*};
 }
 
-half_types!(F16: F16s, Bf16: Bf16s);
+half_types!(F16: F16Lanes, Bf16: Bf16PairLanes);
 
 impl Memory<'_> {
     #[inline(always)]

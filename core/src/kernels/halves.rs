@@ -1,16 +1,16 @@
-//! Half-precision elements: sums and products rounded once to nearest even; orders by their bits.
-//! Knows no loops over memory and no instructions.
+//! Half-precision elements. Sums and products are rounded once, to nearest even; comparisons use
+//! the bit patterns. Knows no loops over memory and no instructions.
 
 use std::marker::PhantomData;
 
-use super::instructions::{Halves, Instructions, LANES, for_each_lane, lanes};
+use super::instructions::{HalfLaneBytes, Instructions, LANES, for_each_lane, lanes};
 use super::number::{Float, Lanes, Number, OrderedElement};
 
-/// Half-precision elements, of which functions of `f32` are computed.
+/// Half-precision elements; arithmetic is done in `f32`.
 ///
-/// A sum or product of two such numbers that is rounded to `f32` and then again has the bits of the
-/// exact result rounded once: `f32` has more than twice their digits.
-pub(super) trait Half: Lanes {
+/// Rounding a sum or product to `f32` first does not change the result: `f32` has more than twice
+/// their precision.
+pub(super) trait HalfArithmetic: Lanes {
     /// Replaces each element by `f` of it.
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
@@ -24,7 +24,7 @@ pub(super) trait Half: Lanes {
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self;
 }
 
-impl<T: Half> Number for T {
+impl<T: HalfArithmetic> Number for T {
     #[inline(always)]
     fn add(self, other: Self) -> Self {
         self.zip(
@@ -43,41 +43,41 @@ impl<T: Half> Number for T {
     }
 }
 
-/// Several binary16 numbers, widened.
+/// binary16 numbers, one in each lane, widened to `f32`.
 #[derive(Clone, Copy)]
-pub(super) struct F16s<V>([f32; LANES], PhantomData<V>);
+pub(super) struct F16Lanes<V>([f32; LANES], PhantomData<V>);
 
-impl<V: Instructions> Lanes for F16s<V> {
-    type Bytes = Halves;
+impl<V: Instructions> Lanes for F16Lanes<V> {
+    type Bytes = HalfLaneBytes;
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
-    fn load(bytes: Halves) -> Self {
-        F16s(V::widen_f16s(bytes), PhantomData)
+    fn load(bytes: HalfLaneBytes) -> Self {
+        F16Lanes(V::widen_f16s(bytes), PhantomData)
     }
     #[inline(always)]
-    fn store(self) -> Halves {
+    fn store(self) -> HalfLaneBytes {
         V::narrow_f16s(self.0)
     }
 }
 
-impl<V: Instructions> Half for F16s<V> {
+impl<V: Instructions> HalfArithmetic for F16Lanes<V> {
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
         let elements = lanes(
             #[inline(always)]
             |lane| f(self.0[lane], other.0[lane]).canonical(),
         );
-        F16s(elements, PhantomData)
+        F16Lanes(elements, PhantomData)
     }
 }
 
-/// Pairs of bfloat16 numbers. Each number is the upper half of an `f32`, so that neither of a pair
-/// has to move far: this vectorises without shuffles.
+/// Pairs of bfloat16 numbers, one pair in each lane. A bfloat16 number is the upper half of an
+/// `f32`, so widening is a shift or a mask, which vectorises without shuffles.
 #[derive(Clone, Copy)]
-pub(super) struct Bf16s<V>([u32; LANES], PhantomData<V>);
+pub(super) struct Bf16PairLanes<V>([u32; LANES], PhantomData<V>);
 
-impl<V: Instructions> Bf16s<V> {
-    /// The numbers in the lower bits of pairs, and those in the upper bits.
+impl<V: Instructions> Bf16PairLanes<V> {
+    /// The numbers in the lower halves of the pairs, and those in the upper halves.
     #[inline(always)]
     fn widen(self) -> ([f32; LANES], [f32; LANES]) {
         let lower = lanes(
@@ -92,7 +92,7 @@ impl<V: Instructions> Bf16s<V> {
     }
 }
 
-impl<V: Instructions> Lanes for Bf16s<V> {
+impl<V: Instructions> Lanes for Bf16PairLanes<V> {
     type Bytes = [u8; 4 * LANES];
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
@@ -102,7 +102,7 @@ impl<V: Instructions> Lanes for Bf16s<V> {
             #[inline(always)]
             |lane| u32::from_ne_bytes(bytes[lane]),
         );
-        Bf16s(pairs, PhantomData)
+        Bf16PairLanes(pairs, PhantomData)
     }
     #[inline(always)]
     fn store(self) -> Self::Bytes {
@@ -116,7 +116,7 @@ impl<V: Instructions> Lanes for Bf16s<V> {
     }
 }
 
-impl<V: Instructions> Half for Bf16s<V> {
+impl<V: Instructions> HalfArithmetic for Bf16PairLanes<V> {
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
         let ((lower, upper), (other_lower, other_upper)) = (self.widen(), other.widen());
@@ -128,22 +128,23 @@ impl<V: Instructions> Half for Bf16s<V> {
             #[inline(always)]
             |lane| f(upper[lane], other_upper[lane]),
         );
-        Bf16s(V::narrow_bf16s(lower, upper), PhantomData)
+        Bf16PairLanes(V::narrow_bf16s(lower, upper), PhantomData)
     }
 }
 
-/// A half-precision number that is only compared, by its bits: `INFINITY` are those of infinity.
+/// A half-precision number that is only compared, by its bit pattern. `INFINITY` is the bit pattern
+/// of infinity.
 #[derive(Clone, Copy)]
-pub(super) struct HalfBits<const INFINITY: u16>(u16);
+pub(super) struct OrderedHalf<const INFINITY: u16>(u16);
 
 /// A binary16 number.
-pub(super) type ComparedF16 = HalfBits<0x7c00>;
+pub(super) type ComparedF16 = OrderedHalf<0x7c00>;
 
 /// A bfloat16 number.
-pub(super) type ComparedBf16 = HalfBits<0x7f80>;
+pub(super) type ComparedBf16 = OrderedHalf<0x7f80>;
 
-impl<const INFINITY: u16> HalfBits<INFINITY> {
-    /// Infinity with the highest bit of the fraction.
+impl<const INFINITY: u16> OrderedHalf<INFINITY> {
+    /// A quiet NaN.
     const NAN: u16 = INFINITY | (INFINITY & INFINITY.wrapping_neg()) >> 1;
 
     #[inline(always)]
@@ -162,19 +163,19 @@ impl<const INFINITY: u16> HalfBits<INFINITY> {
     #[inline(always)]
     fn unless_nan(self, other: Self, chosen: Self) -> Self {
         if self.magnitude() > INFINITY || other.magnitude() > INFINITY {
-            HalfBits(Self::NAN)
+            OrderedHalf(Self::NAN)
         } else {
             chosen
         }
     }
 }
 
-impl<const INFINITY: u16> Lanes for HalfBits<INFINITY> {
+impl<const INFINITY: u16> Lanes for OrderedHalf<INFINITY> {
     type Bytes = [u8; 2];
     const ELEMENT_BYTES: usize = 2;
     #[inline(always)]
     fn load(bytes: [u8; 2]) -> Self {
-        HalfBits(u16::from_ne_bytes(bytes))
+        OrderedHalf(u16::from_ne_bytes(bytes))
     }
     #[inline(always)]
     fn store(self) -> [u8; 2] {
@@ -182,8 +183,8 @@ impl<const INFINITY: u16> Lanes for HalfBits<INFINITY> {
     }
 }
 
-impl<const INFINITY: u16> OrderedElement for HalfBits<INFINITY> {
-    // Of equal numbers (signed zeros) `other` is taken, as of wider floats.
+impl<const INFINITY: u16> OrderedElement for OrderedHalf<INFINITY> {
+    // Between equal numbers (±0), `other` wins, as for wider floats.
     #[inline(always)]
     fn least(self, other: Self) -> Self {
         self.unless_nan(other, if self.key() < other.key() { self } else { other })

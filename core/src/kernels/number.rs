@@ -1,6 +1,6 @@
 //! Elements as numbers: loading, storing and combining one. Knows nothing of loops over memory.
 
-/// One element, or several that are combined at a time, as they stand in memory: `Bytes` in the
+/// One element, or several that are combined at a time, as they are in memory: `Bytes` in the
 /// host's order.
 pub(super) trait Lanes: Copy {
     /// Their bytes.
@@ -43,7 +43,7 @@ pub(super) trait Bits: Lanes {
 pub(super) trait Float: Number {
     /// The number itself, or the one NaN that stands for all of them. Which of two NaNs a processor
     /// propagates, and with which sign it makes a new one, depends on the processor and on how
-    /// operands stand in registers; all ranks must end with the same bits.
+    /// operands are in registers; all ranks must end with the same bits.
     fn canonical(self) -> Self;
 }
 

@@ -16,7 +16,7 @@ use crate::work::Work;
 const SIZES_TAG: u32 = u32::MAX - 1;
 const BYTES_TAG: u32 = u32::MAX;
 
-/// What stands in place of a codec before the text of a failure.
+/// What takes the place of a codec before the text of a failure.
 const FAILURE: u64 = 2;
 
 /// What it is, and its length in bytes.
@@ -29,7 +29,7 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// All ranks get the payload of `root`, which alone gives one.
+    /// All ranks get the payload of `root`; only the root passes one.
     pub(crate) async fn broadcast(self, mine: Option<EncodedObject>, root: u32) -> Result<Payload> {
         let mine = mine.map(pack);
         let header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Each rank gets its payload of those of `root`, which alone gives them, one for each rank.
+    /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
     pub(crate) async fn scatter(
         self,
         all: Option<std::result::Result<Vec<Payload>, String>>,

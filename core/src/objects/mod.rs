@@ -153,17 +153,17 @@ impl ProcessGroup {
         Ok((decode(&payload, peer)?, peer))
     }
 
-    /// What this rank gives to a broadcast.
+    /// What this rank contributes to a broadcast.
     fn own<T: Serialize>(&self, object: &T, root: u32) -> Option<EncodedObject> {
         (self.rank() == root).then(|| encode(object))
     }
 
-    /// What this rank gives to a scatter.
+    /// What this rank contributes to a scatter.
     fn own_list<T: Serialize>(&self, objects: &[T], root: u32) -> Option<EncodedList> {
         (self.rank() == root).then(|| objects.iter().map(encode).collect())
     }
 
-    /// What comes of a broadcast.
+    /// The result of a broadcast.
     fn replace<T: DeserializeOwned>(
         &self,
         object: &mut T,

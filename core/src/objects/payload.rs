@@ -31,7 +31,7 @@ pub type EncodedObject = std::result::Result<Payload, String>;
 pub type EncodedList = std::result::Result<Vec<Payload>, String>;
 
 impl ProcessGroup {
-    /// All ranks get the payload of `root`, which alone gives one.
+    /// All ranks get the payload of `root`; only the root passes one.
     ///
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType) if the root could not encode its object;
@@ -90,7 +90,7 @@ impl ProcessGroup {
         self.exchange().gather(mine, root).await
     }
 
-    /// Each rank gets its payload of those of `root`, which alone gives them, one for each rank.
+    /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
     ///
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if the root could not

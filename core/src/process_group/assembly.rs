@@ -1,8 +1,8 @@
 //! The members of a group that is split off wait for one another in the parent's store, before any
-//! backend does: here they hear of ranks that are gone, and of calls that cross. Knows no backend.
+//! backend does: here they learn of ranks that are gone, and of calls that cross. Knows no backend.
 //!
 //! Two calls cross if a rank waits in one for a rank that waits in the other for it, perhaps
-//! through further ranks: neither ever goes on. A rank that waits for a while publishes in which
+//! through further ranks: neither ever continues. A rank that waits for a while publishes in which
 //! call, looks for such a circle, and ends all calls in it if it is still there a little later. A
 //! rank that makes several groups at the same time, from several threads, waits in several calls,
 //! so that a circle through it means nothing: it says so.
@@ -180,7 +180,7 @@ impl AssemblyObserver<'_> {
         Ok(())
     }
 
-    /// Which member has left the parent without having come to the call, if one has.
+    /// Which member has left the parent without having reached the call, if one has.
     async fn departure(&self) -> Result<Option<String>> {
         let group = self.group;
         let left: Vec<u32> =
@@ -223,7 +223,7 @@ impl AssemblyObserver<'_> {
         Ok(None)
     }
 
-    /// The members that have not come to `call`, as ranks of the parent.
+    /// The members that have not reached `call`, as ranks of the parent.
     async fn missing(&self, call: &GroupCall) -> Result<Vec<u32>> {
         let size = call.ranks.len() as u32;
         let missing = rendezvous::absent(self.store, &call.meeting(), size).await?;

@@ -1,6 +1,6 @@
-//! What a process did not hear of groups that it left: whether the others ran the same. Groups that
-//! were split off another are left without waiting for other ranks: their process hears of them
-//! when it leaves the group that they come from. Knows no backend.
+//! Groups that this process left without knowing whether the others ran the same. Split-off groups
+//! are left without waiting for other ranks: their comparison ends when the root group is left, the
+//! one from which all of them were split. Knows no backend.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,72 +12,71 @@ use crate::clock::Instant;
 use crate::generated::error::Result;
 use crate::store::{PrefixStore, Store};
 
-/// The groups of one family that were left, and of which that is not known: a group, and all that
-/// were split off it.
+/// The open comparisons of a root group and of all groups split from it.
 #[derive(Debug, Default)]
 pub(crate) struct OpenComparisons {
     left: Mutex<Vec<LeftGroup>>,
-    /// Whether the group was left from which all others come.
+    /// Whether the root group was left.
     is_over: AtomicBool,
 }
 
 #[derive(Debug)]
 struct LeftGroup {
     open: OpenComparison,
-    /// What begins its keys in the store of the group from which all come; nothing for that one.
-    keys: String,
+    /// Prefix of its keys in the root group's store; empty for the root group.
+    store_prefix: String,
 }
 
 impl OpenComparisons {
-    /// Adds what was not heard of `group`, which was left.
+    /// Adds the open comparisons of `group`, which was left.
     pub(super) fn add(&self, group: &ProcessGroup) {
-        let keys = &group.inner.keys;
-        if keys.is_empty() {
+        let store_prefix = &group.inner.store_prefix;
+        if store_prefix.is_empty() {
             self.end();
         }
         let left = group.backends().filter_map(|backend| backend.open_comparison());
-        let left = left.map(|open| LeftGroup { open, keys: keys.clone() });
+        let left = left.map(|open| LeftGroup { open, store_prefix: store_prefix.clone() });
         self.lock().extend(left);
     }
 
-    /// The group from which all others come is left, or nobody has it any more.
+    /// Notes that the root group is left, or that nobody holds it any more.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the group was left from which all others come, so that none is left later.
+    /// Whether the root group was left, so that no later shutdown does the comparing.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Waits for the others until `until` at most, as long as `first` is not broken, the group from
-    /// which all come. `store` is that one's.
+    /// Waits for the others until `until` at most, as long as the root group is not broken. `store`
+    /// is the root group's.
     ///
     /// # Errors
     /// That ranks disagree.
     async fn settle(
         &self,
         store: &Arc<dyn Store>,
-        first: &ProcessGroup,
+        root: &ProcessGroup,
         until: Instant,
     ) -> Result<()> {
         let since = Instant::now();
         let mut found = Ok(());
         loop {
             found = found.and(self.look(store).await);
-            let Some((open, keys)) = self.awaited(since, until).filter(|_| !first.is_broken())
+            let Some((open, prefix)) = self.awaited(since, until).filter(|_| !root.is_broken())
             else {
                 return found;
             };
-            if let Err(error) = open.await_verdict(&*store_of(&keys, store)).await {
+            if let Err(error) = open.await_verdict(&*store_of(&prefix, store)).await {
                 tracing::debug!(%error, "cannot wait for what other ranks ran");
                 return found;
             }
         }
     }
 
-    /// Looks what came of them by now, without waiting for anybody. `store` is that of the group
-    /// from which all come.
+    /// Reads the verdicts that exist by now, without waiting for anybody. `store` is the root
+    /// group's.
     ///
     /// # Errors
     /// As [`OpenComparisons::settle`].
@@ -85,21 +84,21 @@ impl OpenComparisons {
         let mut found = Ok(());
         let left = std::mem::take(&mut *self.lock());
         for group in left {
-            match group.open.outcome(&*store_of(&group.keys, store)).await {
+            match group.open.outcome(&*store_of(&group.store_prefix, store)).await {
                 Ok(Some(outcome)) => found = found.and(outcome),
                 Ok(None) => self.lock().push(group),
                 // Without a store there is nothing to compare with.
-                Err(error) => tracing::debug!(%error, "cannot hear what other ranks ran"),
+                Err(error) => tracing::debug!(%error, "cannot learn what other ranks ran"),
             }
         }
         found
     }
 
-    /// A group of which it is worth hearing yet.
+    /// A comparison that is still worth waiting for, with its store prefix.
     fn awaited(&self, since: Instant, until: Instant) -> Option<(OpenComparison, String)> {
         let (now, left) = (Instant::now(), self.lock());
-        let awaited = left.iter().find(|group| now < group.open.until(since, until))?;
-        Some((awaited.open.clone(), awaited.keys.clone()))
+        let awaited = left.iter().find(|group| now < group.open.wait_deadline(since, until))?;
+        Some((awaited.open.clone(), awaited.store_prefix.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<LeftGroup>> {
@@ -108,37 +107,37 @@ impl OpenComparisons {
 }
 
 impl ProcessGroup {
-    /// The groups of this one's family that were left.
-    pub(crate) fn family(&self) -> &OpenComparisons {
-        &self.inner.family
+    /// The open comparisons of all groups split from the same root group.
+    pub(crate) fn open_comparisons(&self) -> &OpenComparisons {
+        &self.inner.open_comparisons
     }
 
-    /// Hears what it can of the groups that were split off this one and left before it, until
-    /// `until` at most.
+    /// Closes what it can of the open comparisons of groups that were split off this one and left
+    /// before it, until `until` at most.
     ///
     /// # Errors
     /// That ranks disagree.
-    pub(super) async fn settle_family(&self, until: Instant) -> Result<()> {
-        let Inner { family, keys, store, .. } = &*self.inner;
-        if !keys.is_empty() || family.lock().is_empty() || self.is_broken() {
+    pub(super) async fn settle_comparisons(&self, until: Instant) -> Result<()> {
+        let Inner { open_comparisons, store_prefix, store, .. } = &*self.inner;
+        if !store_prefix.is_empty() || open_comparisons.lock().is_empty() || self.is_broken() {
             return Ok(());
         }
-        // Another thread may wait in that of the group.
+        // Another thread may block the connection of the group.
         let opened = match store.underlying() {
             Ok(store) => own_connection(&store, self.size()).await,
             Err(error) => Err(error),
         };
         match opened {
-            Ok(store) => family.settle(&store, self, until).await,
+            Ok(store) => open_comparisons.settle(&store, self, until).await,
             Err(error) => {
-                tracing::debug!(%error, "cannot hear what other ranks ran");
+                tracing::debug!(%error, "cannot learn what other ranks ran");
                 Ok(())
             }
         }
     }
 }
 
-/// The store of a group with such keys.
-fn store_of(keys: &str, first: &Arc<dyn Store>) -> Arc<dyn Store> {
-    if keys.is_empty() { first.clone() } else { Arc::new(PrefixStore::new(keys, first.clone())) }
+/// The store of the group with this prefix in `root`, the store of the root group.
+fn store_of(prefix: &str, root: &Arc<dyn Store>) -> Arc<dyn Store> {
+    if prefix.is_empty() { root.clone() } else { Arc::new(PrefixStore::new(prefix, root.clone())) }
 }

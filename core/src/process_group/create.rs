@@ -1,4 +1,4 @@
-//! How groups come to be: over a store, and out of other groups. Knows no transport.
+//! How groups are made: over a store, and out of other groups. Knows no transport.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -89,18 +89,18 @@ impl Stores {
     }
 }
 
-/// What a group has of the one that it was split off.
+/// What a group takes over from the one that it was split off.
 #[derive(Default)]
 pub(super) struct Origin {
-    /// What was split off for it.
+    /// Its share of the parent's backend.
     pub(super) share: Option<Share>,
-    pub(super) family: Arc<OpenComparisons>,
-    /// What begins its keys in the store of the group from which all of the family come.
-    pub(super) keys: String,
+    pub(super) open_comparisons: Arc<OpenComparisons>,
+    /// Prefix of its keys in the root group's store; empty for the root group.
+    pub(super) store_prefix: String,
 }
 
-/// Refuses places that no group has.
-fn check_place(rank: u32, size: u32) -> Result<()> {
+/// Refuses a rank that no group of `size` ranks has.
+fn check_rank(rank: u32, size: u32) -> Result<()> {
     let message = match size {
         0 => "world_size must be at least 1, got 0".to_owned(),
         _ if rank < size => return Ok(()),
@@ -142,7 +142,7 @@ impl ProcessGroup {
         name: &str,
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
-        check_place(rank, size)?;
+        check_rank(rank, size)?;
         let own = own_connection(&store, size).await?;
         let stores = Stores { group: store, own };
         let origin = Origin::default();
@@ -160,7 +160,7 @@ impl ProcessGroup {
         origin: Origin,
     ) -> Result<ProcessGroup> {
         options.check()?;
-        let Origin { share, family, keys } = origin;
+        let Origin { share, open_comparisons, store_prefix } = origin;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
@@ -210,8 +210,8 @@ impl ProcessGroup {
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
             options,
-            family,
-            keys,
+            open_comparisons,
+            store_prefix,
         };
         Ok(ProcessGroup { inner: Arc::new(inner) })
     }

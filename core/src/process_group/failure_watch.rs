@@ -1,4 +1,4 @@
-//! Waiting for other ranks through the store, and hearing meanwhile that the group failed: that a
+//! Waiting for other ranks through the store, and learning meanwhile that the group failed: that a
 //! rank is gone is known to the group's connections long before a wait in the store times out.
 //! Knows no backend.
 
@@ -23,7 +23,7 @@ const EXPLANATION_LIMIT: Duration = Duration::from_secs(1);
 /// what this thread waits for in a store.
 pub(super) struct FailureWatch {
     backend: Arc<dyn Backend>,
-    /// None where the group failed before and those that are waited for may go on, or where the
+    /// None where the group failed before and those that are waited for may continue, or where the
     /// backend cannot tell.
     failure: Option<WatchedFailure>,
     _interrupt: Option<InterruptCondition>,

@@ -1,6 +1,6 @@
-//! Collectives on contiguous memory: the short way, beside the one through requests. Small ones go
-//! from beginning to end without taking any memory, if the backend can do that; others are issued
-//! as they are. Knows no backend.
+//! Collectives on contiguous memory: a fast path that bypasses requests. Small ones run to
+//! completion without allocating, if the backend supports that; others are issued as they are.
+//! Knows no backend.
 
 use super::ProcessGroup;
 use crate::backend::{
@@ -18,11 +18,11 @@ use crate::tensor::{LentMemory, Region, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::work::Work;
 
-/// Most ranks of a group that takes the short way.
+/// Largest group that takes the fast path.
 const MAX_RANKS: usize = 16;
 
-/// Memory that an operation keeps when it lasts: what it reads, where that is not what it writes,
-/// and what it writes.
+/// Memory that an operation keeps until it completes: what it reads, if that differs from what it
+/// writes, and what it writes.
 #[derive(Debug)]
 pub struct HeldBuffers {
     /// The whole input.
@@ -35,22 +35,22 @@ pub struct HeldBuffers {
 pub enum FastPathResult<'a> {
     /// It is done. Its work has no tensors: [`Work::result`] is empty.
     Done(Work),
-    /// It goes on when it is given memory that lasts.
+    /// It continues once it has memory that it may keep.
     Pending(PendingFastPath<'a>),
 }
 
-/// A small collective to which this rank has given its part, but not all others. Nothing else can
-/// be issued in its group before [`PendingFastPath::go_on`]; dropping it gives the outcome up.
-#[must_use = "the operation does not go on by itself"]
+/// A small collective to which this rank has contributed, but not all others. Nothing else can be
+/// issued in its group before [`PendingFastPath::proceed`]; dropping it discards the outcome.
+#[must_use = "the operation does not continue by itself"]
 pub struct PendingFastPath<'a> {
     group: &'a ProcessGroup,
     plain: SingleTensorRequest,
-    go_on: Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>,
+    proceed: Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>,
 }
 
 impl ProcessGroup {
-    /// Runs a small collective immediately, if the backend can, in `memory` and without taking
-    /// any. None if nothing was done: then [`ProcessGroup::issue`] is the way, which also says what
+    /// Runs a small collective immediately in `memory`, without allocating, if the backend supports
+    /// that. `None` if nothing was done: then call [`ProcessGroup::issue`], which also reports what
     /// is wrong with a call.
     pub fn try_plain(
         &self,
@@ -70,14 +70,15 @@ impl ProcessGroup {
                 }
                 Some(FastPathResult::Done(Work::done(plain.name, self.identity(), sequence)))
             }
-            Attempt::Started(go_on) => {
-                Some(FastPathResult::Pending(PendingFastPath { group: self, plain: *plain, go_on }))
+            Attempt::Started(proceed) => {
+                let pending = PendingFastPath { group: self, plain: *plain, proceed };
+                Some(FastPathResult::Pending(pending))
             }
         }
     }
 
-    /// Issues a collective in memory that lasts until the work is complete. None if nothing was
-    /// done, as with [`ProcessGroup::try_plain`].
+    /// Issues a collective in memory that stays valid until the work is complete. `None` if nothing
+    /// was done, as with [`ProcessGroup::try_plain`].
     pub fn issue_plain(
         &self,
         plain: &SingleTensorRequest,
@@ -97,11 +98,11 @@ impl ProcessGroup {
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let options = IssueOptions { deadline, waiting: plain.waiting };
         let issued = self.inner.cpu.collective(call, options);
-        let named = (plain.name, self.identity());
-        Some(issued.map(|issued| Work::new(named, vec![(issued, self.cpu())], Vec::new())))
+        let label = self.label(plain.name);
+        Some(issued.map(|issued| Work::new(label, vec![(issued, self.cpu())], Vec::new())))
     }
 
-    /// As [`ProcessGroup::run`] of a call in place; none if it has to go through a request.
+    /// As [`ProcessGroup::run`] for a call in place; `None` if it has to go through a request.
     pub(crate) fn run_in_place(
         &self,
         plain: Option<SingleTensorRequest>,
@@ -113,8 +114,8 @@ impl ProcessGroup {
         self.run_kept(&plain, tried, || HeldBuffers { input: None, output: lend_bytes_mut(memory) })
     }
 
-    /// As [`ProcessGroup::run`] of a call from one tensor to another; none if it has to go through
-    /// a request.
+    /// As [`ProcessGroup::run`] for a call from one tensor to another; `None` if it has to go
+    /// through a request.
     pub(crate) fn run_apart(
         &self,
         plain: Option<SingleTensorRequest>,
@@ -129,7 +130,7 @@ impl ProcessGroup {
         self.run_kept(&plain, tried, kept)
     }
 
-    /// As [`ProcessGroup::run`] of a call without tensors, if it can be run immediately.
+    /// As [`ProcessGroup::run`] for a call without tensors, if it can be run immediately.
     pub(crate) fn run_without(&self, plain: Option<SingleTensorRequest>) -> Option<Result<()>> {
         let tried = self.try_plain(&plain?, &mut LentMemory::InPlace(&mut []))?;
         Some(tried.wait(|| HeldBuffers { input: None, output: Region::zeroed(0) }))
@@ -216,28 +217,28 @@ impl ProcessGroup {
 }
 
 impl FastPathResult<'_> {
-    /// The work, which goes on in the memory that `keep` gives if it is not done.
+    /// The work, which continues in the memory that `keep` returns if it is not done.
     pub fn work(self, keep: impl FnOnce() -> HeldBuffers) -> Work {
         match self {
             FastPathResult::Done(work) => work,
-            FastPathResult::Pending(begun) => begun.go_on(keep()),
+            FastPathResult::Pending(pending) => pending.proceed(keep()),
         }
     }
 
     fn wait(self, keep: impl FnOnce() -> HeldBuffers) -> Result<()> {
         match self {
             FastPathResult::Done(_) => Ok(()),
-            FastPathResult::Pending(begun) => begun.go_on(keep()).wait(None),
+            FastPathResult::Pending(pending) => pending.proceed(keep()).wait(None),
         }
     }
 }
 
 impl PendingFastPath<'_> {
-    /// Goes on in memory that lasts until the work is complete: the same that was tried.
-    pub fn go_on(self, kept: HeldBuffers) -> Work {
-        let PendingFastPath { group, plain, go_on } = self;
-        let issued = go_on(group.persistent_buffers(&plain, kept, group.deadline(plain.timeout)));
-        Work::new((plain.name, group.identity()), vec![(issued, group.cpu())], Vec::new())
+    /// Continues in memory that stays valid until the work is complete: the same that was tried.
+    pub fn proceed(self, kept: HeldBuffers) -> Work {
+        let PendingFastPath { group, plain, proceed } = self;
+        let issued = proceed(group.persistent_buffers(&plain, kept, group.deadline(plain.timeout)));
+        Work::new(group.label(plain.name), vec![(issued, group.cpu())], Vec::new())
     }
 }
 

@@ -64,13 +64,12 @@ impl ProcessGroup {
                 Direction::Send => "send",
                 Direction::Receive => "recv",
             };
-            let named = (name, self.identity());
-            Work::new(named, vec![(issued, backend.clone())], vec![message.tensor])
+            Work::new(self.label(name), vec![(issued, backend.clone())], vec![message.tensor])
         };
         Ok(messages.into_iter().zip(issued).map(work).collect())
     }
 
-    /// As [`ProcessGroup::issue_messages`], with one work for all of them, which are not none.
+    /// As [`ProcessGroup::issue_messages`], with one work for all of them; there is at least one.
     ///
     /// # Errors
     /// As [`ProcessGroup::issue_messages`].
@@ -84,7 +83,7 @@ impl ProcessGroup {
         let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
         let tensors = messages.into_iter().map(|message| message.tensor).collect();
-        Ok(Work::new(("batch_isend_irecv", self.identity()), issued, tensors))
+        Ok(Work::new(self.label("batch_isend_irecv"), issued, tensors))
     }
 
     fn enqueue(

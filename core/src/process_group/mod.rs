@@ -20,7 +20,7 @@ use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, flat, flat_mut, lend, lend_mut,
     single_tensor,
 };
-use crate::work::{Work, group_names};
+use crate::work::{OperationLabel, Work, group_names};
 
 mod assembly;
 mod check;
@@ -49,7 +49,7 @@ pub use split::SplitOptions;
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// How long operations may still go on when their group is left.
+/// How long operations in flight may take to finish when their group is left.
 pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// A group of ranks that call collectives together. Cheap to clone: a clone is the same group.
@@ -65,10 +65,10 @@ struct Inner {
     rank: u32,
     /// Global ranks of the members, by group rank.
     members: Vec<u32>,
-    /// Refuses everything once the group was left.
+    /// Rejects every request once the group was left.
     store: Arc<GroupStore>,
-    /// The connection of the monitored barriers, from the first of them on: other threads may wait
-    /// in that of the group.
+    /// A separate store connection for monitored barriers, opened by the first: the group's own may
+    /// be blocked by another thread.
     barrier_store: Mutex<Option<Arc<dyn Store>>>,
     spec: BackendSpec,
     cpu: Arc<dyn Backend>,
@@ -83,11 +83,10 @@ struct Inner {
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     options: GroupOptions,
-    /// The groups that were left of those that come from one, as this group does, or is that one.
-    family: Arc<OpenComparisons>,
-    /// What begins the keys of this group in the store of the one from which all come; nothing, if
-    /// it is that one.
-    keys: String,
+    /// Open comparisons of all groups split from the same root group.
+    open_comparisons: Arc<OpenComparisons>,
+    /// Prefix of this group's keys in the root group's store; empty for the root group.
+    store_prefix: String,
 }
 
 impl ProcessGroup {
@@ -111,7 +110,7 @@ impl ProcessGroup {
         &self.inner.name
     }
 
-    /// Free text that says what the group is for.
+    /// Free text that describes what the group is for.
     pub fn group_desc(&self) -> &str {
         &self.inner.description
     }
@@ -154,14 +153,14 @@ impl ProcessGroup {
         })
     }
 
-    /// The store behind the group; its keys are the group's own. That of a group that was left
-    /// refuses every request, whenever it was taken, and ends those that wait.
+    /// The group's store; its keys are private to the group. Once the group is left, every handle
+    /// fails, including requests that are waiting.
     pub fn get_group_store(&self) -> Arc<dyn Store> {
         self.inner.store.clone()
     }
 
-    /// Name of the backend for CPU tensors; of the one for CUDA tensors, if only that was asked
-    /// for.
+    /// Name of the backend for CPU tensors, or of the one for CUDA tensors if only that was
+    /// requested.
     pub fn backend_name(&self) -> &str {
         match &self.inner.cuda {
             Some(cuda) if !self.inner.spec.serves("cpu") => cuda.name(),
@@ -174,7 +173,7 @@ impl ProcessGroup {
         self.inner.spec.to_string()
     }
 
-    /// What the backend for CPU tensors can do in this group.
+    /// What the backend for CPU tensors supports in this group.
     pub fn capabilities(&self) -> Capabilities {
         self.inner.cpu.capabilities()
     }
@@ -189,7 +188,7 @@ impl ProcessGroup {
         self.inner.timeout_ns.store(nanoseconds(timeout), Ordering::Relaxed);
     }
 
-    /// Whether the group failed, was aborted or was left, so that every call raises.
+    /// Whether the group failed, was aborted or was left, so that every call fails.
     pub fn is_broken(&self) -> bool {
         self.backends().any(|backend| backend.is_broken())
     }
@@ -204,15 +203,16 @@ impl ProcessGroup {
         self.backends().for_each(|backend| backend.abort(why));
     }
 
-    /// Leaves the group in order. Operations in flight may still finish, for a moment. A group that
-    /// was split off another is left without waiting for other ranks: where they disagree with this
-    /// one and have not said so yet, it hears that when it leaves the group from which it comes.
+    /// Leaves the group cleanly; operations in flight get a short time to finish. A split-off group
+    /// does not wait for other ranks; disagreements not yet reported surface when its parent is
+    /// left.
     ///
     /// # Errors
-    /// The group is left in any case. [`Error::CollectiveMismatch`] and its like, if ranks disagree
-    /// on what they ran and no operation of this rank has said so: the root of a broadcast, say,
-    /// ends before the others have looked at it; what a collective of this rank failed with, if
-    /// nobody has asked.
+    /// The group is left in any case. [`Error::CollectiveMismatch`],
+    /// [`Error::MessageSize`] or [`Error::MessageDType`] if ranks disagree on what they ran and no
+    /// operation of this rank has reported it: the root of a broadcast, say, finishes before the
+    /// others have looked at it. The error of a collective of this rank that failed without anybody
+    /// asking for its outcome.
     pub fn shutdown(&self) -> Result<()> {
         self.shutdown_within(SHUTDOWN_LIMIT)
     }
@@ -225,7 +225,7 @@ impl ProcessGroup {
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
         let compare_until = self.comparison_deadline();
         let settled = match compare_until {
-            Some(until) if !limit.is_zero() => block_on(self.settle_family(until)),
+            Some(until) if !limit.is_zero() => block_on(self.settle_comparisons(until)),
             _ => Ok(()),
         };
         settled.and(self.shutdown_as(Leaving { limit, compare_until }))
@@ -246,11 +246,11 @@ impl ProcessGroup {
         self.leave(self.comparison_deadline()).await
     }
 
-    /// As [`ProcessGroup::shutdown_async`]; ranks that have not said what they ran are waited for
-    /// until `compare_until`, not at all without that.
+    /// As [`ProcessGroup::shutdown_async`]. Waits until `compare_until` for ranks that have not
+    /// published what they ran; with `None` it does not wait for them.
     pub(crate) async fn leave(&self, compare_until: Option<Instant>) -> Result<()> {
         let settled = match compare_until {
-            Some(until) => self.settle_family(until).await,
+            Some(until) => self.settle_comparisons(until).await,
             None => Ok(()),
         };
         let leaving = Leaving { limit: SHUTDOWN_LIMIT, compare_until };
@@ -265,21 +265,20 @@ impl ProcessGroup {
         ended
     }
 
-    /// Until when ranks are waited for that have not said what they ran, if nobody says otherwise.
-    /// None if that is for the leaving of another group to tell.
+    /// Deadline for the comparison at shutdown; `None` if a group left later does the comparing.
     fn comparison_deadline(&self) -> Option<Instant> {
-        let is_last = self.inner.keys.is_empty() || self.inner.family.is_over();
+        let Inner { store_prefix, open_comparisons, .. } = &*self.inner;
+        let is_last = store_prefix.is_empty() || open_comparisons.is_over();
         is_last.then(backend::deadline)
     }
 
     /// The group was left.
     fn end(&self) {
-        self.inner.family.add(self);
+        self.inner.open_comparisons.add(self);
         self.close_store();
     }
 
-    /// Keeps the store no longer: what still refers to the group, or to its store, does not keep it
-    /// open.
+    /// Closes the store, even if somebody still holds the group or its store.
     fn close_store(&self) {
         self.inner.store.close();
         let mut barriers = self.inner.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -305,8 +304,8 @@ impl ProcessGroup {
         self.issue_as(request, WaitIntent::Later)
     }
 
-    /// As [`ProcessGroup::issue`], for a caller who says whether it waits immediately: then the
-    /// background thread is left asleep.
+    /// As [`ProcessGroup::issue`], for a caller who says when it waits; one that waits immediately
+    /// does not wake the background thread.
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`].
@@ -341,10 +340,10 @@ impl ProcessGroup {
             _ => backend.together(calls, options),
         }?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        Ok(Work::reading((request.name, self.identity()), issued, outputs, devices))
+        Ok(Work::on_devices(self.label(request.name), issued, outputs, devices))
     }
 
-    /// Issues `request` and waits. Returns when nobody touches its memory any more.
+    /// Issues `request` and waits. When it returns, nothing accesses its memory any more.
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`], and the operation's own failure.
@@ -356,7 +355,7 @@ impl ProcessGroup {
     /// which for small messages is before the receiver has them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a peer that is no other rank; the failure of the message.
+    /// [`Error::InvalidArgument`] if `peer` is not another rank; the failure of the message.
     pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
         if let Some((dtype, payload)) = flat(tensor)
             && self.send_short(payload, Envelope { peer: Some(peer), tag, dtype })
@@ -421,7 +420,7 @@ impl ProcessGroup {
         self.issue_recv(tensor, peer, tag, None, WaitIntent::Later)
     }
 
-    /// Issues the sending of `tensor`.
+    /// Issues a send of `tensor`.
     ///
     /// # Errors
     /// As [`ProcessGroup::send`].
@@ -438,10 +437,10 @@ impl ProcessGroup {
         let transfer = messages::to_send(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.send(transfer, options)?;
-        Ok(Work::new(("send", self.identity()), vec![(issued, backend)], vec![tensor]))
+        Ok(Work::new(self.label("send"), vec![(issued, backend)], vec![tensor]))
     }
 
-    /// Issues the receiving of `tensor`.
+    /// Issues a receive into `tensor`.
     ///
     /// # Errors
     /// As [`ProcessGroup::recv`].
@@ -460,10 +459,10 @@ impl ProcessGroup {
         let transfer = messages::to_receive(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.recv(transfer, options)?;
-        Ok(Work::new(("recv", self.identity()), vec![(issued, backend)], vec![tensor]))
+        Ok(Work::new(self.label("recv"), vec![(issued, backend)], vec![tensor]))
     }
 
-    /// Whether a message can be exchanged with `peer`, this rank's `role` for it.
+    /// Checks that `peer` is another rank of the group; `role` is what messages call it.
     pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
         let message = if peer == self.rank() {
             format!(
@@ -482,6 +481,10 @@ impl ProcessGroup {
         deadline(timeout.unwrap_or_else(|| self.timeout()))
     }
 
+    fn label(&self, name: &'static str) -> OperationLabel {
+        OperationLabel { name, group: self.identity() }
+    }
+
     fn cpu(&self) -> Arc<dyn Backend> {
         self.inner.cpu.clone()
     }
@@ -490,8 +493,8 @@ impl ProcessGroup {
         self.inner.cuda.iter().chain(std::iter::once(&self.inner.cpu))
     }
 
-    /// The backend for tensors that are where these are. Without tensors, it is that of the device
-    /// to which the group is bound, unless a backend for the CPU was asked for.
+    /// The backend for the tensors' device. Without tensors, it is that of the device to which the
+    /// group is bound, unless a backend for the CPU was requested.
     fn backend_for<'a>(
         &self,
         name: &str,
@@ -531,7 +534,7 @@ impl ProcessGroup {
     }
 }
 
-/// When `timeout` from now has passed; zero means no limit.
+/// The time at which `timeout` from now has passed; zero means no limit.
 fn deadline(timeout: Duration) -> Instant {
     clock::after(if timeout.is_zero() { Duration::MAX } else { timeout })
 }
@@ -541,7 +544,7 @@ fn nanoseconds(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that nothing else of this process was given; from 1 on.
+/// A number that is unique in this process; from 1 on.
 pub(crate) fn next_identity() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
@@ -550,21 +553,21 @@ pub(crate) fn next_identity() -> u64 {
 impl Drop for Inner {
     fn drop(&mut self) {
         group_names::note_gone(self.identity);
-        if self.keys.is_empty() {
-            // Those that were split off it, and are left later, have nobody else to tell.
-            self.family.end();
+        if self.store_prefix.is_empty() {
+            // Groups split off it that are left later must do the comparing themselves.
+            self.open_comparisons.end();
         }
     }
 }
 
-/// What a person wants to know of it, the same in every language:
+/// A short description for debugging, the same in every language:
 /// `ProcessGroup(default_pg, rank 0 of 2, tcp)`.
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, rank, members, spec, store, .. } = &*self.inner;
         let left = if store.is_closed() { ", left" } else { "" };
         let spec = spec.to_string();
-        // With one backend, its name says it all.
+        // With one backend, its name is enough.
         let backends = if spec.contains(',') { &spec } else { self.backend_name() };
         write!(f, "ProcessGroup({name}, rank {rank} of {}, {backends}{left})", members.len())
     }

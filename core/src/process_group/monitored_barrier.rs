@@ -69,7 +69,7 @@ impl ProcessGroup {
             Err(error) => Err(error),
         };
         match passed {
-            // The host of the store heard of the failure first, and is gone with the verdict.
+            // The host of the store learned of the failure first, and is gone with the verdict.
             Err(Error::Network { .. }) if failure.error().is_some() => {
                 barrier.result_of(barrier.failure("Rank 0", &[0]))
             }
@@ -110,7 +110,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// What stands in the store: the missing ranks on the first line, then the message.
+    /// What is in the store: the missing ranks on the first line, then the message.
     fn encode(&self) -> Vec<u8> {
         match self {
             Verdict::Passed => PASSED.to_vec(),
@@ -296,7 +296,7 @@ impl Barrier<'_> {
         let slice = slice.max(Duration::from_millis(1));
         match self.failure.or_failure(self.store.wait_async(keys, Some(slice))).await {
             Err(Error::StoreTimeout { .. }) => Ok(()),
-            // What comes of it is decided for all ranks alike, in the store.
+            // Its outcome is decided for all ranks alike, in the store.
             Err(error) if self.failure.error().as_ref() == Some(&error) => Ok(()),
             other => other,
         }

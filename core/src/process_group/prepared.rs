@@ -73,7 +73,7 @@ impl PreparedOperation {
     /// Starts the operation. Its outcome is in [`PreparedOperation::tensor`]; that
     /// work's [`Work::result`] is empty if the tensor is contiguous.
     ///
-    /// An earlier start that goes on is waited for first: starts are as many operations on every
+    /// An earlier start that continues is waited for first: starts are as many operations on every
     /// rank, whichever is faster.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl PreparedOperation {
         self.started().last.clone()
     }
 
-    /// The tensor. Its elements are defined while nothing that was started goes on.
+    /// The tensor. Its elements are defined while nothing that was started continues.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
@@ -167,7 +167,7 @@ impl PreparedOperation {
         if matches!(tried, FastPathResult::Done(_)) {
             region.write(|bytes| bytes.copy_from_slice(scratch));
         }
-        // What goes on has given its part, and writes the tensor when the others' are there.
+        // What continues has given its part, and writes the tensor when the others' are there.
         Some(tried.work(|| HeldBuffers { input: None, output: region.clone() }))
     }
 

@@ -1,5 +1,5 @@
-//! Borrowed operations that run while the caller goes on, as threads do in `std::thread::scope`.
-//! Knows no particular collective: the generated methods stand in `generated/process_group.rs`.
+//! Borrowed operations that run while the caller continues, as threads do in `std::thread::scope`.
+//! Knows no particular collective: the generated methods are in `generated/process_group.rs`.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

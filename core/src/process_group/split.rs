@@ -116,8 +116,8 @@ impl ProcessGroup {
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;
         let stores = Stores { group, own };
         let name = &call.group;
-        let origin =
-            Origin { share, family: self.inner.family.clone(), keys: self.keys_of_child(name) };
+        let open_comparisons = self.inner.open_comparisons.clone();
+        let origin = Origin { share, open_comparisons, store_prefix: self.child_prefix(name) };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
@@ -142,11 +142,11 @@ impl ProcessGroup {
         unblock(split).await
     }
 
-    /// What begins the keys of a group that is split off, in the store of the one from which this
-    /// one comes, if it does.
-    fn keys_of_child(&self, name: &str) -> String {
+    /// Prefix of the keys of a group that is split off this one, in the root group's store.
+    fn child_prefix(&self, name: &str) -> String {
         let below = keys_of_group(name);
-        if self.inner.keys.is_empty() { below } else { format!("{}/{below}", self.inner.keys) }
+        let prefix = &self.inner.store_prefix;
+        if prefix.is_empty() { below } else { format!("{prefix}/{below}") }
     }
 
     /// A name for a new group of `ranks`, from the members and how often they were asked for.

@@ -22,12 +22,12 @@ use crate::store::member::member_key;
 use crate::store::{Deadline, PrefixStore, Store};
 use crate::{clock, random};
 
-/// What stands in a place whose rank has left in order.
+/// The value of a place whose rank has left cleanly.
 const LEFT: &[u8] = b"left";
 /// How long the owner of a place that is claimed again is watched before it counts as another
-/// process: the store may hear of the end of the one before a moment later.
+/// process: the store may learn of the end of the one before a moment later.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long a rank that hosts the store and does not join stays for the others to hear why.
+/// How long a rank that hosts the store and does not join stays for the others to learn why.
 const STAY: Duration = Duration::from_secs(2);
 /// Pause between two looks at the owner of a place, or at who is still in the store.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -37,7 +37,7 @@ const MAX_PLACES: u32 = 256;
 const PLACES_AT_ONCE: usize = 256;
 
 /// A rank's place in one generation of a group. It is free again when this is released, or dropped
-/// in a process that goes on, or when its process is gone.
+/// in a process that continues, or when its process is gone.
 pub(crate) struct RankClaim {
     store: Arc<dyn Store>,
     name: String,
@@ -173,7 +173,7 @@ impl RankClaim {
         PrefixStore::new(join::keys_of_group(&self.name), self.scoped_store())
     }
 
-    /// Key that rank 0 sets when it has come to this generation.
+    /// Key that rank 0 sets when it has reached this generation.
     pub(super) fn opened(&self) -> String {
         format!("{}/open", self.scope)
     }
@@ -230,7 +230,7 @@ impl RankClaim {
     }
 
     /// Tells those who wait for this generation to be complete why that will not be, and leaves it:
-    /// the error to return. A rank that hosts the store stays a moment for the others to hear it.
+    /// the error to return. A rank that hosts the store stays a moment for the others to learn it.
     async fn withdraw(&self, met: &Rendezvous, why: String) -> Error {
         let told = async {
             join::end_join(&self.group_store(), &self.name, &why).await?;

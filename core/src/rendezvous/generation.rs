@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Which of the groups of one name, one after another in a store, a group is. Written as its
-/// number, behind the number of the launcher's restart where one is known: `3`, `1.0`.
+/// number, after the number of the launcher's restart where one is known: `3`, `1.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation {
     /// How often the launcher had started its ranks again.

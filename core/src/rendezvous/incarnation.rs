@@ -92,7 +92,7 @@ async fn take_place(met: &Rendezvous, name: &str, left: Duration) -> Result<Rank
     if met.rank == 0 && met.ends_with_rank_0 {
         met.store.set_async(&claim.opened(), b"1").await?;
     } else if met.ends_with_rank_0 && is_back {
-        // Either rank 0 goes on with this store or it has not left yet, and the store ends then.
+        // Either rank 0 continues with this store or it has not left yet, and the store ends then.
         met.store.wait_async(&[&claim.opened()], Some(left)).await?;
     }
     Ok(claim)

@@ -26,9 +26,9 @@ const MISTAKE: u8 = b'm';
 const SUPERSEDED: &[u8] = b"superseded";
 /// First byte of a verdict: a rank cannot join, and said why.
 const REFUSED: u8 = b'r';
-/// How long a rank that failed stays for the others to hear why, as it may host the store.
+/// How long a rank that failed stays for the others to learn why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a rank that does not join stays for all the others to come and hear why.
+/// How long a rank that does not join stays for all the others to come and learn why.
 const LINGER_FOR_ALL: Duration = Duration::from_secs(5);
 /// Most ranks that a message names.
 const NAMED_RANKS: usize = 16;
@@ -45,8 +45,8 @@ const LOOK_AFTER: Duration = Duration::from_millis(200);
 const EARLY_LOOKS: u32 = 3;
 /// The longest pause between two looks.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
-/// How long ranks that joined may take to go on before the others look whether they can, at first
-/// and at most.
+/// How long ranks that joined may take to continue before the others check whether they can, at
+/// first and at most.
 const LOOKS_AFTER_JOINING: [Duration; 2] = [LOOK_AFTER, Duration::from_secs(2)];
 /// How often the host of a store looks whether anybody is left.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
@@ -90,7 +90,7 @@ pub(crate) trait JoinObserver: Sync {
     fn look(&self) -> PendingLook<'_>;
 }
 
-/// A look that goes on: a reason, if it finds one.
+/// A look that continues: a reason, if it finds one.
 pub(crate) type PendingLook<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
 
 struct NoObserver;
@@ -174,7 +174,7 @@ pub(super) fn sizes_differ(group_name: &str, rank: u32, world_size: u32, theirs:
 
 /// Tells those that come to the group, and those that wait for it to be complete, that `rank` does
 /// not, and why: they fail with that, and not with what follows from it. Stays a moment for them to
-/// hear it, as this rank may host the store.
+/// learn it, as this rank may host the store.
 pub(crate) async fn refuse(
     store: &dyn Store,
     group_name: &str,
@@ -193,7 +193,7 @@ pub(crate) async fn refuse(
 }
 
 /// Ends the wait of those that wait for the group to be complete, and of those that have joined and
-/// wait for the others to go on: they are to look for another.
+/// wait for the others to continue: they are to look for another.
 pub(super) async fn supersede(store: &dyn Store, group_name: &str) -> Result<()> {
     let key = Keys { group_name }.of("verdict");
     if store.compare_set_async(&key, b"", SUPERSEDED).await? == JOINED {
@@ -302,7 +302,7 @@ async fn linger_for_all(
 ///
 /// # Errors
 /// [`Error::StoreTimeout`] if others are still there; the host may go all the same. A store that
-/// ended after it was told is none: its host heard of all, or is gone.
+/// ended after it was told is none: its host learned of all, or is gone.
 pub fn leave(
     store: &dyn Store,
     group_name: &str,
@@ -326,7 +326,7 @@ pub async fn leave_async(
 ) -> Result<()> {
     leave_at_once(store, group_name, rank).await?;
     let left = |rank| Keys { group_name }.of(format_args!("left/{rank}"));
-    // The host hears of all; the others, that theirs has arrived.
+    // The host learns of all; the others, that theirs has arrived.
     let ranks = if hosting { 0..world_size } else { rank..rank + 1 };
     let left: Vec<String> = ranks.map(left).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).collect();
@@ -336,7 +336,7 @@ pub async fn leave_async(
         match store.wait_async(&left, Some(slice)).await {
             // Ranks that ended without a word, by `sys.exit` as well as by a signal.
             Err(Error::StoreTimeout { .. }) if hosting && store.has_no_clients() => return Ok(()),
-            // The host has heard of all, this rank among them, and is gone before its answer.
+            // The host has learned of all, this rank among them, and is gone before its answer.
             Err(Error::Network { .. }) if !hosting => return Ok(()),
             Err(error @ Error::StoreTimeout { .. }) => match deadline.slice(LOOK_AROUND) {
                 Ok(next) => slice = next,
@@ -352,7 +352,7 @@ pub(crate) async fn leave_at_once(store: &dyn Store, group_name: &str, rank: u32
     store.set_async(&Keys { group_name }.of(format_args!("left/{rank}")), b"1").await
 }
 
-/// Has all that wait for the group, and those that come, fail for this reason.
+/// Fails all that wait for the group, and those that arrive later, for this reason.
 ///
 /// # Errors
 /// Those of the store.
@@ -362,7 +362,7 @@ pub(crate) async fn end_join(store: &dyn Store, group_name: &str, why: &str) -> 
     store.compare_set_async(&keys.of("verdict"), b"", &verdict).await.map(drop)
 }
 
-/// The ranks that have not come to the group.
+/// The ranks that have not reached the group.
 ///
 /// # Errors
 /// Those of the store.
@@ -394,7 +394,7 @@ impl Keys<'_> {
     }
 }
 
-/// What came of writing this rank down.
+/// The result of registering this rank.
 enum Entry {
     /// It is one of the group, and came as the one with this number, from 1.
     Entered { order: i64 },

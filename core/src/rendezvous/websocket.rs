@@ -21,7 +21,7 @@ pub type StoreOpener = fn(String, WebSocketStoreOptions) -> OpeningStore;
 
 static OPENER: Mutex<Option<StoreOpener>> = Mutex::new(None);
 
-/// Has `opener` open the stores of `ws://` and `wss://` URLs, in place of the one before.
+/// Makes `opener` open the stores of `ws://` and `wss://` URLs, replacing the previous one.
 pub fn install_store_opener(opener: StoreOpener) {
     *OPENER.lock().unwrap_or_else(PoisonError::into_inner) = Some(opener);
 }

@@ -40,7 +40,7 @@ pub struct Method {
     pub collective: Option<Collective>,
     /// Whether each tensor of a list is an operation of its own.
     pub coalesced: bool,
-    /// Whether it only stands in the surface.
+    /// Whether it is only in the surface.
     pub unbuilt: bool,
     /// In the order in which a call is tried against them.
     pub overloads: &'static [Overload],
@@ -51,7 +51,7 @@ pub struct Method {
 pub struct RecordType {
     /// Its name.
     pub name: &'static str,
-    /// The record type that it extends, which may stand in its place.
+    /// The record type that it extends, which may be in its place.
     pub base: Option<&'static str>,
     /// Those that extend it and have members of their own.
     pub extensions: &'static [&'static RecordType],

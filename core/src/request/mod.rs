@@ -1,6 +1,6 @@
-//! What is asked for: methods as the IDL describes them, and collective calls with their overload
-//! resolved, before anything is checked. Everybody above may import this room; it imports no groups
-//! and no backends.
+//! Requests: methods as the IDL describes them, and collective calls with their overload resolved,
+//! before anything is checked. Every module above may import this one; it imports no groups and no
+//! backends.
 
 mod arguments;
 mod method;

@@ -22,7 +22,7 @@ pub struct SingleTensorRequest {
     pub root: u32,
     /// Limit of this call; `None` is the group's, zero is none.
     pub timeout: Option<Duration>,
-    /// Which thread will drive it.
+    /// Whether and when the caller waits for it.
     pub waiting: WaitIntent,
 }
 

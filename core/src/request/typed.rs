@@ -24,7 +24,7 @@ pub struct TypedCall {
 }
 
 /// A value that a collective call can be given after its tensors. Which method takes which, the
-/// traits say that stand in `generated/arguments.rs`.
+/// traits say that are in `generated/arguments.rs`.
 pub trait Argument {
     /// Gives it to the call.
     #[doc(hidden)]

@@ -60,14 +60,14 @@ fn direct(place: Place) -> Schedule {
     builder.build()
 }
 
-/// In round k each rank tells the rank 2^k places on of all that it has heard of.
+/// In round k each rank tells the rank 2^k places on of all that it has learned of.
 ///
 /// Rounds: ⌈log2 n⌉. Messages sent by each rank: ⌈log2 n⌉.
 /// Hensgen, Finkel, Manber: Two Algorithms for Barrier Synchronization (1988).
 ///
 /// ```text
-///   round 1    0 ─▶ 1 ─▶ 2 ─▶ 3 ─▶ 0         each has heard of itself and the one before
-///   round 2    0 ◀─▶ 2      1 ◀─▶ 3          each has heard of all
+///   round 1    0 ─▶ 1 ─▶ 2 ─▶ 3 ─▶ 0         each has learned of itself and the one before
+///   round 2    0 ◀─▶ 2      1 ◀─▶ 3          each has learned of all
 /// ```
 fn dissemination(place: Place) -> Schedule {
     let mut builder = Builder::new();

@@ -15,7 +15,7 @@ pub struct Key {
     /// The collective.
     pub collective: Collective,
     /// The index into its `ALGORITHMS`, as
-    /// [`Selector::choose`](super::select::Selector::choose) gives it.
+    /// [`Selector::choose`](super::select::Selector::choose) returns it.
     pub algorithm: usize,
     /// The rank that runs it.
     pub place: Place,

@@ -111,13 +111,13 @@ pub fn selection(collective: &str, ranks: u32, bytes: &[f64]) -> Result<Vec<u32>
 
 fn find_collective(name: &str) -> Result<Collective, String> {
     let found = Collective::ALL.into_iter().find(|collective| collective.facts().name == name);
-    found.ok_or_else(|| format!("`{name}` is not a collective"))
+    found.ok_or_else(|| format!("'{name}' is not a collective"))
 }
 
 fn find(collective: &str, algorithm: &str) -> Result<(Collective, &'static Algorithm), String> {
     let collective_found = find_collective(collective)?;
     let found = collective_found.algorithms().iter().find(|known| known.name == algorithm);
-    let none = || format!("{collective} has no algorithm `{algorithm}`");
+    let none = || format!("{collective} has no algorithm '{algorithm}'");
     Ok((collective_found, found.ok_or_else(none)?))
 }
 

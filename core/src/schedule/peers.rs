@@ -33,7 +33,7 @@ pub fn doublings(size: u32) -> u32 {
 }
 
 /// The size of the subtree, in a binomial tree, of the rank that the root counts as `relative`: of
-/// that rank, and of those behind it up to the next one of the same height.
+/// that rank, and of those after it up to the next one of the same height.
 pub fn binomial_ranks(relative: Rank, size: u32) -> u32 {
     match relative {
         0 => size,

@@ -184,16 +184,16 @@ impl fmt::Display for OverrideError {
         let list = |names: Vec<&str>| names.join(", ");
         match self {
             OverrideError::Malformed { entry } => {
-                write!(f, "`{entry}` is not of the form `collective=algorithm`")
+                write!(f, "'{entry}' is not of the form collective=algorithm")
             }
             OverrideError::UnknownCollective { collective } => {
                 let known = Collective::ALL.iter().map(|c| c.facts().name).collect();
-                write!(f, "`{collective}` is not a collective; expected one of {}", list(known))
+                write!(f, "'{collective}' is not a collective; expected one of {}", list(known))
             }
             OverrideError::UnknownAlgorithm { collective, algorithm } => {
                 let known = collective.algorithms().iter().map(|a| a.name).collect();
                 let name = collective.facts().name;
-                write!(f, "{name} has no algorithm `{algorithm}`; it has {}", list(known))
+                write!(f, "{name} has no algorithm '{algorithm}'; it has {}", list(known))
             }
             OverrideError::Twice { collective } => {
                 write!(f, "{} is named twice", collective.facts().name)
@@ -241,14 +241,14 @@ mod tests {
             Collective::Allreduce.algorithms().iter().map(|a| a.name).collect();
         assert_eq!(
             message("allreduce=rign"),
-            format!("allreduce has no algorithm `rign`; it has {}", algorithms.join(", "))
+            format!("allreduce has no algorithm 'rign'; it has {}", algorithms.join(", "))
         );
         let collectives = Collective::ALL.map(|collective| collective.facts().name).join(", ");
         assert_eq!(
             message("all_reduce=ring"),
-            format!("`all_reduce` is not a collective; expected one of {collectives}")
+            format!("'all_reduce' is not a collective; expected one of {collectives}")
         );
-        assert_eq!(message("ring"), "`ring` is not of the form `collective=algorithm`");
+        assert_eq!(message("ring"), "'ring' is not of the form collective=algorithm");
         assert_eq!(message("reduce=chain,reduce=chain"), "reduce is named twice");
     }
 

@@ -33,7 +33,7 @@ impl Deadline {
         Self { began: Instant::now(), limit, heeds_interrupts: true }
     }
 
-    /// The deadline of what puts things in order after a wait: an interrupt has ended that wait
+    /// The deadline of what cleans up after a wait: an interrupt has ended that wait
     /// already, perhaps, and asks for no more than that.
     #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "it is for clients over TCP"))]
     pub(crate) fn uninterrupted(limit: Duration) -> Self {

@@ -36,7 +36,7 @@ struct State {
     /// have the n-th element.
     waiting: SortedMap<String, VecDeque<u64>>,
     next_ticket: u64,
-    /// Who wants to hear of the next change, by their tickets.
+    /// Who wants to learn of the next change, by their tickets.
     watchers: Vec<(u64, Waker)>,
 }
 
@@ -75,14 +75,14 @@ impl HashStore {
         changed.map_err(|refusal| super::refused(refusal, key))
     }
 
-    /// Tells those that wait that something changed.
+    /// Wakes those that wait: something changed.
     fn tell(&self) {
         // Wakers are foreign code, which runs without the lock.
         let watchers = std::mem::take(&mut self.state().watchers);
         watchers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// Waits until `ready` gives something.
+    /// Waits until `ready` returns something.
     fn wait_until<T>(
         &self,
         keys: &[&str],
@@ -200,7 +200,7 @@ impl<'a> Watcher<'a> {
         Watcher { store, ticket: store.state().next_ticket(), waker: waker.clone() }
     }
 
-    /// What `ready` gives; if nothing, the next change wakes.
+    /// The result of `ready`; if it is `None`, the next change wakes the caller.
     fn look<T>(&mut self, ready: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
         let mut state = self.store.state();
         let done = ready(&mut state);
@@ -269,7 +269,7 @@ impl Drop for Ticket<'_> {
             }
         }
         drop(state);
-        // Those behind this caller have moved up.
+        // Those after this caller have moved up.
         self.store.tell();
     }
 }

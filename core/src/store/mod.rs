@@ -147,7 +147,7 @@ pub trait Store: Send + Sync {
     fn has_no_clients(&self) -> bool {
         false
     }
-    /// What a person wants to know of it, the same in every language: its kind, and where it is, as
+    /// A short description for debugging, the same in every language: its kind, and where it is, as
     /// in `TCPStore(10.0.0.1:29500)`.
     fn description(&self) -> String {
         let path = std::any::type_name::<Self>();

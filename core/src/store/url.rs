@@ -46,7 +46,7 @@ impl<'a> Url<'a> {
         Some(String::from_utf8_lossy(&decoded).into_owned())
     }
 
-    /// The host and the port, if there is one. An IPv6 address stands in brackets.
+    /// The host and the port, if there is one. An IPv6 address is in brackets.
     pub(crate) fn host_and_port(&self) -> (&'a str, Option<&'a str>) {
         if let Some((host, rest)) =
             self.authority.strip_prefix('[').and_then(|rest| rest.split_once(']'))

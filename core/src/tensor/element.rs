@@ -6,7 +6,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values are tensor elements. Sealed: the table of dtypes stands in the IDL.
+/// A Rust type whose values are tensor elements. Sealed: the table of dtypes is in the IDL.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tensor element type",
     label = "not an element type",

@@ -1,10 +1,10 @@
 //! Memory that a caller lends to an operation for the length of the call.
 
-/// What a rank gives to an operation that may end within the call, and where the outcome goes. The
-/// blocks of a buffer stand one after the other.
+/// What a rank contributes to an operation that may end within the call, and where the result goes.
+/// The blocks of a buffer are contiguous.
 #[derive(Debug)]
 pub enum LentMemory<'a> {
-    /// The outcome replaces what is given.
+    /// The result replaces the input.
     InPlace(&'a mut [u8]),
     /// Both buffers.
     Apart(&'a [u8], &'a mut [u8]),

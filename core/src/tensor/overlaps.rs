@@ -7,7 +7,7 @@ use crate::sorted::sort;
 pub(crate) trait View {
     /// Which piece of memory it lies in; the addresses of another one have nothing to do with it.
     fn piece(&self) -> usize;
-    /// Addresses of the first byte of it, and of the one behind the last.
+    /// Addresses of the first byte of it, and of the one after the last.
     fn span(&self) -> (usize, usize);
     /// Whether two indices lead to the same element.
     fn overlaps_itself(&self) -> bool;

@@ -34,7 +34,7 @@ pub enum Attention {
     Asleep,
     /// It failed: what it shows does not count any more. An abort that says why will follow.
     Withdrawn,
-    /// It left in order, with nothing in flight: what it shows counts, and it shows nothing more.
+    /// It left cleanly, with nothing in flight: what it shows counts, and it shows nothing more.
     Left,
 }
 
@@ -52,17 +52,17 @@ pub trait Board: Send {
     /// What `rank` shows for operation `sequence`, copied to the start of `into`, which has
     /// [`BOARD_BYTES`]. This rank's own place can be read, too.
     fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Slot;
-    /// Tells the others that this rank will not read what they show for operations up to
-    /// `sequence` any more.
+    /// Publishes that this rank will not read the others' slots for operations up to `sequence` any
+    /// more.
     fn pass(&mut self, sequence: u64);
     /// The last operation whose slots `rank` will not read any more, as far as it has said.
     fn passed(&self, rank: Rank) -> u64;
-    /// Tells the others whether this rank has to be woken when they show something. After a true,
+    /// Publishes whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
-    /// Tells the others that this rank failed. This is final.
+    /// Publishes that this rank failed. This is final.
     fn withdraw(&mut self);
-    /// Tells the others that this rank leaves in order. This is final.
+    /// Publishes that this rank leaves cleanly. This is final.
     fn leave(&mut self);
     /// The state of `rank`. Read it after showing something.
     fn attention(&self, rank: Rank) -> Attention;

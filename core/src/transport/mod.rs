@@ -57,7 +57,7 @@ pub const EAGER_BYTES: usize = 32 << 10;
 #[cfg(feature = "tcp")]
 pub(crate) const SHORTAGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The bytes behind a header.
+/// The bytes after a header.
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// No bytes.
@@ -168,7 +168,7 @@ pub enum LossReason {
 /// Receives the events of a transport. Called from [`Transport::advance`] only.
 pub trait Sink {
     /// Whether a frame that has arrived should be delivered now. If not, a transport that can leave
-    /// it where it lies, with all frames behind it, may do so and ask again later; other transports
+    /// it where it lies, with all frames after it, may do so and ask again later; other transports
     /// deliver it.
     fn wants(&mut self, peer: Rank, header: &Header) -> bool {
         let _ = (peer, header);
@@ -209,7 +209,7 @@ pub trait Transport: Send {
     /// next [`Transport::advance`] tells the sink: call that before waiting.
     fn send(&mut self, peer: Rank, header: Header, payload: Payload);
     /// Sends a short frame to `peer` immediately, or does nothing. Returns whether it has left. The
-    /// sink is not told.
+    /// sink is not notified.
     fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
         let _ = (peer, header, payload);
         false
@@ -235,7 +235,7 @@ pub trait Transport: Send {
     }
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
-    /// Moves what can be moved now and tells `sink`; true if anything moved.
+    /// Moves what can be moved now and notifies `sink`; true if anything moved.
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.
     fn interests(&self, interests: &mut Vec<Interest>);
@@ -246,10 +246,10 @@ pub trait Transport: Send {
     }
     /// Releases all memory of operations while the connections stay: drops the frames that were not
     /// begun, finishes a partly sent frame from a copy, and discards the rest of a partly received
-    /// one. The sink need not be told of these frames.
+    /// one. The sink need not be notified of these frames.
     fn abandon(&mut self);
     /// Drops everything queued, releases all memory of operations, and closes every connection:
     /// with a goodbye if `orderly` (which may wait up to half a second for room to say it), else at
-    /// once. The sink is told nothing any more. A second call does nothing.
+    /// once. The sink is not notified any more. A second call does nothing.
     fn close(&mut self, orderly: bool);
 }

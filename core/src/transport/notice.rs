@@ -4,7 +4,7 @@
 use super::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
-/// An event that the sink was not told yet.
+/// An event of which the sink was not notified yet.
 pub(super) enum Notice {
     /// A frame to this rank has left.
     Sent(Rank, Header),

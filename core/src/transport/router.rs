@@ -7,7 +7,7 @@ use crate::wire::frame::Header;
 
 /// How two transports share the turns of the one that is made of them.
 pub(super) trait TurnOrder<First, Second: ?Sized>: Send {
-    /// Moves what can be moved now and tells `sink`; true if anything moved.
+    /// Moves what can be moved now and notifies `sink`; true if anything moved.
     fn advance(&mut self, first: &mut First, second: &mut Second, sink: &mut dyn Sink) -> bool;
 }
 

@@ -30,7 +30,7 @@ pub enum Abort {
         /// How it was noticed.
         why: String,
     },
-    /// A rank left the group in order, and another needs it.
+    /// A rank left the group cleanly, and another needs it.
     Left {
         /// The rank that left.
         rank: u32,
@@ -131,7 +131,7 @@ impl Abort {
         writer.0
     }
 
-    /// The collective from which on the group cannot go on, where those before may end well.
+    /// The collective from which on the group cannot continue, where those before may end well.
     pub fn first_lost(&self) -> Option<u64> {
         match self {
             Abort::Mismatch { sequence, .. } | Abort::Left { sequence, .. } => Some(*sequence),

@@ -51,7 +51,7 @@ pub struct Card {
 pub struct BoardKey {
     /// The descriptor in the rank's process.
     pub descriptor: u32,
-    /// A number that stands in the memory behind it, and nowhere else.
+    /// A number that is in the memory behind it, and nowhere else.
     pub nonce: u64,
 }
 

@@ -1,18 +1,19 @@
-//! What the messages of a session between a rank and a store's server say: requests to the store on
-//! one channel, bytes for other ranks on the other. Pure; knows nothing of who keeps or carries
+//! The messages of a session between a rank and a store's server: requests to the store on one
+//! channel, bytes for other ranks on the other. Pure; knows nothing of who stores or transports
 //! them.
 //!
 //! ```text
-//! channel 0  request  u32 id · u8 flags · 3 zero · bytes of TCPStore requests
-//!            reply    u32 id · u8 flags · 3 zero · bytes of their replies
-//! channel 1  relayed  u8 kind · u8 mine · u16 zero · u32 pipe · u64 peer · bytes
+//! channel 0  request  u32 id · u8 flag · 3 zero bytes · bytes of TCPStore requests
+//!            reply    u32 id · u8 flag · 3 zero bytes · bytes of their replies
+//! channel 1  relayed  u8 kind · u8 opened by sender · 2 zero bytes · u32 pipe · u64 peer · bytes
 //! ```
-//! A request is a run of TCPStore requests (without the opening VALIDATE), in as many messages as
-//! it needs, the last one marked. Requests with different ids do not wait for each other; within
-//! one, a WAIT holds up what follows it. The reply is what a TCPStore server would send, the last
-//! message marked with how it ended. `peer` is the other's number; a server turns "to" into
-//! "from". A pipe is called by the number that who opened it gave it; `mine` says whether that is
-//! the message's sender. Besides, both of its ends know its name, which opening it tells.
+//! A request is a sequence of TCPStore requests (without the opening VALIDATE), in as many messages
+//! as it needs, the last one marked. Requests with different ids do not wait for each other; within
+//! one, a WAIT holds up what follows it. The reply is what a TCPStore server would send; its last
+//! message is marked with how the request ended. `peer` is the number of the receiver on the way to
+//! the server, and of the sender on the way from it. A pipe is identified by the number its opener
+//! assigned; `opened by sender` says whether the sender of the message opened it. Both ends also
+//! know the pipe's name, which `Open` carries.
 
 use super::session::Message;
 
@@ -21,21 +22,21 @@ pub const STORE_CHANNEL: u8 = 0;
 /// The channel of relayed bytes.
 pub const RELAY_CHANNEL: u8 = 1;
 
-/// Bytes that may be under way from one rank to another, over all the pipes between the two. Who
-/// sends more is sent away.
+/// Bytes that may be in flight from one rank to another, over all the pipes between the two. A rank
+/// that exceeds this is disconnected.
 pub const PIPE_WINDOW_BYTES: usize = 1 << 20;
-/// What a chunk takes of the window beside its bytes: about the memory that it costs.
+/// What a chunk occupies of the window in addition to its bytes: about its overhead in memory.
 pub const CHUNK_COST_BYTES: usize = 128;
-/// Most pipes that a rank may have at a time.
+/// Most pipes that a rank may have open at a time.
 pub const MAX_PIPES: usize = 1024;
-/// Most requests that a rank may have under way at a time.
+/// Most requests that a rank may have in flight at a time.
 pub const MAX_REQUESTS: usize = 4096;
 
-/// What the keys of presence end with, behind whatever prefix a store puts in front of its keys;
-/// the session's number follows. A byte that no text begins with keeps them apart from other keys.
+/// Suffix of presence keys, after any store prefix; the session number follows. It begins with a
+/// byte that does not occur in text, which keeps presence keys apart from other keys.
 const PRESENCE: &[u8] = b"\x01session/";
 
-/// What a key of presence asks for.
+/// What a presence key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Whether the server answers such keys.
@@ -44,24 +45,24 @@ pub enum Presence {
     Of(u64),
 }
 
-/// A key that is never stored: CHECK finds it, whatever stands in front, as long as the server has
-/// the session with this number, and with number 0 on every server that answers such keys. So
-/// ranks that have no session learn that a rank is gone which has one.
+/// A key that is never stored: CHECK finds it, under any prefix, as long as the server has the
+/// session with this number, and with number 0 on every server that answers such keys. This lets
+/// ranks without a session notice that a rank with one has gone.
 pub fn presence_key(number: u64) -> String {
     format!("\u{1}session/{number}")
 }
 
-/// What `key` asks for, if it is a key of presence.
+/// What `key` asks for, if it is a presence key.
 pub fn presence(key: &[u8]) -> Option<Presence> {
     let at = key.iter().rposition(|byte| *byte == PRESENCE[0])?;
     let number = std::str::from_utf8(key[at..].strip_prefix(PRESENCE)?).ok()?.parse().ok()?;
     Some(if number == 0 { Presence::Known } else { Presence::Of(number) })
 }
 
-/// In front of the bytes of a request or reply.
+/// The header of a request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreHeader {
-    /// The request's number, which who asks chooses; not used again before its last reply.
+    /// The request's number, chosen by the requester; not used again before its last reply.
     pub id: u32,
     /// What the message is.
     pub flag: StoreFlag,
@@ -75,24 +76,24 @@ pub enum StoreFlag {
     More = 0,
     /// The end of the request, or of the reply to a request that was run.
     Last = 1,
-    /// To the server: the asker waits no longer. From it: the end of the reply; from the WAIT on
-    /// that was under way, nothing was run.
+    /// To the server: the requester no longer waits. From it: the end of the reply; the WAIT in
+    /// progress and everything after it were not run.
     Cancelled = 2,
-    /// From the server: the end of the reply; ADD met a value that is not a number, or
-    /// one to which so much cannot be added.
+    /// From the server: the end of the reply; ADD found a value that is not a number, or the sum
+    /// would overflow.
     NotANumber = 3,
     /// From the server: the end of the reply; the store is full.
     Full = 4,
 }
 
-/// In front of relayed bytes.
+/// The header of relayed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayHeader {
     /// What the message is.
     pub kind: RelayKind,
     /// Whether its sender opened the pipe.
-    pub mine: bool,
-    /// The pipe, by its opener's count.
+    pub opened_by_sender: bool,
+    /// The number that the opener assigned to the pipe.
     pub pipe: u32,
     /// To the server: whom it is for. From it: whom it is from.
     pub peer: u64,
@@ -102,21 +103,21 @@ pub struct RelayHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RelayKind {
-    /// Opens the pipe, whose name the two agreed on elsewhere: a u64.
+    /// Opens the pipe. Its name, a u64, was agreed on elsewhere.
     Open = 1,
     /// A chunk.
     Data = 2,
-    /// So many bytes of chunks were read: a u32.
+    /// How many bytes of chunks were read: a u32.
     Credit = 3,
     /// Closes the pipe, with a goodbye.
     Goodbye = 4,
     /// Closes the pipe, without one.
     Abandon = 5,
-    /// From the server alone: the peer has left in order. Its pipes are closed.
+    /// From the server only: the peer has left cleanly. Its pipes are closed.
     Left = 6,
-    /// From the server alone: the peer is dead, or unknown. Its pipes are closed.
+    /// From the server only: the peer is dead, or unknown. Its pipes are closed.
     Dead = 7,
-    /// To the server alone: tell when the peer leaves or dies, though there is no pipe to it yet.
+    /// To the server only: report when the peer leaves or dies, even without a pipe to it.
     Watch = 8,
 }
 
@@ -170,7 +171,7 @@ impl RelayHeader {
     pub fn encode(self) -> [u8; RelayHeader::BYTES] {
         let mut head = [0; Self::BYTES];
         head[0] = self.kind as u8;
-        head[1] = u8::from(self.mine);
+        head[1] = u8::from(self.opened_by_sender);
         head[4..8].copy_from_slice(&self.pipe.to_le_bytes());
         head[8..].copy_from_slice(&self.peer.to_le_bytes());
         head
@@ -180,7 +181,7 @@ impl RelayHeader {
     pub fn decode(body: &[u8]) -> Option<(RelayHeader, &[u8])> {
         let (head, bytes) = body.split_first_chunk::<{ Self::BYTES }>()?;
         let (front, peer) = head.split_last_chunk::<8>()?;
-        let [kind, mine @ (0 | 1), 0, 0, a, b, c, d] = *front else { return None };
+        let [kind, opened_by_sender @ (0 | 1), 0, 0, a, b, c, d] = *front else { return None };
         let kind = match kind {
             1 => RelayKind::Open,
             2 => RelayKind::Data,
@@ -199,7 +200,8 @@ impl RelayHeader {
             _ => bytes.is_empty(),
         };
         let (pipe, peer) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(*peer));
-        fits.then_some((RelayHeader { kind, mine: mine == 1, pipe, peer }, bytes))
+        let opened_by_sender = opened_by_sender == 1;
+        fits.then_some((RelayHeader { kind, opened_by_sender, pipe, peer }, bytes))
     }
 
     /// Writes `peer` over the one in a message that begins with a header.
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_presence_are_known_behind_any_prefix() {
+    fn presence_keys_are_recognised_under_any_prefix() {
         let key = presence_key(17).into_bytes();
         assert_eq!(presence(&key), Some(Presence::Of(17)));
         assert_eq!(presence(&[b"/room/x/group/", &key[..]].concat()), Some(Presence::Of(17)));
@@ -247,12 +249,14 @@ mod tests {
 
     #[test]
     fn headers_go_out_and_back() {
-        for flag in [StoreFlag::More, StoreFlag::Last, StoreFlag::Cancelled, StoreFlag::Full] {
+        let ended = [StoreFlag::Cancelled, StoreFlag::NotANumber, StoreFlag::Full];
+        for flag in [StoreFlag::More, StoreFlag::Last].into_iter().chain(ended) {
             let header = StoreHeader { id: 0x0102_0304, flag };
             let message = header.message(b"bytes");
             assert_eq!(StoreHeader::decode(message.body()), Some((header, &b"bytes"[..])));
         }
-        let header = RelayHeader { kind: RelayKind::Data, mine: true, pipe: 9, peer: u64::MAX };
+        let (kind, peer) = (RelayKind::Data, u64::MAX);
+        let header = RelayHeader { kind, opened_by_sender: true, pipe: 9, peer };
         let mut message = header.message(b"chunk");
         assert_eq!(RelayHeader::decode(message.body()), Some((header, &b"chunk"[..])));
         RelayHeader::readdress(&mut message, 5);

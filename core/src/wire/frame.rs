@@ -5,7 +5,7 @@ use crate::generated::collective::{Blocks, Collective, Sizes};
 /// The algorithm in the fingerprints of operations over the board, beyond those of schedules.
 pub const BOARD_ALGORITHM: u8 = u8::MAX;
 
-/// What all ranks of an operation must agree on; it stands in every frame.
+/// What all ranks of an operation must agree on; it is in every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Fingerprint {
     /// [`Collective`] number.
@@ -44,8 +44,8 @@ impl Fingerprint {
         let Some(collective) = Collective::from_code(self.collective) else { return false };
         let facts = collective.facts();
         let is_root = facts.rooted && self.root == rank;
-        // Every rank gives the root of a reduce or gather something; that of a broadcast or scatter
-        // gives to the others, of whom it hears nothing.
+        // In a reduce or gather, every rank sends to the root; in a broadcast or scatter, the root
+        // sends to the others and receives nothing from them.
         let comes_to_root = facts.input == Blocks::One;
         let has_heard_all = is_root == comes_to_root && (is_root || size == 2);
         // Where sizes are pairwise, each rank knows those of its own blocks only.
@@ -73,7 +73,7 @@ pub enum Kind {
     Accept = 7,
     /// The group is broken; the payload says why.
     Abort = 8,
-    /// The sender leaves in order; an end of the stream after it is not a failure.
+    /// The sender leaves cleanly; an end of the stream after it is not a failure.
     Goodbye = 9,
     /// The sender waits for the receiver in operation `sequence`, which stands still.
     Inquiry = 10,

@@ -231,7 +231,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The version behind the magic, if this build can read what follows. Wants at most
+/// The version after the magic, if this build can read what follows. Wants at most
 /// [`PREFIX_BYTES`], so that a stranger can be told before its message is complete.
 pub fn check_prefix(bytes: &[u8]) -> Result<u16, HandshakeError> {
     let magic_bytes = bytes.len().min(MAGIC.len());

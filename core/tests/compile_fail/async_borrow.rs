@@ -1,4 +1,4 @@
-//! An operation that goes on after the call owns its tensors.
+//! An operation that continues after the call owns its tensors.
 
 use polyrank::ProcessGroup;
 

@@ -93,7 +93,7 @@ impl Mesh {
         }
     }
 
-    /// What each rank gives, in the order of ranks.
+    /// What each rank contributes, in the order of ranks.
     pub(crate) fn gather(&self, rank: usize, ours: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         for mut stream in self.0.iter().flatten() {
             write_text(&mut stream, ours)?;

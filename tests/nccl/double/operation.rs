@@ -229,7 +229,7 @@ impl Operation {
         format!("{kind:?} {} {} {operator} {other}", self.count, self.dtype).into_bytes()
     }
 
-    /// What this rank gives to a reduction.
+    /// What this rank contributes to a reduction.
     fn contribution(&self, from: usize, bytes: usize) -> Vec<u8> {
         let mut ours = vec![0; bytes];
         copy(from, ours.as_mut_ptr() as usize, bytes);

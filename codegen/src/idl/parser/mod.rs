@@ -1,7 +1,7 @@
 //! Tokens -> syntax tree, by recursive descent. Knows nothing of what names mean.
 //!
 //! A rule returns `None` after it has reported a mistake; the nearest list of definitions or
-//! members then skips to the next `;` or `}` and goes on, so that one run finds every mistake.
+//! members then skips to the next `;` or `}` and continues, so that one run finds every mistake.
 
 mod definition;
 mod member;
@@ -101,7 +101,7 @@ impl Parser<'_> {
         self.expected(&format!("`{symbol}` after {after}"))
     }
 
-    /// A `;`. A missing one is reported, and reading goes on as if it were there.
+    /// A `;`. A missing one is reported, and reading continues as if it were there.
     fn semicolon(&mut self, after: &str) {
         if !self.accept_symbol(';') {
             let span = self.previous_span().after();
@@ -185,7 +185,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes on without a word about doc comments: what they document is wrong already.
+    /// Continues without a word about doc comments: what they document is wrong already.
     fn skip_token(&mut self) {
         self.tokens[self.at].doc = None;
         self.advance();

@@ -7,7 +7,7 @@ use crate::idl::rule::Rule;
 use crate::idl::syntax::{AttributeValue, ExtendedAttribute, Literal, LiteralKind, Name};
 use crate::idl::syntax::{TypeKind, TypeSyntax};
 
-/// How many `sequence<` may stand in one another. Tensors in lists of lists need two.
+/// How many `sequence<` may be nested. Tensors in lists of lists need two.
 const MAX_TYPE_DEPTH: usize = 8;
 
 impl Parser<'_> {

@@ -8,32 +8,32 @@ use crate::model::{Api, Constant, Method, Overload, Parameter, Role, Type};
 pub(super) enum Kind {
     /// It throws `Unsupported`.
     Unbuilt,
-    /// A collective or a message: it gives a `Work`.
+    /// A collective or a message: it returns a `Work`.
     Operation,
     /// It carries objects: the layer encodes them.
     Objects,
-    /// It gives a promise.
+    /// It returns a promise.
     Waits,
-    /// It gives its value.
+    /// It returns its value.
     Plain,
 }
 
 /// Which sort of call a method is.
 pub(super) fn kind(method: &Method) -> Kind {
-    if method.notes.unbuilt {
+    if method.common.unbuilt {
         Kind::Unbuilt
     } else if is_operation(method) {
         Kind::Operation
-    } else if method.notes.waits && !objects(method).is_empty() {
+    } else if method.common.waits && !objects(method).is_empty() {
         Kind::Objects
-    } else if method.notes.waits {
+    } else if method.common.waits {
         Kind::Waits
     } else {
         Kind::Plain
     }
 }
 
-/// Whether a call gives a handle: of a collective, or of a message.
+/// Whether a call returns a handle: of a collective, or of a message.
 pub(super) fn is_operation(method: &Method) -> bool {
     method.collective.is_some() || parameters(method).any(|parameter| is_buffer(parameter.role))
 }
@@ -50,7 +50,7 @@ fn is_payload(name: &str) -> bool {
     name == "obj" || name.ends_with("list")
 }
 
-/// Whether a call gives a 64-bit integer for one: a BigInt for a BigInt.
+/// Whether a call returns a 64-bit integer for one: a BigInt for a BigInt.
 pub(super) fn is_exact(method: &Method) -> bool {
     let is_exact = |overload: &Overload| {
         let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
@@ -100,7 +100,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     // Objects have their place by themselves.
     let is_in_order = kind(method) == Kind::Waits && method.order().is_of_groups();
     fields.extend(is_in_order.then(|| "inOrder: true".to_owned()));
-    let leaves = is_in_order && method.notes.leaves.is_some();
+    let leaves = is_in_order && method.common.leaves.is_some();
     fields.extend(leaves.then(|| "leaves: true".to_owned()));
     fields.extend(is_function.then(|| group_fields(method)).flatten());
     match method.overloads.first().map(|first| &first.returns) {
@@ -114,7 +114,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     format!("{{ {} }}", fields.join(", "))
 }
 
-/// How many arguments every call gives by position: the next one may be the options.
+/// How many arguments every call passes by position: the next one may be the options.
 fn required(method: &Method) -> usize {
     let of = |overload: &Overload| {
         let parameters = overload.parameters.iter().enumerate();
@@ -160,7 +160,7 @@ fn group_fields(method: &Method) -> Option<String> {
 }
 
 fn says_nothing(method: &Method) -> bool {
-    method.notes.non_member || parameters(method).any(|parameter| parameter.role == Role::Group)
+    method.common.non_member || parameters(method).any(|parameter| parameter.role == Role::Group)
 }
 
 fn is_buffer(role: Role) -> bool {

@@ -77,7 +77,7 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("prepare_allreduce", "own.prepareAllreduce", "PreparedOperation<T>"),
 ];
 
-/// What a function gives that the layer writes by hand.
+/// The return type of a function that is handwritten in the layer.
 pub(super) fn own_result(function: &str) -> Option<&'static str> {
     AROUND.iter().find(|(name, ..)| *name == function).map(|(_, _, result)| *result)
 }
@@ -98,12 +98,12 @@ pub(super) fn functions(api: &Api) -> Functions {
 }
 
 fn class(api: &Api, interface: &Interface) -> Class {
-    let factory = interface.constructor.as_ref().and_then(|it| it.notes.factory.clone());
-    let unbuilt = interface.notes.unbuilt;
+    let factory = interface.constructor.as_ref().and_then(|it| it.common.factory.clone());
+    let unbuilt = interface.common.unbuilt;
     let base = interface.inherits.clone().unwrap_or_default();
     let mut specs = Vec::new();
     let constant = format!("{}_NEW", snake_case(&interface.name).to_uppercase());
-    // An unbuilt class stands in the surface only: nobody has an instance.
+    // An unbuilt class is in the surface only: nobody has an instance.
     let is_empty = unbuilt && base.is_empty();
     if let Some(constructor) = interface.constructor.as_ref().filter(|_| !unbuilt) {
         specs.push(Spec { constant: constant.clone(), spec: spec(api, constructor) });
@@ -147,12 +147,12 @@ fn class(api: &Api, interface: &Interface) -> Class {
 
 fn attributes(interface: &Interface) -> Vec<Property> {
     let mut properties = Vec::new();
-    let known = interface.attributes.iter().filter(|it| !it.notes.is_out_of(LANGUAGE));
+    let known = interface.attributes.iter().filter(|it| !it.common.is_out_of(LANGUAGE));
     for attribute in known {
         let path = format!("{}.{}", interface.name, attribute.name);
         let key = key(&interface.name, &attribute.name);
         let record = format!("{{ key: \"{key}\", required: 0 }}");
-        let unbuilt = attribute.notes.unbuilt || interface.notes.unbuilt;
+        let unbuilt = attribute.common.unbuilt || interface.common.unbuilt;
         let (get, set) = match unbuilt {
             true => (format!("calls.unbuilt(\"{path}\")"), format!("calls.unbuilt(\"{path}\")")),
             false => (
@@ -160,8 +160,8 @@ fn attributes(interface: &Interface) -> Vec<Property> {
                 format!("calls.invoke({{ key: \"{key}_SET\", required: 1 }}, this, [value])"),
             ),
         };
-        let main = name(&attribute.name, &attribute.notes);
-        let others = aliases(&attribute.name, &attribute.notes);
+        let main = name(&attribute.name, &attribute.common);
+        let others = aliases(&attribute.name, &attribute.common);
         for spelling in std::iter::once(main).chain(others) {
             let set = if attribute.readonly { String::new() } else { set.clone() };
             properties.push(Property { name: spelling, get: get.clone(), set });
@@ -197,13 +197,13 @@ fn function(api: &Api, method: &Method, receiver: &str) -> Function {
         (None, Kind::Plain) => call("invoke"),
     };
     Function {
-        name: name(&method.name, &method.notes),
+        name: name(&method.name, &method.common),
         summary: summary(api, &method.doc),
         has_spec: kind != Kind::Unbuilt,
         has_arguments: kind != Kind::Unbuilt,
         spec: spec(api, method),
         constant,
         body,
-        aliases: aliases(&method.name, &method.notes),
+        aliases: aliases(&method.name, &method.common),
     }
 }

@@ -165,7 +165,7 @@ fn constants(api: &Api) -> Vec<Constants> {
 }
 
 fn texts(api: &Api) -> Vec<Texts> {
-    let known = api.enums.iter().filter(|known| !known.notes.is_out_of(LANGUAGE));
+    let known = api.enums.iter().filter(|known| !known.common.is_out_of(LANGUAGE));
     let known = known.filter(|known| !is_object(known));
     let texts = known.map(|known| {
         let values = known.values.iter().map(|value| format!("\"{}\"", value.value));
@@ -193,7 +193,7 @@ fn errors(api: &Api) -> Vec<Error> {
             // The message is what every error of JavaScript has.
             .filter(|field| field.name != "message")
             .map(|field| Field {
-                name: name(&field.name, &field.notes),
+                name: name(&field.name, &field.common),
                 ty: match &field.ty {
                     Type::Sequence(_) => "number[]",
                     ty if ty.is_integer() => "number",
@@ -216,7 +216,7 @@ fn kinds_under(api: &Api, error: &ErrorKind) -> String {
 
 fn records(api: &Api) -> Vec<Record> {
     let records = api.dictionaries.iter().filter(|known| known.is_argument || is_told(api, known));
-    let records = records.filter(|known| !known.notes.is_out_of(LANGUAGE));
+    let records = records.filter(|known| !known.common.is_out_of(LANGUAGE));
     records.map(|record| of_dictionary(api, record)).collect()
 }
 
@@ -235,7 +235,7 @@ fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
     let members = record
         .members
         .iter()
-        .filter(|member| !inherited.contains(&member.name) && !member.notes.is_out_of(LANGUAGE));
+        .filter(|member| !inherited.contains(&member.name) && !member.common.is_out_of(LANGUAGE));
     let members = members.map(|member| {
         let mut lines = vec![text(api, &member.doc.replace('\n', " "))];
         if *member.ty.non_null() == Type::Duration {
@@ -244,7 +244,7 @@ fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
         let default = default(member.default.as_ref());
         lines.extend(default.map(|default| format!("@defaultValue `{default}`")));
         let ty = accepted(api, &member.ty, true);
-        let spelt = name(&member.name, &member.notes);
+        let spelt = name(&member.name, &member.common);
         let declared = match (member.required, ty.as_str()) {
             (true, ty) => format!("  {spelt}: {ty};"),
             (false, "unknown") => format!("  {spelt}?: unknown;"),
@@ -287,10 +287,10 @@ fn of_options(name: String, members: &[String]) -> Record {
 }
 
 fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
-    let unbuilt_alone = interface.notes.unbuilt && interface.inherits.is_none();
+    let unbuilt_alone = interface.common.unbuilt && interface.inherits.is_none();
     let mut all = Vec::new();
     let constructors = match &interface.constructor {
-        Some(constructor) => match &constructor.notes.factory {
+        Some(constructor) => match &constructor.common.factory {
             Some(factory) => {
                 let forms = forms(api, constructor, Place::Factory, named);
                 let name = format!("static {factory}");
@@ -333,11 +333,11 @@ fn hidden(visibility: &str) -> Form {
 }
 
 fn properties(api: &Api, interface: &Interface) -> Vec<Property> {
-    let known = interface.attributes.iter().filter(|it| !it.notes.is_out_of(LANGUAGE));
+    let known = interface.attributes.iter().filter(|it| !it.common.is_out_of(LANGUAGE));
     let mut properties = Vec::new();
     for attribute in known {
-        let main = name(&attribute.name, &attribute.notes);
-        let others = aliases(&attribute.name, &attribute.notes);
+        let main = name(&attribute.name, &attribute.common);
+        let others = aliases(&attribute.name, &attribute.common);
         for spelling in std::iter::once(main).chain(others) {
             let unit = if attribute.ty == Type::Duration { " In ms." } else { "" };
             properties.push(Property {
@@ -353,8 +353,8 @@ fn properties(api: &Api, interface: &Interface) -> Vec<Property> {
 
 fn callable(api: &Api, method: &Method, place: Place, named: &mut NamedOptions) -> Callable {
     Callable {
-        name: name(&method.name, &method.notes),
+        name: name(&method.name, &method.common),
         forms: forms(api, method, place, named),
-        aliases: aliases(&method.name, &method.notes),
+        aliases: aliases(&method.name, &method.common),
     }
 }

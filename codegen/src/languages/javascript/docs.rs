@@ -37,11 +37,11 @@ impl Doc {
         if is_exact(method) {
             doc.lines.push(EXACT.to_owned());
         }
-        if method.notes.unbuilt {
+        if method.common.unbuilt {
             doc.lines.push("Not built in this version.".to_owned());
             doc.throws.push("UnsupportedError".to_owned());
         } else {
-            doc.throws = method.notes.throws.iter().map(|kind| error_class(api, kind)).collect();
+            doc.throws = method.common.throws.iter().map(|kind| error_class(api, kind)).collect();
         }
         doc
     }

@@ -1,5 +1,5 @@
 //! The ways to call a method, as the declarations write them: required arguments by position,
-//! optional ones in one object behind them.
+//! optional ones in one object after them.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl Writer<'_> {
             .map(|(_, known)| *known)
             .collect();
         // Only those that stand first can be given without those before them.
-        let leading = options.iter().take_while(|known| known.notes.positional).count();
+        let leading = options.iter().take_while(|known| known.common.positional).count();
         if leading == options.len() {
             return vec![self.form(&required, &options, &[], true, named)];
         }
@@ -107,7 +107,7 @@ impl Writer<'_> {
         let mut arguments = Vec::new();
         let mut said = Vec::new();
         for parameter in required.iter().chain(by_position) {
-            let spelt = name(&parameter.name, &parameter.notes);
+            let spelt = name(&parameter.name, &parameter.common);
             let mark = if parameter.optional && may_be_absent { "?" } else { "" };
             // Given by position, it may be a variable without a value all the same.
             let or = if parameter.optional && mark.is_empty() { " | undefined" } else { "" };
@@ -194,14 +194,14 @@ impl Writer<'_> {
             _ if is_exact(self.method) => "Promise<A extends bigint ? bigint : number>".into(),
             _ => {
                 let value = returned(self.api, &self.overload.returns, is_function);
-                if self.method.notes.waits { format!("Promise<{value}>") } else { value }
+                if self.method.common.waits { format!("Promise<{value}>") } else { value }
             }
         }
     }
 
     /// `options?: WaitOptions & { … }`; none if there is nothing to say.
     fn options(&self, options: &[&Parameter], named: &mut NamedOptions) -> Option<String> {
-        let can_wait = self.method.notes.waits || kind(self.method) == Kind::Operation;
+        let can_wait = self.method.common.waits || kind(self.method) == Kind::Operation;
         let spread = options.iter().find(|known| is_spread(known));
         let members: Vec<String> = options
             .iter()
@@ -270,7 +270,7 @@ impl Writer<'_> {
             lines.push(format!("@defaultValue `{default}`"));
         }
         lines.retain(|line| !line.is_empty());
-        let spelt = name(&parameter.name, &parameter.notes);
+        let spelt = name(&parameter.name, &parameter.common);
         let ty = self.taken(parameter);
         let declared = match (parameter.optional, ty.as_str()) {
             (false, ty) => format!("{spelt}: {ty};"),

@@ -24,8 +24,8 @@ pub(super) fn view(api: &Api) -> Index {
         api.errors.iter().map(|error| error_class(api, &error.name)).collect();
     errors.sort();
     let functions = api.namespaces.iter().flat_map(functions).flat_map(|method| {
-        let main = super::spelling::name(&method.name, &method.notes);
-        let others = super::spelling::aliases(&method.name, &method.notes);
+        let main = super::spelling::name(&method.name, &method.common);
+        let others = super::spelling::aliases(&method.name, &method.common);
         std::iter::once(main).chain(others)
     });
     let mut functions: Vec<String> = functions.collect();

@@ -7,12 +7,12 @@ use crate::model::{Api, Interface, Method};
 
 /// The forms of a method of `class`, of its constructor, or of a free function.
 pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
-    let is_out = |class: &&Interface| class.notes.is_out_of(LANGUAGE);
-    if method.notes.is_out_of(LANGUAGE) || class.as_ref().is_some_and(is_out) {
+    let is_out = |class: &&Interface| class.common.is_out_of(LANGUAGE);
+    if method.common.is_out_of(LANGUAGE) || class.as_ref().is_some_and(is_out) {
         return Vec::new();
     }
-    let spelt = name(&method.name, &method.notes);
-    let (place, call) = match (class, &method.notes.factory) {
+    let spelt = name(&method.name, &method.common);
+    let (place, call) = match (class, &method.common.factory) {
         (Some(class), Some(factory)) if method.name == "new" => {
             (Place::Factory, format!("await {}.{factory}", class.name))
         }
@@ -32,10 +32,10 @@ pub(crate) fn names<'a>(
     class: Option<&'a Interface>,
     method: &Method,
 ) -> (Option<&'a str>, String) {
-    let made = if method.name == "new" { method.notes.factory.clone() } else { None };
+    let made = if method.name == "new" { method.common.factory.clone() } else { None };
     let name = made.unwrap_or_else(|| match method.name.as_str() {
         "new" => "constructor".to_owned(),
-        _ => name(&method.name, &method.notes),
+        _ => name(&method.name, &method.common),
     });
     (class.map(|class| class.name.as_str()), name)
 }

@@ -2,7 +2,7 @@
 
 use super::LANGUAGE;
 use crate::model::names::{camel_case, snake_case};
-use crate::model::{Api, Interface, Method, Namespace, Notes, Parameter};
+use crate::model::{Api, CommonAttributes, Interface, Method, Namespace, Parameter};
 
 /// `all_gather_single` -> `allGatherSingle`; what is in camelCase already stays.
 pub(super) fn camel(name: &str) -> String {
@@ -21,14 +21,14 @@ pub(super) fn pascal(name: &str) -> String {
 }
 
 /// The JavaScript name of an item.
-pub(super) fn name(name: &str, notes: &Notes) -> String {
-    notes.javascript.clone().unwrap_or_else(|| camel(name))
+pub(super) fn name(name: &str, common: &CommonAttributes) -> String {
+    common.javascript.clone().unwrap_or_else(|| camel(name))
 }
 
 /// Further names that mean something in JavaScript: none that only differ in underscores.
-pub(super) fn aliases(of: &str, notes: &Notes) -> Vec<String> {
-    let main = name(of, notes);
-    let spelt = notes.aliases.iter().filter(|alias| !alias.starts_with('_'));
+pub(super) fn aliases(of: &str, common: &CommonAttributes) -> Vec<String> {
+    let main = name(of, common);
+    let spelt = common.aliases.iter().filter(|alias| !alias.starts_with('_'));
     let mut aliases: Vec<String> = Vec::new();
     for alias in spelt.map(|alias| camel(alias)) {
         if alias != main && !aliases.contains(&alias) {
@@ -42,7 +42,7 @@ pub(super) fn aliases(of: &str, notes: &Notes) -> Vec<String> {
 pub(super) fn error_class(api: &Api, kind: &str) -> String {
     let error = api.errors.iter().find(|error| error.name == kind);
     let given = error
-        .and_then(|error| error.notes.javascript.clone().or_else(|| error.notes.python.clone()));
+        .and_then(|error| error.common.javascript.clone().or_else(|| error.common.python.clone()));
     given.unwrap_or_else(|| format!("{kind}Error"))
 }
 
@@ -58,22 +58,22 @@ pub(super) fn dtype(name: &str) -> String {
 
 /// The classes that JavaScript has of the IDL's.
 pub(super) fn interfaces(api: &Api) -> impl Iterator<Item = &Interface> {
-    api.interfaces.iter().filter(|interface| !interface.notes.is_out_of(LANGUAGE))
+    api.interfaces.iter().filter(|interface| !interface.common.is_out_of(LANGUAGE))
 }
 
 /// The methods that JavaScript generates.
 pub(super) fn methods(interface: &Interface) -> impl Iterator<Item = &Method> {
-    interface.methods.iter().filter(|method| !method.notes.is_out_of(LANGUAGE))
+    interface.methods.iter().filter(|method| !method.common.is_out_of(LANGUAGE))
 }
 
 /// The functions that JavaScript generates.
 pub(super) fn functions(namespace: &Namespace) -> impl Iterator<Item = &Method> {
-    namespace.functions.iter().filter(|method| !method.notes.is_out_of(LANGUAGE))
+    namespace.functions.iter().filter(|method| !method.common.is_out_of(LANGUAGE))
 }
 
 /// Whether JavaScript has the parameter.
 pub(super) fn has(parameter: &Parameter) -> bool {
-    !parameter.notes.is_out_of(LANGUAGE)
+    !parameter.common.is_out_of(LANGUAGE)
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     fn aliases_differ_in_more_than_underscores() {
         let aliases_of = |of: &str, all: &[&str]| {
             let aliases = all.iter().map(|alias| (*alias).to_owned()).collect();
-            super::aliases(of, &Notes { aliases, ..Notes::default() })
+            super::aliases(of, &CommonAttributes { aliases, ..CommonAttributes::default() })
         };
         assert_eq!(aliases_of("gather", &["_gather", "gather_base"]), ["gatherBase"]);
         assert_eq!(aliases_of("libuv_backend", &["libuvBackend"]), [""; 0]);

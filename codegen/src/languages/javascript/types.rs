@@ -35,7 +35,7 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
     }
 }
 
-/// A type that a call gives.
+/// A type that a call returns.
 pub(super) fn returned(api: &Api, ty: &Type, is_function: bool) -> String {
     match ty {
         Type::Undefined => "void".into(),
@@ -74,7 +74,7 @@ fn callback(api: &Api, of: &str) -> String {
     // The user's function gets what the package gives, and gives what the package takes.
     let parameters = callback.parameters.iter().map(|parameter| {
         let ty = returned(api, &parameter.ty, false);
-        format!("{}: {ty}", name(&parameter.name, &parameter.notes))
+        format!("{}: {ty}", name(&parameter.name, &parameter.common))
     });
     let parameters: Vec<String> = parameters.collect();
     let returns = match &callback.returns {

@@ -93,18 +93,18 @@ pub(super) fn constants(api: &Api) -> Constants {
 
 /// The name by which the core knows a kind of error.
 pub(super) fn kind(error: &ErrorKind) -> &str {
-    error.notes.rust.as_deref().unwrap_or(&error.name)
+    error.common.rust.as_deref().unwrap_or(&error.name)
 }
 
 /// Enums that are objects of JavaScript: their values have numbers, or are constants.
 pub(super) fn objects(api: &Api) -> impl Iterator<Item = &Enum> {
-    let known = api.enums.iter().filter(|known| !known.notes.is_out_of(LANGUAGE));
+    let known = api.enums.iter().filter(|known| !known.common.is_out_of(LANGUAGE));
     known.filter(|known| is_object(known))
 }
 
 /// Whether an enum is an object of JavaScript.
 pub(super) fn is_object(known: &Enum) -> bool {
-    known.notes.constants || known.values.iter().all(|value| value.number.is_some())
+    known.common.constants || known.values.iter().all(|value| value.number.is_some())
 }
 
 /// The values of an enum that is an object: name, literal, doc comment.
@@ -114,7 +114,7 @@ pub(super) fn literals(known: &Enum) -> impl Iterator<Item = (String, String, &s
         .values
         .iter()
         .filter_map(|value| Some((value.value.clone(), value.number?.to_string(), &*value.doc)));
-    let is_constants = known.notes.constants;
+    let is_constants = known.common.constants;
     constants.filter(move |_| is_constants).chain(numbers.filter(move |_| !is_constants))
 }
 

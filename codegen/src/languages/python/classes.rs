@@ -6,7 +6,7 @@ use super::spelling::{attribute_entry, lines, method_doc, name, rust_doc, table,
 use crate::languages::roads::{is_object, is_run_by_core};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method, Notes, Role, Type};
+use crate::model::{Api, Attribute, CommonAttributes, Interface, Method, Role, Type};
 
 /// `mod.rs`.
 #[derive(Template)]
@@ -46,7 +46,7 @@ struct Class {
     attributes: Vec<Property>,
 }
 
-/// A class that only stands in the surface.
+/// A class that is only in the surface.
 struct UnbuiltClass {
     name: String,
     has_constructor: bool,
@@ -112,8 +112,8 @@ pub(super) fn index(_api: &Api) -> Index {
 
 /// What `classes.rs` prints.
 pub(super) fn view(api: &Api) -> Classes {
-    let built = api.interfaces.iter().filter(|interface| !interface.notes.unbuilt);
-    let unbuilt = api.interfaces.iter().filter(|interface| interface.notes.unbuilt);
+    let built = api.interfaces.iter().filter(|interface| !interface.common.unbuilt);
+    let unbuilt = api.interfaces.iter().filter(|interface| interface.common.unbuilt);
     let dtypes = api
         .dtypes
         .iter()
@@ -162,9 +162,9 @@ fn class(api: &Api, interface: &Interface) -> Class {
 
 /// A method under its name and under each of its aliases.
 fn with_aliases(api: &Api, method: &Method, is_core: bool) -> Vec<Function> {
-    let python = name(&method.name, &method.notes);
+    let python = name(&method.name, &method.common);
     let mut all = vec![function(api, method, is_core, python)];
-    for (number, alias) in method.notes.aliases.iter().enumerate() {
+    for (number, alias) in method.common.aliases.iter().enumerate() {
         let mut other = function(api, method, is_core, alias);
         // Aliases may differ in underscores only, which the Rust names here do not have.
         other.rust = format!("py_{}_alias_{number}", method.name);
@@ -176,11 +176,11 @@ fn with_aliases(api: &Api, method: &Method, is_core: bool) -> Vec<Function> {
 
 /// What a method does; `is_core`: whether it is one of an object of core, or a free function.
 fn kind(api: &Api, method: &Method, is_core: bool) -> Kind {
-    if method.notes.unbuilt {
+    if method.common.unbuilt {
         Kind::Unbuilt
     } else if method.collective.is_some() {
         Kind::Collective
-    } else if is_core && is_run_by_core(api, method) && !is_own(&method.notes) {
+    } else if is_core && is_run_by_core(api, method) && !is_own(&method.common) {
         Kind::Core
     } else {
         Kind::Own
@@ -188,8 +188,8 @@ fn kind(api: &Api, method: &Method, is_core: bool) -> Kind {
 }
 
 /// Whether it is written by hand for Python: also what JavaScript has a form of its own for.
-fn is_own(notes: &Notes) -> bool {
-    !notes.own.is_empty()
+fn is_own(common: &CommonAttributes) -> bool {
+    !common.own.is_empty()
 }
 
 fn function(api: &Api, method: &Method, is_core: bool, python: &str) -> Function {
@@ -228,8 +228,8 @@ fn waits_for_message(method: &Method) -> bool {
 }
 
 fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Property> {
-    let python = name(&attribute.name, &attribute.notes).to_owned();
-    let spellings = std::iter::once(&python).chain(&attribute.notes.aliases);
+    let python = name(&attribute.name, &attribute.common).to_owned();
+    let spellings = std::iter::once(&python).chain(&attribute.common.aliases);
     spellings
         .enumerate()
         .map(|(number, spelling)| Property {
@@ -241,7 +241,7 @@ fn property(api: &Api, interface: &Interface, attribute: &Attribute) -> Vec<Prop
             python: spelling.clone(),
             doc: rust_doc(&lines(api, &attribute.doc), ""),
             setter: !attribute.readonly,
-            unbuilt: attribute.notes.unbuilt,
+            unbuilt: attribute.common.unbuilt,
             entry: match is_object(api, interface) {
                 true => attribute_entry(&interface.name, &attribute.name),
                 false => String::new(),

@@ -28,7 +28,7 @@ struct PythonEnum {
 /// What the template prints.
 pub(super) fn view(api: &Api) -> Enums {
     let is_class = |known: &&Enum| {
-        known.notes.constants || known.values.iter().all(|value| value.number.is_some())
+        known.common.constants || known.values.iter().all(|value| value.number.is_some())
     };
     let enums: Vec<PythonEnum> = api.enums.iter().filter(is_class).map(view_of).collect();
     let names: Vec<String> = enums.iter().map(|known| format!("\"{}\"", known.name)).collect();
@@ -44,7 +44,7 @@ fn view_of(known: &Enum) -> PythonEnum {
     });
     let constants =
         known.constants().map(|(name, text, doc)| (name, format!("\"{text}\""), one_line(doc)));
-    let is_of_strings = known.notes.constants;
+    let is_of_strings = known.common.constants;
     PythonEnum {
         name: known.name.clone(),
         doc: docstring(&lines, "    "),

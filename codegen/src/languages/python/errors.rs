@@ -34,7 +34,7 @@ pub(super) fn view(api: &Api) -> Errors {
 
 /// The name of the core's variant, which is the kind's name in the table.
 fn variant(error: &ErrorKind) -> &str {
-    error.notes.rust.as_deref().unwrap_or(&error.name)
+    error.common.rust.as_deref().unwrap_or(&error.name)
 }
 
 fn view_of(api: &Api, error: &ErrorKind) -> Error {
@@ -54,7 +54,7 @@ fn view_of(api: &Api, error: &ErrorKind) -> Error {
         .iter()
         .map(|field| {
             let rust = &field.name;
-            let python = name(&field.name, &field.notes);
+            let python = name(&field.name, &field.common);
             let value = match &field.ty {
                 Type::UnsignedLong => format!("Field::Number(u64::from(*{rust}))"),
                 Type::UnsignedLongLong => format!("Field::Number(*{rust})"),

@@ -10,10 +10,10 @@ const ALIASES: [&str; 3] = ["Tensor", "Bytes", "Duration"];
 /// The forms of a method of `class`, of its constructor, or of a free function.
 pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
     // What is written by hand there is declared from here all the same.
-    if method.notes.not_in.iter().any(|language| language == "python") {
+    if method.common.not_in.iter().any(|language| language == "python") {
         return Vec::new();
     }
-    let spelt = name(&method.name, &method.notes);
+    let spelt = name(&method.name, &method.common);
     let is_constructor = class.is_some() && method.name == "new";
     let receiver = if class.is_some() && !is_constructor { "self" } else { "" };
     let call = match class {

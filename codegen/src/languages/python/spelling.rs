@@ -2,17 +2,17 @@
 
 use super::records::records;
 use crate::model::names::{camel_case, snake_case};
-use crate::model::{Constant, Method, Notes, Parameter, Type};
+use crate::model::{CommonAttributes, Constant, Method, Parameter, Type};
 
 /// The Python name of an item.
-pub(super) fn name<'a>(name: &'a str, notes: &'a Notes) -> &'a str {
-    notes.python.as_deref().unwrap_or(name)
+pub(super) fn name<'a>(name: &'a str, common: &'a CommonAttributes) -> &'a str {
+    common.python.as_deref().unwrap_or(name)
 }
 
 /// The exception class of an error kind.
 pub(super) fn exception(api: &crate::model::Api, kind: &str) -> String {
     let error = api.errors.iter().find(|error| error.name == kind);
-    let given = error.and_then(|error| error.notes.python.clone());
+    let given = error.and_then(|error| error.common.python.clone());
     given.unwrap_or_else(|| format!("{kind}Error"))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
     }
 }
 
-/// What a function gives instead of a group to a process that is not in it, and takes as a group.
+/// What a function returns instead of a group to a process that is not in it, and takes as a group.
 const NON_MEMBER: &str = "NonGroupMember";
 
 /// As [`returned`], for a free function: no group is no None, which would be the default group.
@@ -131,7 +131,7 @@ pub(super) fn literal_default(parameter: &Parameter) -> Option<String> {
 
 /// `name: type = default` for a stub.
 pub(super) fn parameter(api: &crate::model::Api, parameter: &Parameter) -> String {
-    let name = name(&parameter.name, &parameter.notes);
+    let name = name(&parameter.name, &parameter.common);
     let ty = accepted(api, &parameter.ty);
     if !parameter.optional {
         return format!("{name}: {ty}");
@@ -143,7 +143,7 @@ pub(super) fn parameter(api: &crate::model::Api, parameter: &Parameter) -> Strin
 /// The signature that Python shows for a method: that of its longest overload, if the others take
 /// the first of its parameters and nothing else.
 pub(super) fn text_signature(method: &Method, receiver: &str) -> Option<String> {
-    let named = |parameter: &Parameter| name(&parameter.name, &parameter.notes).to_owned();
+    let named = |parameter: &Parameter| name(&parameter.name, &parameter.common).to_owned();
     let longest = method.overloads.iter().max_by_key(|overload| overload.parameters.len())?;
     for overload in &method.overloads {
         let pairs = overload.parameters.iter().zip(&longest.parameters);
@@ -188,7 +188,7 @@ fn default_lines(method: &Method) -> Vec<String> {
         else {
             continue;
         };
-        let name = name(&parameter.name, &parameter.notes);
+        let name = name(&parameter.name, &parameter.common);
         let line = match default {
             Constant::EmptyDictionary => format!("`{name}` has its usual values by default."),
             Constant::ReduceOp(op) => format!("`{name}` is `ReduceOp.{op}` by default."),
@@ -233,12 +233,12 @@ pub(super) fn method_doc(api: &crate::model::Api, method: &Method) -> Vec<String
         lines.push(String::new());
         lines.extend(method.overloads.iter().map(|overload| format!("- `{}`", overload.form)));
     }
-    if method.notes.unbuilt {
+    if method.common.unbuilt {
         lines.push(String::new());
         lines.push("Not built in this version: raises `UnsupportedError`.".into());
-    } else if !method.notes.throws.is_empty() {
+    } else if !method.common.throws.is_empty() {
         let raises: Vec<String> =
-            method.notes.throws.iter().map(|kind| format!("`{}`", exception(api, kind))).collect();
+            method.common.throws.iter().map(|kind| format!("`{}`", exception(api, kind))).collect();
         lines.push(String::new());
         lines.push(format!("Raises {}.", raises.join(", ")));
     }

@@ -170,7 +170,7 @@ fn exception_of(api: &Api, error: &ErrorKind) -> Exception {
             ty if ty.is_integer() => "int",
             _ => "str",
         };
-        (name(&field.name, &field.notes).to_owned(), ty)
+        (name(&field.name, &field.common).to_owned(), ty)
     });
     Exception {
         name: exception(api, &error.name),
@@ -238,10 +238,10 @@ fn class(api: &Api, interface: &Interface) -> Class {
         methods.push(made);
     }
     // An unbuilt class has no members: nobody can have an instance.
-    if !interface.notes.unbuilt {
+    if !interface.common.unbuilt {
         for attribute in &interface.attributes {
-            let spelling = name(&attribute.name, &attribute.notes).to_owned();
-            for spelling in std::iter::once(spelling).chain(attribute.notes.aliases.clone()) {
+            let spelling = name(&attribute.name, &attribute.common).to_owned();
+            for spelling in std::iter::once(spelling).chain(attribute.common.aliases.clone()) {
                 properties.push(Property {
                     name: spelling,
                     returns: returned(api, &attribute.ty),
@@ -257,7 +257,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
     }
     let extra = EXTRA.iter().find(|(name, _)| *name == interface.name);
     let is_base = api.interfaces.iter().any(|i| i.inherits.as_ref() == Some(&interface.name));
-    let bases = interface.inherits.clone().filter(|_| !interface.notes.unbuilt);
+    let bases = interface.inherits.clone().filter(|_| !interface.common.unbuilt);
     Class {
         name: interface.name.clone(),
         decorator: match bases {
@@ -296,11 +296,11 @@ pub(super) fn function(api: &Api, method: &Method, receiver: &str, indent: &str)
         first.doc = docstring(&method_doc(api, method), indent);
     }
     Function {
-        name: name(&method.name, &method.notes).to_owned(),
+        name: name(&method.name, &method.common).to_owned(),
         is_overloaded: forms.len() > 1,
         is_static: method.is_static,
         forms,
-        aliases: method.notes.aliases.clone(),
+        aliases: method.common.aliases.clone(),
     }
 }
 

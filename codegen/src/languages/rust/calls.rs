@@ -86,11 +86,11 @@ fn view(api: &Api, method: &model::Method) -> Method {
     Method {
         interface: method.owner.clone(),
         name: method.name.clone(),
-        factory: format!("{:?}", method.notes.factory),
+        factory: format!("{:?}", method.common.factory),
         constant: method_constant(method),
         collective: collective.unwrap_or_else(|| "None".to_owned()),
         coalesced: method.coalesced,
-        unbuilt: method.notes.unbuilt,
+        unbuilt: method.common.unbuilt,
         overloads: method.overloads.iter().map(overload).collect(),
     }
 }

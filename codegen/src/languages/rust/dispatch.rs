@@ -22,7 +22,7 @@ pub(super) struct Dispatch {
 /// One call that can be found by name.
 struct Entry {
     key: String,
-    /// `&calls::STORE_GET`, or a table that stands in the dispatcher itself.
+    /// `&calls::STORE_GET`, or a table that is in the dispatcher itself.
     method: String,
     /// A variant of the core's `Order`.
     order: String,
@@ -64,7 +64,7 @@ pub(super) fn dispatch(api: &Api) -> Dispatch {
             view.add_method(api, method, answers, !interface.is_derived());
         }
         let attributes = interface.attributes.iter();
-        for attribute in attributes.filter(|it| answers && !it.notes.unbuilt) {
+        for attribute in attributes.filter(|it| answers && !it.common.unbuilt) {
             let direct = !interface.is_derived();
             view.add_attribute(&interface.name, attribute, direct);
         }
@@ -92,12 +92,13 @@ impl Dispatch {
     /// a type of its own for it.
     fn add_method(&mut self, api: &Api, method: &Method, answers: bool, direct: bool) {
         let key = method_constant(method);
-        let run = if method.notes.unbuilt {
+        let run = if method.common.unbuilt {
             "Some(unbuilt)".to_owned()
         } else if !answers || !is_run_by_core(api, method) {
             "None".to_owned()
-        } else if direct && method.name != "new" && !method.notes.handwritten && is_direct(method) {
-            let core = method.notes.rust.as_deref().unwrap_or(&method.name);
+        } else if direct && method.name != "new" && !method.common.handwritten && is_direct(method)
+        {
+            let core = method.common.rust.as_deref().unwrap_or(&method.name);
             let parameters = method.overloads.first().map_or(&[][..], |first| &first.parameters);
             let takes = parameters.iter().enumerate().map(|(position, parameter)| {
                 let (name, ty) = (&parameter.name, taken(&parameter.ty));
@@ -115,14 +116,14 @@ impl Dispatch {
             )
         };
         let order = format!("{:?}", method.order());
-        let waits = method.notes.waits;
+        let waits = method.common.waits;
         self.entries.push(Entry { method: format!("&calls::{key}"), key, order, waits, run });
     }
 
     fn add_attribute(&mut self, owner: &str, attribute: &Attribute, direct: bool) {
         let key = member_constant(owner, &attribute.name);
-        let run = if direct && !attribute.notes.handwritten && is_plain(&attribute.ty) {
-            let core = attribute.notes.rust.as_deref().unwrap_or(&attribute.name);
+        let run = if direct && !attribute.common.handwritten && is_plain(&attribute.ty) {
+            let core = attribute.common.rust.as_deref().unwrap_or(&attribute.name);
             self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"))
         } else {
             format!(
@@ -159,7 +160,7 @@ impl Dispatch {
 
 /// The core's method, in the form that does not block where nothing can.
 fn direct_call(method: &Method, core: &str, arguments: &str) -> String {
-    match method.notes.waits {
+    match method.common.waits {
         true => format!("{core}_async({arguments}).await"),
         false => format!("{core}({arguments})"),
     }

@@ -30,7 +30,7 @@ struct Function {
 
 pub(super) fn functions(api: &Api) -> Functions {
     let functions = api.namespaces.iter().flat_map(|namespace| &namespace.functions);
-    let functions = functions.filter(|it| it.collective.is_some() && !it.notes.unbuilt);
+    let functions = functions.filter(|it| it.collective.is_some() && !it.common.unbuilt);
     Functions {
         stamp: stamp(&source(api)),
         functions: functions.filter_map(|function| view(api, function)).collect(),

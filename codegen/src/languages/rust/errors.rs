@@ -36,7 +36,7 @@ struct Field {
     pair: String,
 }
 
-/// A method that gives one field of whichever kinds have it.
+/// A method that returns one field of the kinds that have it.
 struct Accessor {
     doc: &'static str,
     name: &'static str,
@@ -104,7 +104,7 @@ fn kind(error: &ErrorKind) -> Kind {
 }
 
 fn variant(error: &ErrorKind) -> String {
-    error.notes.rust.clone().unwrap_or_else(|| error.name.clone())
+    error.common.rust.clone().unwrap_or_else(|| error.name.clone())
 }
 
 fn field_type(ty: &Type) -> &'static str {

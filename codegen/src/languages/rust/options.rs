@@ -14,7 +14,7 @@ pub(super) struct AllOptions {
     all: Vec<Options>,
 }
 
-/// What is chosen about a backend. A language gives it as a record, out of which it is read.
+/// Options of a backend. A language passes them as a record, from which they are read.
 #[derive(Template)]
 #[template(path = "rust/backend_options.rs.jinja", escape = "none")]
 pub(super) struct BackendOptions {
@@ -74,7 +74,7 @@ pub(super) fn views(api: &Api) -> Vec<Options> {
 /// The dictionaries that some collective that is built takes.
 fn of_collectives(api: &Api) -> impl Iterator<Item = &Dictionary> {
     let methods = api.interfaces.iter().flat_map(|interface| &interface.methods);
-    let built = methods.filter(|method| method.collective.is_some() && !method.notes.unbuilt);
+    let built = methods.filter(|method| method.collective.is_some() && !method.common.unbuilt);
     let parameters = built.flat_map(|method| &method.overloads).flat_map(|it| &it.parameters);
     let named: Vec<&str> = parameters.filter_map(|parameter| parameter.ty.named()).collect();
     api.dictionaries.iter().filter(move |dictionary| named.contains(&dictionary.name.as_str()))
@@ -100,7 +100,7 @@ fn view_of(dictionary: &Dictionary, members: &[Member]) -> Options {
     Options {
         doc: doc_comment(&dictionary.doc),
         name: dictionary.name.clone(),
-        backend: dictionary.notes.backends.first().cloned(),
+        backend: dictionary.common.backends.first().cloned(),
         derives_default: fields.iter().all(|(member, _)| has_default_of_its_type(member)),
         given: given.collect(),
         fields: fields.into_iter().map(|(_, field)| field).collect(),

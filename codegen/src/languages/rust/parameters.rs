@@ -45,7 +45,7 @@ pub(super) fn parameters(api: &Api) -> Parameters {
 
 fn owner<'a>(name: &str, methods: impl Iterator<Item = &'a model::Method>) -> Owner {
     // Collectives are taken by the roles of their parameters.
-    let methods = methods.filter(|method| method.collective.is_none() && !method.notes.unbuilt);
+    let methods = methods.filter(|method| method.collective.is_none() && !method.common.unbuilt);
     let methods =
         methods.map(|method| Method { name: method.name.clone(), positions: positions(method) });
     Owner {

@@ -4,7 +4,7 @@ use super::surface::{bounds, buffer, is_buffer, trait_name, typed};
 use crate::model::{Api, Interface, Method};
 
 /// The forms of a collective of `ProcessGroup`. What else there is in Rust is not generated, and
-/// stands in the documentation of the crate.
+/// is in the documentation of the crate.
 pub(crate) fn signatures(api: &Api, class: Option<&Interface>, method: &Method) -> Vec<String> {
     let Some(class) = class.filter(|class| class.name == "ProcessGroup") else {
         return Vec::new();

@@ -96,7 +96,7 @@ pub(super) fn scope(api: &Api) -> Scope {
 pub(super) fn typed(api: &Api) -> impl Iterator<Item = &model::Method> {
     let groups = api.interfaces.iter().filter(|interface| interface.name == "ProcessGroup");
     let methods = groups.flat_map(|interface| &interface.methods);
-    methods.filter(|method| method.collective.is_some() && !method.notes.unbuilt)
+    methods.filter(|method| method.collective.is_some() && !method.common.unbuilt)
 }
 
 fn methods(api: &Api) -> Vec<Method> {
@@ -177,18 +177,18 @@ pub(super) fn documentation(
 }
 
 fn aliases(method: &model::Method) -> String {
-    let names: Vec<String> = method.notes.aliases.iter().map(|it| format!("`{it}`")).collect();
+    let names: Vec<String> = method.common.aliases.iter().map(|it| format!("`{it}`")).collect();
     if names.is_empty() { String::new() } else { format!("\n\nFormerly {}.", names.join(", ")) }
 }
 
 /// The kinds of error that the IDL names, and the ones that every operation can end with.
 fn errors(api: &Api, method: &model::Method) -> String {
     let always = ["InvalidArgument", "CollectiveTimeout", "RankFailed", "Aborted"];
-    let throws = method.notes.throws.iter().map(String::as_str);
+    let throws = method.common.throws.iter().map(String::as_str);
     let mut lines = Vec::new();
     for name in throws.chain(always) {
         let Some(error) = api.errors.iter().find(|error| error.name == name) else { continue };
-        let variant = error.notes.rust.as_ref().unwrap_or(&error.name);
+        let variant = error.common.rust.as_ref().unwrap_or(&error.name);
         let doc = error.doc.lines().next().unwrap_or_default();
         let line = format!("- [`Error::{variant}`](crate::Error::{variant}): {doc}");
         if !lines.contains(&line) {

@@ -6,11 +6,11 @@ use super::operation::Operation;
 /// One algorithm, forced on all operations that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ForcedAlgorithm {
-    /// What `POLYRANK_ALGORITHM` says to the ranks; none: they choose.
+    /// The value of `POLYRANK_ALGORITHM` for the ranks; `None` lets them choose.
     pub(super) variable: Option<String>,
     /// The operations that do not have the algorithm.
-    pub(super) lacking: Vec<Operation>,
-    /// What to tell the user of these.
+    pub(super) unsupported: Vec<Operation>,
+    /// What to tell the user about these.
     pub(super) note: Option<String>,
 }
 
@@ -23,21 +23,24 @@ pub(super) fn force(algorithm: &str, operations: &[Operation]) -> Result<ForcedA
         return Ok(ForcedAlgorithm::default());
     }
     let has = |operation: &Operation| names(*operation).contains(&algorithm);
-    let (having, lacking): (Vec<Operation>, Vec<Operation>) =
+    let (having, unsupported): (Vec<Operation>, Vec<Operation>) =
         operations.iter().partition(|o| has(o));
     if operations.iter().all(|operation| names(*operation).is_empty()) {
         return Err(format!("--algorithm {algorithm}: nothing that is measured has algorithms"));
     }
     if having.is_empty() {
-        let known = known(&lacking);
+        let known = known(&unsupported);
         return Err(format!("--algorithm {algorithm}: none of the operations has it; {known}"));
     }
     let entries: Vec<String> =
         having.iter().map(|operation| format!("{}={algorithm}", operation.name())).collect();
-    let note = (!lacking.is_empty()).then(|| {
-        format!("--algorithm {algorithm}: left out are those that lack it; {}", known(&lacking))
+    let note = (!unsupported.is_empty()).then(|| {
+        format!(
+            "--algorithm {algorithm}: operations without it are left out; {}",
+            known(&unsupported)
+        )
     });
-    Ok(ForcedAlgorithm { variable: Some(entries.join(",")), lacking, note })
+    Ok(ForcedAlgorithm { variable: Some(entries.join(",")), unsupported, note })
 }
 
 /// The algorithms that an operation has.
@@ -67,7 +70,7 @@ mod tests {
         let operations = [Operation::Allreduce, Operation::Barrier, Operation::Pingpong];
         let forced = force("ring", &operations).unwrap();
         assert_eq!(forced.variable.as_deref(), Some("allreduce=ring"));
-        assert_eq!(forced.lacking, [Operation::Barrier, Operation::Pingpong]);
+        assert_eq!(forced.unsupported, [Operation::Barrier, Operation::Pingpong]);
         let note = forced.note.unwrap();
         assert!(note.contains("barrier has direct"), "{note}");
         assert!(note.contains("pingpong has no algorithms"), "{note}");

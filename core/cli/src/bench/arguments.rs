@@ -11,7 +11,7 @@ use clap::Subcommand;
 use super::algorithms::{ForcedAlgorithm, force};
 use super::find::{Programs, pairs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
-use super::measure::Effort;
+use super::measure::TurnSettings;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
 use crate::sizes::{self, Step};
@@ -19,7 +19,7 @@ use polyrank::DType;
 use polyrank::env::variable;
 
 /// Most ranks. More do not measure one host, and sums of small integers would not fit.
-const MAX_RANKS: u32 = 120;
+pub(super) const MAX_RANKS: u32 = 120;
 /// Most contenders: more are a typing error.
 const MAX_CONTENDERS: usize = 16;
 
@@ -28,7 +28,7 @@ Examples:
   polyrank bench allreduce -b 4 -e 64M -f 4 -n 2,4
       Rust ranks, every size from 4 bytes to 64 MiB, with 2 ranks and then with 4.
   polyrank bench allreduce,broadcast --language rust,python,rust+node --sizes 4,1M
-      Three groups in turn: of Rust ranks, of Python ranks, and of both Rust and Node.
+      Three contenders in turn: Rust ranks, Python ranks, and a group of both Rust and Node.
   polyrank bench allreduce --algorithm auto,ring,recursive_doubling -n 4
       What polyrank picks, next to two algorithms of its own.
   polyrank bench allreduce --language python --against gloo,openmpi,mpich --json r.json --svg r.svg
@@ -36,15 +36,15 @@ Examples:
       takes less time. --python gloo=PATH says where a library lives.
 
 Columns: size is that of the larger buffer of a rank, count the elements of one block; time is the
-median over all turns of the mean time of a call, of the slowest rank; algbw is size by time, busbw
-what every link carries if the algorithm is the best there is (nccl-tests, PERFORMANCE.md); #wrong
-counts wrong elements of a call that was checked; median and p99 are of calls that were timed one by
-one; ratio is the time of the first contender divided by this one's. Sizes are whole elements: less
-than an element is 0 B, any other at least an element for each rank where ranks have blocks.
+median over all turns of the mean time of a call, of the slowest rank; algbw is size divided by
+time, busbw what every link carries, assuming an optimal algorithm (nccl-tests, PERFORMANCE.md);
+#wrong counts wrong elements of a call that was checked; median and p99 are of calls that were timed
+one by one; ratio is the time of the first contender divided by this one's. Sizes are rounded down
+to whole elements; other than 0, they are at least one element per block.
 
 Exit codes: 0, all was measured and right; 1, something failed, or results are wrong; 2, the command
-line makes no sense; 3, something that was asked for is not installed, and the rest was measured;
-130, interrupted.";
+line is wrong; 3, something that was requested is not installed, and the rest was measured; 130,
+interrupted.";
 
 /// What can be measured beside collectives.
 #[cfg(target_os = "linux")]
@@ -54,11 +54,12 @@ pub(super) enum OtherCommand {
     #[command(after_help = super::store::EXAMPLES)]
     Store(super::store::StoreBenchArguments),
     /// Measure how long ranks take from nothing to the end of their first allreduce
-    #[command(after_help = super::begin::EXAMPLES)]
-    Start(super::begin::StartArguments),
+    #[command(after_help = super::startup::EXAMPLES)]
+    Start(super::startup::StartArguments),
 }
 
-/// The options of `polyrank bench`. The letters are those of nccl-tests, but for -n.
+/// The options of `polyrank bench`. Short options follow nccl-tests where both have them, except -n
+/// (ranks) and -a (algorithm).
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArguments {
@@ -75,10 +76,10 @@ pub(crate) struct BenchArguments {
     #[arg(short = 'e', long, value_name = "SIZE", default_value = "64M")]
     #[arg(value_parser = sizes::parse)]
     max_bytes: u64,
-    /// Each size is so many times the last
+    /// Factor between sizes
     #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4.0)]
     step_factor: f64,
-    /// Each size is so many bytes more, in place of --step-factor
+    /// Bytes between sizes (instead of --step-factor)
     #[arg(short = 'i', long, value_name = "SIZE", value_parser = sizes::parse)]
     step_bytes: Option<u64>,
     /// Just these sizes
@@ -95,37 +96,38 @@ pub(crate) struct BenchArguments {
     /// Reductions: sum, avg, product, min, max, band, bor, bxor
     #[arg(short = 'o', long, value_name = "OP,…", value_delimiter = ',', default_value = "sum")]
     op: Vec<String>,
-    /// Root of broadcast, reduce, gather, scatter; "all": it moves on with every call, so that no
-    /// rank runs ahead of the others
+    /// Root of broadcast, reduce, gather and scatter; "all" rotates the root on every call, so that
+    /// no rank runs ahead of the others
     #[arg(short = 'r', long, value_name = "RANK|all", default_value = "all")]
     root: String,
-    /// Languages of the ranks; "+" mixes them in one group, "," compares groups
+    /// Languages of the ranks; "+" mixes them in one group, "," separates contenders
     #[arg(short = 'l', long, value_name = "LANGUAGE,…", value_delimiter = ',')]
     #[arg(default_value = "rust")]
     language: Vec<String>,
-    /// Algorithms to force, compared with one another; "auto" leaves the choice to polyrank
+    /// Algorithms to force, compared with one another; "auto" lets polyrank choose
     #[arg(short = 'a', long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
     algorithm: Vec<String>,
-    /// How ranks reach one another: "tcp", "shm" (shared memory), "auto" the best there is
+    /// How ranks communicate: "tcp", "shm" (shared memory), or "auto", the faster available one
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
     #[arg(value_parser = ["auto", "tcp", "shm"])]
     transport: Vec<String>,
-    /// Whose memory tensors lie in: "user" is that of the language, "polyrank" what it allocates
+    /// Who allocates the tensors: "user" (the language's own arrays) or "polyrank"
     #[arg(long, value_name = "WHOSE,…", value_delimiter = ',', default_value = "user")]
     memory: Vec<String>,
-    /// Calls: "ordinary", or "prepared" once and started often (allreduce alone)
+    /// Calls: "ordinary", or "prepared" once and started often (allreduce only)
     #[arg(long, value_name = "CALL,…", value_delimiter = ',', default_value = "ordinary")]
     call: Vec<String>,
-    /// Others to compare with: gloo, openmpi, openmpi-tcp, mpich, memcpy
+    /// Other libraries to compare with: gloo, openmpi, openmpi-tcp, mpich, memcpy
     #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
     against: Vec<String>,
-    /// Where Python lives that has a library (gloo, openmpi, mpich, polyrank); may be repeated
+    /// Python interpreter that has LIBRARY (gloo, openmpi, mpich, polyrank) installed; may be
+    /// repeated
     #[arg(long, value_name = "LIBRARY=PATH")]
     python: Vec<String>,
     /// A variable for the environment of polyrank's ranks; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Measure the result in the place of the input, and elsewhere
+    /// In place or out of place: natural (each operation's usual form) or both
     #[arg(long, value_name = "FORM", default_value = "natural")]
     #[arg(value_parser = ["natural", "both"])]
     form: String,
@@ -139,20 +141,20 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "N", default_value_t = 7)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
-    /// Calls before anything is timed
+    /// Calls before timing starts
     #[arg(short = 'w', long, value_name = "N", default_value_t = 5)]
     warmup: u64,
-    /// Do not look at the results of calls
+    /// Do not verify results
     #[arg(long)]
     no_check: bool,
     /// How long one step of a group may take before it counts as hung
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// What the run is called, in files
+    /// Title of the run, in files
     #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
     title: String,
-    /// Measure what links within this host cost, and nothing else, for POLYRANK_LINK_COSTS
+    /// Measure only what links within this host cost, for POLYRANK_LINK_COSTS
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
     /// Write everything that was measured to this file
@@ -178,8 +180,8 @@ pub(super) struct Benchmark {
     /// The first is the one that ratios refer to.
     pub(super) contenders: Vec<Contender>,
     pub(super) programs: Programs,
-    pub(super) effort: Effort,
-    pub(super) limit: Duration,
+    pub(super) turn_settings: TurnSettings,
+    pub(super) step_timeout: Duration,
     /// What to tell the user before anything is measured.
     pub(super) notes: Vec<String>,
 }
@@ -205,7 +207,9 @@ impl BenchArguments {
         }
         let root = match self.root.as_str() {
             "all" => None,
-            text => Some(text.parse::<u32>().map_err(|_| format!("--root {text} is not a rank"))?),
+            text => Some(text.parse::<u32>().map_err(|_| {
+                format!("--root: '{text}' is not a rank; expected a number or all")
+            })?),
         };
         if let Some((root, ranks)) =
             root.zip(self.ranks.iter().copied().min()).filter(|(a, b)| a >= b)
@@ -215,21 +219,22 @@ impl BenchArguments {
         let named = |name: &String| {
             measurable().find(|dtype| dtype.name() == name).ok_or_else(|| {
                 let known: Vec<_> = measurable().map(DType::name).collect();
-                format!("`{name}` is not a dtype to measure; expected one of {}", known.join(", "))
+                format!("'{name}' is not a dtype to measure; expected one of {}", known.join(", "))
             })
         };
         let reduction = |name: &String| {
             let known = Reduction::ALL.map(Reduction::name).join(", ");
             let found = Reduction::from_name(name);
-            found.ok_or_else(|| format!("`{name}` is not a reduction; expected one of {known}"))
+            found.ok_or_else(|| format!("'{name}' is not a reduction; expected one of {known}"))
         };
         let notes = self.forced(&operations)?.into_iter().filter_map(|forced| forced.note);
         let notes = notes.collect();
         let contenders = self.contenders(&operations)?;
         // Other libraries are compared with polyrank.
-        let is_own = |one: &&Contender| matches!(one.library, Library::Polyrank(_));
+        let is_own = |contender: &&Contender| matches!(contender.library, Library::Polyrank(_));
         operations.retain(|operation| {
-            contenders.iter().filter(is_own).any(|one| !one.lacking.contains(operation))
+            let mut own = contenders.iter().filter(is_own);
+            own.any(|contender| !contender.unsupported.contains(operation))
         });
         Ok(Benchmark {
             notes,
@@ -242,14 +247,14 @@ impl BenchArguments {
             both_forms: self.form == "both",
             contenders,
             programs: Programs::of_option(&self.python)?,
-            effort: Effort {
+            turn_settings: TurnSettings {
                 turns: self.turns,
                 iterations: self.iters,
                 seconds: self.seconds,
                 warmup: self.warmup,
                 check: !self.no_check,
             },
-            limit: Duration::from_secs(self.timeout),
+            step_timeout: Duration::from_secs(self.timeout),
             operations,
         })
     }
@@ -261,11 +266,11 @@ impl BenchArguments {
         let one = |name: &str| {
             if name.is_empty() {
                 let text = &self.operations;
-                return Err(format!("`{text}`: an operation is missing before or behind a comma"));
+                return Err(format!("'{text}': an operation is missing before or after a comma"));
             }
             let known = operation_names();
             let found = Operation::from_name(name);
-            found.ok_or_else(|| format!("`{name}` is not an operation; expected one of {known}"))
+            found.ok_or_else(|| format!("'{name}' is not an operation; expected one of {known}"))
         };
         self.operations.split(',').map(one).collect()
     }
@@ -281,7 +286,7 @@ impl BenchArguments {
         sizes::ladder(self.min_bytes, self.max_bytes, step)
     }
 
-    /// Every language with every algorithm and every other setting, then the others.
+    /// Every language with every algorithm and every other setting, then the other libraries.
     fn contenders(&self, operations: &[Operation]) -> Result<Vec<Contender>, String> {
         let own = pairs(&self.env, "--env POLYRANK_TRANSPORT=tcp")?;
         let mut contenders = Vec::new();
@@ -293,7 +298,7 @@ impl BenchArguments {
                 shown.map(|(value, _)| if value == "polyrank" { "own memory" } else { value });
             let name: Vec<&str> = std::iter::once("polyrank").chain(shown).collect();
             let mut environment = own.clone();
-            let ForcedAlgorithm { variable, lacking, .. } = force(algorithm, operations)?;
+            let ForcedAlgorithm { variable, unsupported, .. } = force(algorithm, operations)?;
             environment.extend(
                 variable.map(|list| (variable::POLYRANK_ALGORITHM.name().to_owned(), list)),
             );
@@ -305,9 +310,9 @@ impl BenchArguments {
                 name: name.join(" "),
                 library: Library::Polyrank(Language::list(language)?),
                 memory: Memory::from_name(memory)?,
-                manner: CallStyle::from_name(call)?,
+                call_style: CallStyle::from_name(call)?,
                 environment,
-                lacking,
+                unsupported,
             });
         }
         for name in &self.against {
@@ -315,18 +320,19 @@ impl BenchArguments {
                 name: name.clone(),
                 library: Library::Peer(Peer::from_name(name)?),
                 memory: Memory::User,
-                manner: CallStyle::Ordinary,
+                call_style: CallStyle::Ordinary,
                 environment: Vec::new(),
-                lacking: Vec::new(),
+                unsupported: Vec::new(),
             });
         }
-        let mut names: Vec<&str> = contenders.iter().map(|one| one.name.as_str()).collect();
+        let mut names: Vec<&str> =
+            contenders.iter().map(|contender| contender.name.as_str()).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("`{}` is to be measured twice", twice[0]));
+        if let Some(duplicate) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("contender '{}' is listed twice", duplicate[0]));
         }
         if contenders.len() > MAX_CONTENDERS {
-            return Err(format!("more than {MAX_CONTENDERS} groups at once"));
+            return Err(format!("more than {MAX_CONTENDERS} contenders"));
         }
         Ok(contenders)
     }
@@ -371,7 +377,7 @@ fn measurable() -> impl Iterator<Item = DType> {
 fn turn_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (1e-6..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds up to 600".to_owned()),
+        _ => Err("expected a number of seconds from 0.000001 to 600".to_owned()),
     }
 }
 
@@ -404,12 +410,12 @@ mod tests {
         let read = benchmark("all_reduce -b 8 -e 128M -f 4 -d f16 -o prod -w 2 -n 4").unwrap();
         assert_eq!((read.sizes.len(), read.sizes[1]), (13, 32));
         assert_eq!((read.dtypes[0], read.reductions[0]), (DType::F16, Reduction::Product));
-        assert_eq!((read.ranks[0], read.effort.warmup), (4, 2));
+        assert_eq!((read.ranks[0], read.turn_settings.warmup), (4, 2));
         assert_eq!(benchmark("barrier -b 8 -e 24 -i 8").unwrap().sizes, [8, 16, 24]);
     }
 
     #[test]
-    fn groups_are_named_by_what_sets_them_apart() {
+    fn contenders_are_named_by_what_distinguishes_them() {
         assert_eq!(names(&benchmark("").unwrap()), ["polyrank"]);
         assert_eq!(names(&benchmark("-l python").unwrap()), ["polyrank python"]);
         let line = "-l rust,rust+node -a auto,ring --against gloo,memcpy";
@@ -436,7 +442,7 @@ mod tests {
         let read = benchmark(line).unwrap();
         assert_eq!(names(&read), expected);
         let last = &read.contenders[3];
-        assert_eq!((last.memory, last.manner), (Memory::Polyrank, CallStyle::Prepared));
+        assert_eq!((last.memory, last.call_style), (Memory::Polyrank, CallStyle::Prepared));
         let variable = ("POLYRANK_TRANSPORT".to_owned(), "shm".to_owned());
         assert_eq!(last.environment, [variable]);
     }
@@ -457,8 +463,8 @@ mod tests {
         assert!(read.notes[0].contains("barrier has "), "{:?}", read.notes);
         let read = benchmark("all -a auto,ring --against memcpy").unwrap();
         assert_eq!((read.operations.len(), read.notes.len()), (Operation::ALL.len(), 1));
-        assert!(read.contenders[1].lacking.contains(&Operation::Barrier));
-        assert!(read.contenders[2].lacking.is_empty());
+        assert!(read.contenders[1].unsupported.contains(&Operation::Barrier));
+        assert!(read.contenders[2].unsupported.is_empty());
     }
 
     #[test]
@@ -467,7 +473,7 @@ mod tests {
         assert!(wrong("allredcue").contains("expected one of allreduce"));
         assert!(wrong("allreduce -a rign").contains("one_shot"));
         assert!(wrong("sendrecv -a ring").contains("nothing"));
-        assert!(wrong("allreduce,").contains("missing before or behind a comma"));
+        assert!(wrong("allreduce,").contains("missing before or after a comma"));
         assert!(wrong("sendrecv -n 1").contains("two ranks"));
         assert!(wrong("broadcast -r 2 -n 4,2").contains("among 2 ranks"));
         assert!(wrong("-l rust,java").contains("python"));

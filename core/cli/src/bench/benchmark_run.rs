@@ -110,7 +110,7 @@ impl BenchmarkRun {
             cases: Vec::new(),
             memory: Vec::new(),
         };
-        let terms = Limits { limit: benchmark.limit, interrupted, script: scripts.python() };
+        let terms = Limits { limit: benchmark.step_timeout, interrupted, script: scripts.python() };
         let progress = progress(&benchmark);
         let failures = Vec::new();
         Ok(BenchmarkRun {
@@ -240,7 +240,7 @@ impl BenchmarkRun {
             }
             if extents.last() == Some(&extent) {
                 let forms = self.benchmark.forms(operation).len();
-                self.progress.inc(u64::from(self.benchmark.effort.turns) * forms as u64);
+                self.progress.inc(u64::from(self.benchmark.turn_settings.turns) * forms as u64);
             } else {
                 extents.push(extent);
             }
@@ -264,8 +264,8 @@ impl BenchmarkRun {
         let operation = case.operation;
         let message = format!("{} {}", operation.name(), sizes::show(bytes));
         self.progress.set_message(message);
-        let effort = self.benchmark.effort;
-        let outcomes = measure(teams, &case, &effort, || self.progress.inc(1))?;
+        let settings = self.benchmark.turn_settings;
+        let outcomes = measure(teams, &case, &settings, || self.progress.inc(1))?;
         let mut results = Vec::new();
         let mut failed = Vec::new();
         for (at, outcome) in outcomes.into_iter().enumerate() {
@@ -278,7 +278,7 @@ impl BenchmarkRun {
                 Outcome::Unsupported(why) => {
                     let what = format!("{name}: {}", operation.name());
                     // For algorithms, a note was printed at the beginning.
-                    let is_told = teams[at].lacking.contains(&operation);
+                    let is_told = teams[at].unsupported.contains(&operation);
                     let known = self.report.missing.insert(what.clone(), why.clone());
                     if !is_told && known.as_deref() != Some(&why) {
                         let line = format!("left out: {what}: {why}");
@@ -291,7 +291,7 @@ impl BenchmarkRun {
                 }
             }
         }
-        // A group that failed is broken; the other groups go on.
+        // A group that failed is broken; the other groups continue.
         for at in failed.into_iter().rev() {
             teams.remove(at);
         }
@@ -322,13 +322,13 @@ impl BenchmarkRun {
         let Machine { cpu, cores, system, .. } = &self.report.machine;
         let load = self.report.load[0].map_or(String::new(), |load| format!(", load {load:.2}"));
         let build = Build::here().in_words();
-        let effort = &self.benchmark.effort;
+        let settings = &self.benchmark.turn_settings;
         let mut lines = vec![
             format!("# polyrank bench {build}, {}", self.report.date),
             format!("# {cpu}, {cores} cores, {system}{load}"),
         ];
         let names: Vec<&str> = self.contenders.iter().map(|(one, _)| one.name.as_str()).collect();
-        lines.push(format!("# {} turns in alternation: {}", effort.turns, names.join(", ")));
+        lines.push(format!("# {} turns in alternation: {}", settings.turns, names.join(", ")));
         let is_polyrank = |contender: &Contender| matches!(contender.library, Library::Polyrank(_));
         if names.len() > 1 && is_polyrank(&self.contenders[0].0) {
             lines.push(format!("# ratio below 1: {} takes less time", names[0]));
@@ -385,7 +385,7 @@ fn progress(benchmark: &Benchmark) -> ProgressBar {
         forms.len() * sizes * reductions * benchmark.dtypes.len()
     };
     let cases: usize = benchmark.operations.iter().map(of_operation).sum();
-    let turns = cases * benchmark.ranks.len() * benchmark.effort.turns as usize;
+    let turns = cases * benchmark.ranks.len() * benchmark.turn_settings.turns as usize;
     let bar = ProgressBar::new(turns as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3}% {eta:>4} left  {msg}") {
         bar.set_style(style);

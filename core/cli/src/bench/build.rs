@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Build {
     pub(super) version: &'static str,
-    /// Of git, with "-dirty" behind it if sources had changed; none where the build does not know.
+    /// Of git, with "-dirty" after it if sources had changed; none where the build does not know.
     pub(super) commit: Option<&'static str>,
 }
 

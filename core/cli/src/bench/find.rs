@@ -179,7 +179,7 @@ pub(super) fn pairs(texts: &[String], example: &str) -> Result<Vec<(String, Stri
     let pair = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
         let pair =
-            pair.ok_or_else(|| format!("`{text}` is not of the form NAME=VALUE, as in {example}"))?;
+            pair.ok_or_else(|| format!("'{text}' is not of the form NAME=VALUE, as in {example}"))?;
         Ok((pair.0.to_owned(), pair.1.to_owned()))
     };
     texts.iter().map(pair).collect()
@@ -199,9 +199,9 @@ mod tests {
             name: "gloo".to_owned(),
             library: Library::Peer(Peer::Gloo),
             memory: Default::default(),
-            manner: Default::default(),
+            call_style: Default::default(),
             environment: Vec::new(),
-            lacking: Vec::new(),
+            unsupported: Vec::new(),
         };
         let missing = programs.find(&contender).unwrap_err();
         assert!(missing.what.starts_with("gloo (/nowhere/python: No such file"), "{missing:?}");

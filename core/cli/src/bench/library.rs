@@ -64,11 +64,11 @@ pub(super) struct Contender {
     pub(super) name: String,
     pub(super) library: Library,
     pub(super) memory: Memory,
-    pub(super) manner: CallStyle,
+    pub(super) call_style: CallStyle,
     /// What its ranks find in their environment besides the benchmark's own.
     pub(super) environment: Vec<(String, String)>,
-    /// Operations that it cannot measure, having not the algorithm that it is told.
-    pub(super) lacking: Vec<Operation>,
+    /// Operations that do not have the algorithm that it is told to use.
+    pub(super) unsupported: Vec<Operation>,
 }
 
 impl Memory {
@@ -77,18 +77,18 @@ impl Memory {
         match name {
             "user" => Ok(Memory::User),
             "polyrank" => Ok(Memory::Polyrank),
-            _ => Err(format!("`{name}` is not a kind of memory; expected user or polyrank")),
+            _ => Err(format!("'{name}' is not a kind of memory; expected user or polyrank")),
         }
     }
 }
 
 impl CallStyle {
-    /// The manner of a name.
+    /// The call style of a name.
     pub(super) fn from_name(name: &str) -> Result<CallStyle, String> {
         match name {
             "ordinary" => Ok(CallStyle::Ordinary),
             "prepared" => Ok(CallStyle::Prepared),
-            _ => Err(format!("`{name}` is not a style of calls; expected ordinary or prepared")),
+            _ => Err(format!("'{name}' is not a style of calls; expected ordinary or prepared")),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Language {
             let found = Language::ALL.into_iter().find(|language| language.name() == name.trim());
             found.ok_or_else(|| {
                 let known = Language::ALL.map(Language::name).join(", ");
-                format!("`{}` is not a language; expected one of {known}", name.trim())
+                format!("'{}' is not a language; expected one of {known}", name.trim())
             })
         };
         text.split('+').map(one).collect()
@@ -135,7 +135,7 @@ impl Peer {
         let found = Peer::ALL.into_iter().find(|peer| peer.name() == name);
         found.ok_or_else(|| {
             let known = Peer::ALL.map(Peer::name).join(", ");
-            format!("`{name}` is not a peer; expected one of {known}")
+            format!("'{name}' is not a peer; expected one of {known}")
         })
     }
 

@@ -5,31 +5,31 @@ use super::messages::{Answer, Case, Command, MAX_SINGLE_CALLS, RunTimes};
 use super::results::Turns;
 use super::team::{Team, TeamError};
 
-/// How much to measure.
+/// What one contender does before and in each turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
+pub(super) struct TurnSettings {
     pub(super) turns: u32,
-    /// Calls of a turn; none: as many as fit into `seconds`.
+    /// Calls of a turn; `None` for as many as fit into `seconds`.
     pub(super) iterations: Option<u64>,
     pub(super) seconds: f64,
     pub(super) warmup: u64,
     pub(super) check: bool,
 }
 
-/// More calls than this in one turn measure nothing better.
+/// More calls than this in one turn do not improve the result.
 const MAX_ITERATIONS: u64 = 20_000;
-/// Calls from which a turn's length is reckoned.
+/// Calls from which a turn's length is estimated.
 const TRIAL_CALLS: u64 = 5;
 
-/// Why an operation is not measured whose algorithms are others.
+/// Reason where an operation does not have the forced algorithm.
 const LACKS_ALGORITHM: &str = "it has no such algorithm";
 
-/// What became of one contender in one case.
+/// The result of one contender in one case.
 pub(super) enum Outcome {
     Measured(Turns),
     /// It cannot do this.
     Unsupported(String),
-    /// It cannot go on at all.
+    /// It cannot continue at all.
     Failed(String),
 }
 
@@ -40,15 +40,15 @@ pub(super) enum Outcome {
 pub(super) fn measure(
     teams: &mut [Team],
     case: &Case,
-    effort: &Effort,
+    settings: &TurnSettings,
     mut on_turn: impl FnMut(),
 ) -> Result<Vec<Outcome>, Interruption> {
     let mut outcomes = Vec::new();
     for team in teams.iter_mut() {
-        let prepared = prepare(team, case, effort);
+        let prepared = prepare(team, case, settings);
         outcomes.push(settle(prepared)?);
     }
-    for turn in 0..effort.turns {
+    for turn in 0..settings.turns {
         let mut order: Vec<usize> = (0..teams.len()).collect();
         // The last of one turn is the first of the next.
         if turn % 2 == 1 {
@@ -77,8 +77,8 @@ fn settle(result: Result<Outcome, TeamError>) -> Result<Outcome, Interruption> {
     }
 }
 
-fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, TeamError> {
-    if team.lacking.contains(&case.operation) {
+fn prepare(team: &mut Team, case: &Case, settings: &TurnSettings) -> Result<Outcome, TeamError> {
+    if team.unsupported.contains(&case.operation) {
         return Ok(Outcome::Unsupported(LACKS_ALGORITHM.to_owned()));
     }
     for answer in team.tell(&Command::Prepare(case.clone()))? {
@@ -93,17 +93,17 @@ fn prepare(team: &mut Team, case: &Case, effort: &Effort) -> Result<Outcome, Tea
         _ => 0,
     });
     let wrong = wrong.sum();
-    turns.wrong = effort.check.then_some(wrong);
-    if effort.warmup > 0 {
-        run(team, effort.warmup)?;
+    turns.wrong = settings.check.then_some(wrong);
+    if settings.warmup > 0 {
+        run(team, settings.warmup)?;
     }
-    turns.iterations = match effort.iterations {
+    turns.iterations = match settings.iterations {
         Some(iterations) => iterations,
         None => {
             let trial = run(team, TRIAL_CALLS)?;
             // A longer trial, because a few calls say little.
-            let trial = run(team, fitting(effort.seconds / 10.0, trial.seconds))?;
-            fitting(effort.seconds, trial.seconds)
+            let trial = run(team, fitting(settings.seconds / 10.0, trial.seconds))?;
+            fitting(settings.seconds, trial.seconds)
         }
     };
     Ok(Outcome::Measured(turns))

@@ -75,9 +75,9 @@ pub(super) enum Command {
     Prepare(Case),
     /// Carry it out once with known contents.
     Check,
-    /// Carry it out so many times and time them together.
+    /// Run it this many times, timed together.
     Run { iterations: u64 },
-    /// Carry it out so many times and time each.
+    /// Run it this many times, each timed.
     Each { iterations: u64 },
     /// Let the buffers go, and say what memory there is beside them.
     Memory,
@@ -120,7 +120,7 @@ pub(super) enum Answer {
     Memory {
         bytes: Option<u64>,
     },
-    /// The library or the language cannot do this; the rank goes on.
+    /// The library or the language cannot do this; the rank continues.
     Unsupported {
         why: String,
     },

@@ -3,23 +3,21 @@
 //!
 //! ```text
 //!                     commands and answers, one JSON object a line
-//!  polyrank bench ──┬───────────────▶ team A: rank 0, rank 1, …   (polyrank, Rust)
-//!                   ├───────────────▶ team B: rank 0, rank 1, …   (polyrank, Python and Node)
-//!                   └───────────────▶ team C: rank 0, rank 1, …   (Gloo)
+//!  polyrank bench ──┬─────────────▶ contender A: rank 0, rank 1, …  (polyrank, Rust)
+//!                   ├─────────────▶ contender B: rank 0, rank 1, …  (polyrank, Python and Node)
+//!                   └─────────────▶ contender C: rank 0, rank 1, …  (Gloo)
 //!  for each case:   prepare A, B, C · check · A B C · C B A · A B C · …
 //! ```
 //!
-//! All teams run at the same time and take turns, so that other load on the machine affects all of
-//! them alike. A team waits between its turns, and takes no processor time then. The ranks of a
-//! team communicate through their library alone.
+//! The ranks of a contender are a [`team::Team`]. All teams run at the same time and take turns, so
+//! that other load on the machine affects all of them alike. Between its turns a team waits without
+//! using the processor. Its ranks communicate only through their library.
 //!
 //! Knows the launcher's processes and, in its Rust ranks, the public API. Nothing of polyrank knows
 //! the benchmark.
 
 mod algorithms;
 mod arguments;
-#[cfg(target_os = "linux")]
-mod begin;
 mod benchmark_run;
 mod build;
 mod calibrate;
@@ -36,6 +34,8 @@ mod rank;
 mod results;
 mod run_facts;
 mod scripts;
+#[cfg(target_os = "linux")]
+mod startup;
 #[cfg(target_os = "linux")]
 mod store;
 mod table;
@@ -55,10 +55,10 @@ use results::Report;
 
 /// The exit code for a wrong command line.
 const EXIT_USAGE: i32 = 2;
-/// The exit code of a run that lacked something it was asked to measure, such as a library that is
-/// not installed, and measured the rest, if there was any.
+/// The exit code of a run for which something was missing, such as a library that is not installed;
+/// the rest was measured, if there was any.
 const EXIT_INCOMPLETE: i32 = 3;
-/// The exit code of a run that the user ended: 128 and SIGINT.
+/// The exit code of a run that the user interrupted: 128 + SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// Runs the benchmark; the exit code: 0 if everything was measured and nothing was wrong, others as
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     #[cfg(target_os = "linux")]
     match &arguments.other {
         Some(arguments::OtherCommand::Store(arguments)) => return store::run(arguments),
-        Some(arguments::OtherCommand::Start(arguments)) => return begin::run(arguments),
+        Some(arguments::OtherCommand::Start(arguments)) => return startup::run(arguments),
         None => {}
     }
     let benchmark = match arguments.calibrate.as_ref() {
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     }
 }
 
-/// Measures what was asked for; the exit code.
+/// Runs the benchmark and writes its files; the exit code.
 fn execute(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
     let outputs = [&arguments.json, &arguments.svg, &arguments.calibrate];
     if let Err(message) = files::check(outputs.into_iter().flatten().map(PathBuf::as_path)) {
@@ -130,6 +130,11 @@ fn execute(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
         code = EXIT_USAGE;
     }
     let calibrated = match &arguments.calibrate {
+        // The costs of a part of the sizes would replace better ones.
+        Some(path) if code != 0 => {
+            say(&format!("{} is not written: the measurement is incomplete", path.display()));
+            Ok(())
+        }
         Some(path) => calibrate::write(&report, path),
         None => Ok(()),
     };

@@ -1,6 +1,6 @@
 //! What ranks put into their tensors before a checked call, and what must come out. Plain whole
-//! numbers, folded one by one: it shares no code with the kernels that it judges. The sums fit
-//! every element type, so that results are exact. The scripts of the other languages have the same
+//! numbers, folded one by one: it shares no code with the kernels that it judges. All results fit
+//! every element type, so that they are exact. The scripts of the other languages have the same
 //! formulas.
 
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ impl Reduction {
     }
 
     /// Whether it has a meaning for elements of a type.
-    pub(super) fn fits(self, dtype: DType) -> bool {
+    pub(super) fn supports(self, dtype: DType) -> bool {
         let is_float = matches!(dtype, DType::F16 | DType::Bf16 | DType::F32 | DType::F64);
         !(is_float && matches!(self, Reduction::Band | Reduction::Bor | Reduction::Bxor))
     }
@@ -80,7 +80,7 @@ pub(super) struct Pattern {
     pub(super) reduction: Reduction,
     pub(super) ranks: u32,
     /// Elements of one block.
-    pub(super) count: u64,
+    pub(super) block_elements: u64,
     pub(super) root: u32,
 }
 
@@ -123,10 +123,11 @@ impl Pattern {
         folded.unwrap_or_default()
     }
 
-    /// What `rank` must find as element `index` of its output; none where its output says nothing.
+    /// What `rank` must find as element `index` of its output; `None` where it gets no result.
     pub(super) fn expected(&self, rank: u32, index: u64) -> Option<i64> {
-        let (block, within) = (index / self.count.max(1), index % self.count.max(1));
-        let own = u64::from(rank) * self.count + within;
+        let block_elements = self.block_elements.max(1);
+        let (block, within) = (index / block_elements, index % block_elements);
+        let own = u64::from(rank) * self.block_elements + within;
         match self.operation {
             Operation::Allreduce => Some(self.reduced(index)),
             Operation::Reduce => (rank == self.root).then(|| self.reduced(index)),
@@ -147,16 +148,17 @@ impl Pattern {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::arguments::MAX_RANKS;
     use super::*;
 
     fn pattern(operation: Operation, reduction: Reduction, ranks: u32) -> Pattern {
-        Pattern { operation, reduction, ranks, count: 50, root: ranks - 1 }
+        Pattern { operation, reduction, ranks, block_elements: 50, root: ranks - 1 }
     }
 
     #[test]
     fn results_fit_every_element_type() {
         for reduction in Reduction::ALL {
-            for ranks in 1..=64 {
+            for ranks in 1..=MAX_RANKS {
                 let pattern = pattern(Operation::Allreduce, reduction, ranks);
                 for index in 0..500 {
                     let result = pattern.expected(0, index).unwrap();

@@ -27,18 +27,18 @@ pub(super) const VARIABLE: Variable = variable::POLYRANK_BENCH;
 pub(super) struct Assignment {
     /// Where the benchmark listens.
     pub(super) control: SocketAddr,
-    /// By which the benchmark knows its own ranks.
+    /// Proves to the benchmark that this rank is its own.
     pub(super) token: String,
     /// Which library it loads; of polyrank, the name of the package in its language.
     pub(super) library: String,
     pub(super) memory: Memory,
-    pub(super) manner: CallStyle,
+    pub(super) call_style: CallStyle,
     pub(super) ranks: u32,
     /// Where rank 0 serves the rendezvous.
     pub(super) port: u16,
     pub(super) timeout_s: u64,
-    /// Whether it joins when it is told to, and not immediately.
-    pub(super) waits: bool,
+    /// Whether it joins on a command, instead of immediately.
+    pub(super) joins_on_command: bool,
 }
 
 /// Runs rank `rank`; the exit code.
@@ -68,8 +68,8 @@ fn serve(rank: u32) -> Result<(), String> {
 }
 
 fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Result<(), String> {
-    let alone = memory_bytes();
-    if assignment.waits && control.hear()? != Some(Command::Join) {
+    let baseline_bytes = memory_bytes();
+    if assignment.joins_on_command && control.hear()? != Some(Command::Join) {
         return Ok(());
     }
     let group = match assignment.library.as_str() {
@@ -86,21 +86,16 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let versions = BTreeMap::from([("polyrank".to_owned(), version)]);
     control.say(&match &group {
-        Some(group) if assignment.waits => first_allreduce(group, assignment.ranks, versions)?,
+        Some(group) if assignment.joins_on_command => {
+            first_allreduce(group, assignment.ranks, versions)?
+        }
         _ => Answer::Ready { versions },
     })?;
-    let Assignment { ranks, memory, manner, .. } = *assignment;
-    let member = Member { group: group.clone(), rank, ranks, memory, manner };
+    let Assignment { ranks, memory, call_style, .. } = *assignment;
+    let member = Member { group: group.clone(), rank, ranks, memory, call_style };
     let mut prepared = None;
     while let Some(command) = control.hear()? {
-        control.say(&match command {
-            Command::Memory => {
-                prepared = None;
-                let grown = memory_bytes().zip(alone);
-                Answer::Memory { bytes: grown.map(|(now, alone)| now.saturating_sub(alone)) }
-            }
-            command => execute(command, &member, &mut prepared)?,
-        })?;
+        control.say(&execute(command, &member, baseline_bytes, &mut prepared)?)?;
     }
     // What it holds ends before its group does.
     drop((prepared, member));
@@ -110,7 +105,7 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
     }
 }
 
-/// What becomes of a rank that has just joined: its first allreduce, and when.
+/// Runs and times a new rank's first allreduce.
 fn first_allreduce(
     group: &ProcessGroup,
     ranks: u32,
@@ -126,8 +121,8 @@ fn first_allreduce(
     }
 }
 
-/// The memory of this process that is not a file's: its own pages, and of shared ones its part.
-/// None where the system does not say.
+/// Memory not backed by files: private pages plus this process's share of shared ones (PSS). `None`
+/// where the system does not report it.
 fn memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let kib = |name: &str| {
@@ -143,38 +138,47 @@ pub(super) fn monotonic_s() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
+/// Runs `command`. `baseline_bytes` is the memory that the process had before it joined.
 fn execute(
     command: Command,
     member: &Member,
+    baseline_bytes: Option<u64>,
     prepared: &mut Option<Box<dyn PreparedCase>>,
 ) -> Result<Answer, String> {
-    if let Command::Prepare(case) = command {
-        // The buffers of the case before are no longer needed.
+    if matches!(command, Command::Prepare(_) | Command::Memory) {
+        // The buffers of the previous case are no longer needed.
         *prepared = None;
-        let Some(dtype) = DType::from_name(&case.dtype) else {
-            return Ok(Answer::Unsupported { why: format!("no dtype {}", case.dtype) });
-        };
-        return Ok(match prepare(&case, dtype, member) {
-            Ok(buffers) => {
-                *prepared = Some(buffers);
-                Answer::Prepared
-            }
-            Err(why) => Answer::Unsupported { why },
-        });
     }
-    let Some(prepared) = prepared else {
-        return Err("nothing is prepared".to_owned());
-    };
+    let nothing_prepared = || "nothing is prepared".to_owned();
     match command {
         Command::Join => Err("it has joined already".to_owned()),
-        Command::Prepare(_) | Command::Memory | Command::Check => {
+        Command::Prepare(case) => {
+            let Some(dtype) = DType::from_name(&case.dtype) else {
+                return Ok(Answer::Unsupported { why: format!("no dtype {}", case.dtype) });
+            };
+            Ok(match prepare(&case, dtype, member) {
+                Ok(buffers) => {
+                    *prepared = Some(buffers);
+                    Answer::Prepared
+                }
+                Err(why) => Answer::Unsupported { why },
+            })
+        }
+        Command::Memory => {
+            let both = memory_bytes().zip(baseline_bytes);
+            Ok(Answer::Memory { bytes: both.map(|(now, before)| now.saturating_sub(before)) })
+        }
+        Command::Check => {
+            let prepared = prepared.as_mut().ok_or_else(nothing_prepared)?;
             Ok(Answer::Checked { wrong: prepared.check().map_err(text)? })
         }
         Command::Run { iterations } => {
+            let prepared = prepared.as_mut().ok_or_else(nothing_prepared)?;
             let RunTimes { seconds, cpu_seconds } = prepared.run(iterations).map_err(text)?;
             Ok(Answer::Ran { seconds, cpu_seconds })
         }
         Command::Each { iterations } => {
+            let prepared = prepared.as_mut().ok_or_else(nothing_prepared)?;
             Ok(Answer::Each { seconds: prepared.each(iterations).map_err(text)? })
         }
     }

@@ -1,5 +1,5 @@
 //! The table on the terminal: nccl-tests' columns, so that users of nccl-tests can read it, and
-//! behind them the median and the 99th percentile of single calls. Knows nothing of how it was
+//! after them the median and the 99th percentile of single calls. Knows nothing of how it was
 //! measured.
 
 use super::operation::Form;

@@ -35,7 +35,7 @@ const LEAVE_GRACE: Duration = Duration::from_secs(5);
 /// one that ended to be read: a process that it left behind may hold it open.
 const LAST_OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
-/// Why a team cannot go on.
+/// Why a team cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TeamError {
     /// The user wants to end.
@@ -61,7 +61,7 @@ pub(super) struct Team {
     /// What the ranks say of their library, all together.
     pub(super) versions: BTreeMap<String, String>,
     /// Operations that it is not asked for.
-    pub(super) lacking: Vec<Operation>,
+    pub(super) unsupported: Vec<Operation>,
     connections: Vec<TcpStream>,
     processes: Vec<Member>,
     inbox: Receiver<Event>,
@@ -280,7 +280,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.close_connections();
-        // A launcher must hear of it to end its ranks.
+        // A launcher must learn of it to end its ranks.
         self.signal(Signal::TERM);
         self.wait_for_ends(Instant::now() + LEAVE_GRACE);
         self.signal(Signal::KILL);

@@ -55,7 +55,7 @@ pub(crate) struct RunArguments {
     /// Port of rank 0's store; 0 picks a free one [default: 0 on one node, 29500 otherwise]
     #[arg(long, alias = "master_port")]
     master_port: Option<u16>,
-    /// Ranks of the job that join by URL from elsewhere, behind those that are started
+    /// Ranks of the job that join by URL from elsewhere, after those that are started
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_RANKS_PER_NODE)))]
     external: u32,
@@ -66,7 +66,7 @@ pub(crate) struct RunArguments {
     /// Show the ranks' lines as they are, without "[rank N] "
     #[arg(long)]
     no_prefix: bool,
-    /// Let the other ranks go on when one fails
+    /// Let the other ranks continue when one fails
     #[arg(long)]
     keep_going: bool,
     /// Seconds between asking the ranks to stop (SIGTERM) and killing them (SIGKILL)

@@ -42,7 +42,7 @@ impl JobEnvironment {
         };
         let run_id = match job.run_id.clone().or_else(env::run_id) {
             Some(name) => name,
-            // Every node must come to the same name without talking to the others.
+            // Every node must derive the same name without talking to the others.
             // The address may be spelled in another way on each.
             None if job.node_count > 1 => format!("port-{master_port}"),
             None => {
@@ -58,7 +58,7 @@ impl JobEnvironment {
     pub(super) fn external_urls(&self, job: &Job) -> Vec<(u32, String)> {
         let JobEnvironment { master_addr, master_port, .. } = self;
         let size = job.world_size();
-        // An IPv6 address stands in brackets.
+        // An IPv6 address is in brackets.
         let host = match master_addr.contains(':') && !master_addr.starts_with('[') {
             true => format!("[{master_addr}]"),
             false => master_addr.clone(),

@@ -19,9 +19,9 @@ pub(crate) mod arguments;
 pub(crate) mod environment;
 mod guard;
 mod mpi;
+mod orphan_watchdog;
 pub(crate) mod output;
 pub(crate) mod process;
-mod rank_list;
 pub(crate) mod report;
 mod supervise;
 

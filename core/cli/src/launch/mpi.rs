@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::arguments::Job;
 use super::environment::PLACE;
-use super::rank_list;
+use super::orphan_watchdog;
 use super::report::say;
 use polyrank::env::variable::{self, Variable};
 
@@ -47,7 +47,7 @@ pub(super) fn run(job: &Job) -> i32 {
         }
         (None, Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
     };
-    let before_program = rank_list::start().unwrap_or_else(|error| {
+    let before_program = orphan_watchdog::start().unwrap_or_else(|error| {
         say(&format!("what the ranks start outlives MPI's launcher if it is killed: {error}"));
         Vec::new()
     });

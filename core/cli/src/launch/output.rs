@@ -1,5 +1,5 @@
-//! The ranks' output: each line is shown whole, behind the name of its rank, and the last lines are
-//! kept for the report. Knows nothing of processes.
+//! The ranks' output: each line is shown whole, prefixed with the name of its rank, and the last
+//! lines are kept for the report. Knows nothing of processes.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};

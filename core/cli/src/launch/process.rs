@@ -19,7 +19,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `part` as one rank, with `extra` behind its arguments.
+    /// Starts `part` as one rank, with `extra` after its arguments.
     pub(crate) fn start(
         part: &Part,
         extra: Option<&OsStr>,

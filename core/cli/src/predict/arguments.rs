@@ -141,7 +141,7 @@ impl PredictArguments {
         if let Some(unknown) = self.algorithm.iter().find(|&a| known.iter().all(|k| k.name != a)) {
             let known: Vec<_> = known.iter().map(|known| known.name).collect();
             return Err(format!(
-                "{} has no algorithm `{unknown}`; it has {}",
+                "{} has no algorithm '{unknown}'; it has {}",
                 self.collective.facts().name,
                 known.join(", ")
             ));
@@ -186,7 +186,7 @@ impl PredictArguments {
 fn collective(text: &str) -> Result<Collective, String> {
     let found = Collective::ALL.into_iter().find(|known| known.facts().name == text);
     found.ok_or_else(|| {
-        format!("`{text}` is not a collective; expected one of {}", collective_names())
+        format!("'{text}' is not a collective; expected one of {}", collective_names())
     })
 }
 
@@ -243,7 +243,7 @@ fn gigabits(text: &str) -> Result<f64, String> {
         "" => 1.0,
         unit => match RATES.into_iter().find(|(name, _)| *name == unit) {
             Some((_, gigabits)) => gigabits,
-            None => return Err(format!("`{unit}` is not a unit; expected one of {units}")),
+            None => return Err(format!("'{unit}' is not a unit; expected one of {units}")),
         },
     };
     match digits.trim().parse::<f64>().map(|number| number * scale) {
@@ -306,7 +306,7 @@ mod tests {
             ("allreduce -n 8 --latency 5us", "--latency is that between hosts"),
             ("allreduce -n 8 -t 8x1 --bandwidth 5", "--bandwidth is that between hosts"),
             ("allreduce -n 8 -t 4x2 --bandwidth 1.2.3", "units are Gbit/s"),
-            ("allreduce -n 8 -t 4x2 --bandwidth 5Gb", "`Gb` is not a unit; expected one of Gbit/s"),
+            ("allreduce -n 8 -t 4x2 --bandwidth 5Gb", "'Gb' is not a unit; expected one of Gbit/s"),
             ("allreduce -n 8 -t 4x2 --bandwidth 0", "more than 1 kbit/s"),
             ("allreduce -n 8 --link-costs /nonexistent/costs", "/nonexistent/costs"),
         ] {

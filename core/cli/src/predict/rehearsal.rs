@@ -55,7 +55,7 @@ pub(super) struct TrafficCount {
     pub(super) took: Duration,
 }
 
-/// Blocks of one buffer, one behind the other in memory.
+/// Blocks of one buffer, one after the other in memory.
 struct Buffer {
     blocks: Vec<Region>,
 }

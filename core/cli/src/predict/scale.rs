@@ -231,7 +231,7 @@ fn series(on: &Topology) -> Vec<Topology> {
     series
 }
 
-/// The most memory that this process ever had, where the system tells.
+/// The most memory that this process ever had, where the system reports it.
 fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! All operations of this process that MPI runs, and how they end: in order, at their
+//! All operations of this process that MPI runs, and how they end: normally, at their
 //! deadline, or with their group. One lock guards this; nothing here waits or calls user code.
 
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ impl<H: Handle> Default for DeferredCompletions<H> {
 }
 
 impl<H: Handle> DeferredCompletions<H> {
-    /// Tells whom it concerns. No lock may be held.
+    /// Settles the completions and publishes why groups broke. No lock may be held.
     pub(super) fn tell(self) {
         for (group, found) in self.broken {
             if found == FoundBy::ThisRank {
@@ -280,7 +280,7 @@ impl<H: Handle> ActiveOperations<H> {
     }
 
     /// Fails everything of a group that is in flight, and notes why if it is not broken yet, which
-    /// is returned. What MPI goes on with is kept, unless it was only lent: that ends when MPI is
+    /// is returned. What MPI continues with is kept, unless it was only lent: that ends when MPI is
     /// done with it.
     pub(super) fn break_group(
         &mut self,
@@ -297,7 +297,7 @@ impl<H: Handle> ActiveOperations<H> {
         is_first
     }
 
-    /// Has nothing issued in a group any more, for this reason; whether it was in order and had
+    /// Closes a group to new operations, for this reason. Returns whether it was intact and had
     /// nothing in flight.
     pub(super) fn leave(
         &mut self,

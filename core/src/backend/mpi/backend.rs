@@ -1,5 +1,5 @@
-//! The [`Backend`] of one group, and how its ranks come to a communicator. Knows when to ask which
-//! room of this folder; each of them knows how.
+//! The [`Backend`] of one group, and how its ranks form a communicator. Knows when to ask which
+//! module of this folder; each of them knows how.
 
 #![allow(unsafe_code)]
 
@@ -12,12 +12,12 @@ use super::abi::Handle;
 use super::collectives;
 use super::comparison;
 use super::group::Group;
+use super::host_cores::HostCores;
 use super::job::{FAILED, GUARANTEED_TAGS};
 use super::messages;
-use super::place::Place;
 use super::queued_collective::{self, QueuedCollective};
 use super::running_operation::{PendingReceive, RunningOperation};
-use super::small::{self, COPIED};
+use super::small::{self, MAX_COPIED_BYTES};
 use super::world::World;
 use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
@@ -54,13 +54,13 @@ pub(super) async fn connect<H: Handle>(
     world.check_process()?;
     let debug_level = debug_level()?;
     let until = clock::after(if timeout.is_zero() { Duration::MAX } else { timeout });
-    let ours = Place::here(world.job.rank, world.job.size, &world.job.name);
-    store.set_async(&place_key(rank), ours.to_string().as_bytes()).await?;
-    // All ranks come to know alike whether all are there: nobody waits in MPI for one that is not.
+    let ours = HostCores::here(world.job.rank, world.job.size, &world.job.name);
+    store.set_async(&host_cores_key(rank), ours.to_string().as_bytes()).await?;
+    // All ranks learn alike whether all are there: nobody waits in MPI for one that is not.
     if size > 1 {
         rendezvous::join_async(&**store, name, rank, size, timeout).await?;
     }
-    let members = read_places(world, &**store, &ours, (rank, size)).await?;
+    let members = read_host_cores(world, &**store, &ours, (rank, size)).await?;
     let status = GroupStatus::join("mpi", name, (rank, size), store)?;
     let named = name.to_owned();
     let comm = unblock(move || communicator(world, members, &named, until)).await?;
@@ -69,27 +69,27 @@ pub(super) async fn connect<H: Handle>(
     Ok(Arc::new(MpiBackend { world, group, debug_level }))
 }
 
-fn place_key(rank: u32) -> String {
+fn host_cores_key(rank: u32) -> String {
     format!("mpi/place/{rank}")
 }
 
-/// The rank in the MPI job of each rank of the group. All have told it.
-async fn read_places<H: Handle>(
+/// The rank in the MPI job of each rank of the group. All have published it.
+async fn read_host_cores<H: Handle>(
     world: &World<H>,
     store: &dyn Store,
-    ours: &Place,
+    ours: &HostCores,
     (rank, size): (u32, u32),
 ) -> Result<Vec<c_int>> {
-    let keys: Vec<String> = (0..size).map(place_key).collect();
+    let keys: Vec<String> = (0..size).map(host_cores_key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let mut places: Vec<Place> = Vec::with_capacity(keys.len());
+    let mut ranks: Vec<HostCores> = Vec::with_capacity(keys.len());
     for (other, told) in (0..).zip(store.multi_get_async(&keys).await?) {
         let told = String::from_utf8_lossy(&told).into_owned();
-        let place = Place::read(&told).filter(|place| {
-            let known = places.iter().any(|known| known.rank == place.rank);
-            (place.size, &place.job) == (ours.size, &ours.job) && !known
+        let read = HostCores::read(&told).filter(|read| {
+            let known = ranks.iter().any(|known| known.rank == read.rank);
+            (read.size, &read.job) == (ours.size, &ours.job) && !known
         });
-        places.push(place.ok_or_else(|| Error::Rendezvous {
+        ranks.push(read.ok_or_else(|| Error::Rendezvous {
             message: format!(
                 "the ranks of a group over MPI must be different ranks of one MPI job: rank {rank} \
                  is {ours} (rank, size, cores, host, job), and rank {other} is {told}. Were they \
@@ -98,9 +98,9 @@ async fn read_places<H: Handle>(
         })?);
     }
     if size == world.job.size {
-        world.progress.set_crowded(ours.is_crowded(&places));
+        world.progress.set_crowded(ours.is_crowded(&ranks));
     }
-    let members = places.iter().map(|place| place.rank).collect();
+    let members = ranks.iter().map(|member| member.rank).collect();
     Ok(members)
 }
 
@@ -121,7 +121,7 @@ fn communicator<H: Handle>(
     let (told, made) = mpsc::channel();
     let (count, named) = (members.len(), name.to_owned());
     let begin = move || {
-        // Nobody hears it who has given up.
+        // Fails if the receiver has given up.
         let _ = told.send(create(world, &members, &named));
     };
     let thread = std::thread::Builder::new().name("polyrank-mpi-join".to_owned()).spawn(begin);
@@ -294,7 +294,7 @@ impl<H: Handle> Backend for MpiBackend<H> {
             let message = "send: a message needs a receiver".to_owned();
             return Err(Error::InvalidArgument { message });
         };
-        if memory.is_borrowed() && memory.len() <= COPIED {
+        if memory.is_borrowed() && memory.len() <= MAX_COPIED_BYTES {
             memory = copied(&memory);
         }
         let (sequence, completion) = self.world.progress.change(|active, ended| {
@@ -402,7 +402,7 @@ fn own(call: &mut Call) {
     let regions = || call.input.iter().chain(&call.output);
     let borrowed = regions().filter(|region| region.is_borrowed());
     let bytes: usize = borrowed.map(Region::len).sum();
-    if bytes == 0 || bytes > COPIED {
+    if bytes == 0 || bytes > MAX_COPIED_BYTES {
         return;
     }
     let mut back: Vec<(Region, Region)> = Vec::new();

@@ -27,7 +27,7 @@ pub(super) struct StartedRequests<H> {
     pub(super) requests: Requests<H>,
     pub(super) kept: RequestBuffers<H>,
     pub(super) finish: Option<Outcome>,
-    /// Why the rest was not: what was goes on, and uses the memory.
+    /// Why the rest was not: what was continues, and uses the memory.
     pub(super) failed: Option<Error>,
 }
 
@@ -224,7 +224,7 @@ impl<H: Handle> Ranks<'_, H> {
         }
         let blocks = Blocks::of(&call.output);
         let input = &call.input[0];
-        // MPI wants to be told where what is sent stands in what is received.
+        // MPI wants to be told where what is sent is in what is received.
         let own = &call.output[self.rank as usize];
         let in_place = blocks.staged.is_none() && own.same_memory(input) && !own.is_empty();
         let (from, sent) = match in_place {
@@ -451,7 +451,7 @@ impl<H: Handle> StartedRequests<H> {
 }
 
 impl<H> Lists<H> {
-    /// Blocks of `counts` elements, one behind the other.
+    /// Blocks of `counts` elements, one after the other.
     fn line_up(&mut self, counts: &[usize]) {
         let mut end = 0;
         for &count in counts {
@@ -504,7 +504,7 @@ impl Blocks {
     }
 }
 
-/// The part of `staged` for each of the blocks that it holds one behind the other.
+/// The part of `staged` for each of the blocks that it holds one after the other.
 fn parts_of<'a>(
     staged: &'a Region,
     blocks: &'a [Region],

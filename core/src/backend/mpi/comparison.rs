@@ -1,6 +1,6 @@
 //! At debug level `DETAIL`, collectives wait until all ranks have said what they are about to run:
 //! MPI is given what they agree on and nothing else. A thread for each group that has any asks the
-//! store, so that the caller that issues an operation goes on.
+//! store, so that the caller that issues an operation continues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::wire::frame::Fingerprint;
 /// How long the store is waited for at a time: a group may break, or be left, meanwhile.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// Starts the thread that compares the operations that `group` holds back and gives them to MPI in
+/// Starts the thread that compares the operations that `group` holds back and passes them to MPI in
 /// order, if it does not run yet.
 pub(super) fn start_comparing<H: Handle>(world: &'static World<H>, group: &Arc<Group<H>>) {
     if group.comparing.swap(true, Ordering::SeqCst) {

@@ -9,11 +9,11 @@
 //!                                       world: the job, its groups, what is under way
 //! ```
 //!
-//! Every operation is one of MPI's that does not block, so that it can have a deadline. MPI cannot
-//! take back what it was given: memory of an operation that failed is kept until MPI releases it.
-//! Memory that is only lent, for a call that blocks, is copied if it is small; if it is large, the
-//! operation fails and MPI does not release it within half a second, the job is ended with a
-//! message (`MPI_Abort`), as nothing else would be safe.
+//! Every operation uses a nonblocking MPI call, so that it can have a deadline. MPI cannot return
+//! a buffer early: memory of an operation that failed is kept until MPI releases it. Memory that is
+//! borrowed for a blocking call is copied if it is small. Large memory is not copied: if such an
+//! operation fails and MPI has not released the memory within half a second, the job is aborted
+//! with a message (`MPI_Abort`), since nothing else would be safe.
 
 mod abi;
 mod active_operations;
@@ -23,6 +23,7 @@ mod comparison;
 mod functions;
 mod group;
 mod heap;
+mod host_cores;
 mod job;
 mod launcher;
 mod layout;
@@ -30,7 +31,6 @@ mod library;
 mod messages;
 mod operators;
 mod pieces;
-mod place;
 mod progress;
 mod queued_collective;
 #[cfg(feature = "internals")]
@@ -54,7 +54,7 @@ use world::AnyWorld;
 pub(super) const REGISTRATION: Registration = Registration {
     availability: available,
     capabilities: Some(capabilities),
-    initialise: || place().map(drop),
+    initialise: || rank_and_size().map(drop),
     find_place: Some(start::find_place),
     ..Registration::new("mpi", "cpu", connect)
 };
@@ -68,11 +68,11 @@ pub fn available() -> Result<()> {
     world::found().map(drop).map_err(world::unavailable)
 }
 
-/// What the library that this process uses says of itself, and what it was opened as.
+/// The version string of the MPI library in use, and the file name it was loaded under.
 ///
 /// # Errors
 /// As [`available`].
-pub fn library() -> Result<String> {
+pub fn library_version() -> Result<String> {
     let found = world::found().map_err(world::unavailable)?;
     Ok(format!("{} ({})", found.version, found.name))
 }
@@ -80,18 +80,18 @@ pub fn library() -> Result<String> {
 /// This process's rank in the MPI job and the number of its ranks. Initialises MPI, if nobody has.
 ///
 /// # Errors
-/// As [`available`]; also if the library made another job than the launcher started.
-pub fn place() -> Result<(u32, u32)> {
-    world::world().map(AnyWorld::place)
+/// As [`available`]; also if the library's job differs from the one the launcher started.
+pub fn rank_and_size() -> Result<(u32, u32)> {
+    world::world().map(AnyWorld::rank_and_size)
 }
 
 /// Whether MPI is initialised for groups of this process, as it is when the first of them is made,
-/// or by [`place`].
+/// or by [`rank_and_size`].
 pub fn is_initialised() -> bool {
     world::is_initialised()
 }
 
-/// What every MPI library can do, where nothing is checked that costs time.
+/// What every MPI library supports, with checks that cost time switched off.
 fn capabilities() -> Capabilities {
     backend::declared(DebugLevel::Off)
 }
@@ -99,7 +99,7 @@ fn capabilities() -> Capabilities {
 /// Joins a group of ranks of one MPI job.
 ///
 /// # Errors
-/// As [`place`]; [`Error::RendezvousTimeout`] naming the ranks that did not come;
+/// As [`rank_and_size`]; [`Error::RendezvousTimeout`] naming the ranks that did not come;
 /// [`Error::Rendezvous`] if they are not of one job.
 fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {

@@ -33,7 +33,7 @@ pub(super) fn pieces(elements: usize) -> impl Iterator<Item = (usize, c_int)> {
 /// Requests that were started, and why the next was not, if so.
 pub(super) type Start<H> = (Requests<H>, Option<Error>);
 
-/// Starts requests until one fails; most are one. What was started before goes on.
+/// Starts requests until one fails; most are one. What was started before continues.
 ///
 /// # Errors
 /// Why the first failed.

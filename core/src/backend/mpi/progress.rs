@@ -83,7 +83,7 @@ impl<H: Handle> Progress<H> {
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
-    /// Changes the operations, moves them, and tells who is concerned.
+    /// Changes the operations, progresses them, and settles those that are done.
     pub(super) fn change<R>(
         &self,
         change: impl FnOnce(&mut ActiveOperations<H>, &mut DeferredCompletions<H>) -> R,
@@ -249,7 +249,7 @@ impl<H: Handle> Progress<H> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the background thread move what is in flight; starts it, if it does not run yet.
+    /// Makes the background thread progress what is in flight; starts it, if it does not run yet.
     fn wake_background(&'static self, job: &'static Job<H>) {
         let background = &self.background;
         *background.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;

@@ -78,13 +78,13 @@ pub(super) struct RunningOperation<H: Handle> {
     pub(super) finish: Option<Outcome>,
     /// The sender, for a receive.
     pub(super) source: Option<u32>,
-    /// Who is told; nobody any more when the group broke.
+    /// Who is notified; nobody any more when the group broke.
     pub(super) completion: Option<Arc<Completion>>,
     /// What it ends with when MPI is done with memory that is to be given back.
     pub(super) failed: Option<Box<(Error, Instant)>>,
 }
 
-/// An operation that is over, to be told without any lock.
+/// An operation that is over, to be settled without any lock.
 pub(super) struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
@@ -95,14 +95,14 @@ impl FinishedOperation {
         FinishedOperation { completion, result }
     }
 
-    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
+    /// Settles the completion. Runs callbacks and wakers, so no lock may be held.
     pub(super) fn settle(self) {
         self.completion.complete(self.result);
     }
 }
 
 impl<H: Handle> RunningOperation<H> {
-    /// What was just started, of this name and number. Nobody is told of its end yet.
+    /// What was just started, of this name and number. Nobody is notified of its end yet.
     pub(super) fn new(
         group: Arc<Group<H>>,
         (name, sequence): (&'static str, u64),
@@ -139,7 +139,7 @@ impl<H: Handle> RunningOperation<H> {
                     if let Ok(false) = tested {
                         return Ok(false);
                     }
-                    // The others go on, also where this one failed.
+                    // The others continue, also where this one failed.
                     requests.pop();
                     tested?;
                 }
@@ -156,8 +156,9 @@ impl<H: Handle> RunningOperation<H> {
         }
     }
 
-    /// Ends it with `error`: immediately, while MPI goes on with memory that is kept, or if it was
-    /// only lent, when MPI is done with it, for which it has until `until`. What is to be told.
+    /// Ends it with `error`: immediately if MPI may continue with the memory, which is kept; if the
+    /// memory was only lent, when MPI is done with it, for which it has until `until`. Returns the
+    /// operation if it is finished.
     pub(super) fn fail(&mut self, error: Error, until: Instant) -> Option<FinishedOperation> {
         if self.completion.is_none() || self.failed.is_some() {
             return None;
@@ -169,7 +170,7 @@ impl<H: Handle> RunningOperation<H> {
         self.give_up(error)
     }
 
-    /// Ends it, when MPI is done with it. What is to be told, if anybody is.
+    /// Ends it, when MPI is done with it. Returns what is to be settled, if anybody waits for it.
     pub(super) fn end(mut self, job: &Job<H>, result: Result<()>) -> Option<FinishedOperation> {
         self.group.in_library.fetch_sub(1, Ordering::SeqCst);
         self.free_types(job);

@@ -1,6 +1,6 @@
-//! Small collectives in the caller's memory, begun and mostly ended without taking any: what is
-//! given to MPI is a copy that the group keeps, so that MPI may go on with it if it has to. Knows
-//! no deadline.
+//! Small collectives in the caller's memory, usually completed without allocating. MPI works on a
+//! scratch copy that the group keeps, so that it may continue with it after the caller has given
+//! up. Knows no deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,18 +20,17 @@ use crate::tensor::{LentMemory, Region};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
-/// Bytes of memory that is only lent up to which it is copied, so that an operation that fails can
-/// leave it to MPI.
-pub(super) const COPIED: usize = 64 << 10;
+/// Largest borrowed buffer that is copied, so that a failed operation can leave the copy to MPI.
+pub(super) const MAX_COPIED_BYTES: usize = 64 << 10;
 
-/// How the caller looks at an operation that it waits for before it becomes one among others: as
-/// long as a small one takes, if all ranks are there. To look takes as long as a pause.
-const LOOKS: SpinBudget = SpinBudget { spins: 400, pause: Pause::Nothing };
-/// The same where looking takes a core that another rank needs.
-const CROWDED_LOOKS: SpinBudget = SpinBudget { spins: 4, pause: Pause::Yield };
+/// How often the caller polls its operation before handing it to the progress engine: for as long
+/// as a small one takes when all ranks have called it. One poll takes about as long as a pause.
+const POLL_BUDGET: SpinBudget = SpinBudget { spins: 400, pause: Pause::Nothing };
+/// The same where polling takes a core that another rank needs.
+const CONTENDED_POLL_BUDGET: SpinBudget = SpinBudget { spins: 4, pause: Pause::Yield };
 
-/// Runs `call`, or begins it; not if it is one of those that are issued as any other, or
-/// another thread moves operations.
+/// Tries to run `call` to completion. Declines collectives without a fast path, and any while
+/// another thread is making progress.
 pub(super) fn attempt<'a, H: Handle>(
     world: &'static World<H>,
     group: &'a Arc<Group<H>>,
@@ -40,14 +39,14 @@ pub(super) fn attempt<'a, H: Handle>(
     memory: &mut LentMemory<'_>,
 ) -> Attempt<'a> {
     let LentMemory::InPlace(bytes) = memory else { return Attempt::Declined };
-    let is_one = matches!(
+    let has_fast_path = matches!(
         call.collective,
         Collective::Allreduce | Collective::Broadcast | Collective::Barrier
     );
-    if !is_one || bytes.len() > COPIED {
+    if !has_fast_path || bytes.len() > MAX_COPIED_BYTES {
         return Attempt::Declined;
     }
-    // As long as it is held, nobody finalises MPI.
+    // While this lock is held, nobody finalises MPI.
     let Some(active) = world.progress.try_lock() else { return Attempt::Declined };
     if group.status.is_broken() {
         return Attempt::Declined;
@@ -60,7 +59,7 @@ pub(super) fn attempt<'a, H: Handle>(
         Ok(request) => request,
         Err(error) => {
             drop(active);
-            // The longer way says what is wrong.
+            // The general path reports what is wrong.
             world.progress.change(|active, ended| active.not_started(group, &error, ended));
             return Attempt::Declined;
         }
@@ -68,13 +67,13 @@ pub(super) fn attempt<'a, H: Handle>(
     let sequence = group.status.next_collective(fingerprint);
     group.in_flight.fetch_add(1, Ordering::SeqCst);
     group.in_library.fetch_add(1, Ordering::SeqCst);
-    let budget = if world.progress.is_crowded() { CROWDED_LOOKS } else { LOOKS };
-    let looks = match call.waiting {
+    let is_crowded = world.progress.is_crowded();
+    let budget = if is_crowded { CONTENDED_POLL_BUDGET } else { POLL_BUDGET };
+    let polls = match call.waiting {
         WaitIntent::Soon | WaitIntent::Likely => budget.spins,
         WaitIntent::Later | WaitIntent::OtherThread => 1,
     };
-    let mut failed = None;
-    for _ in 0..looks {
+    for _ in 0..polls {
         match test(&world.job, &mut request) {
             Ok(false) => budget.pause.take(),
             Ok(true) => {
@@ -86,20 +85,40 @@ pub(super) fn attempt<'a, H: Handle>(
                 return Attempt::Done(sequence);
             }
             Err(error) => {
-                failed = Some(error);
-                break;
+                drop(active);
+                return fail(world, group, sequence, error);
             }
         }
     }
     drop(active);
     let collective = call.collective;
-    let begun =
+    let started =
         StartedCollective { world, group, collective, sequence, request: Some(request), scratch };
     let waiting = call.waiting;
-    Attempt::Started(Box::new(move |lasting| begun.go_on(failed, waiting, lasting)))
+    Attempt::Started(Box::new(move |buffers| started.proceed(waiting, buffers)))
 }
 
-/// An operation that MPI has and of which nobody waits for the end yet.
+/// Breaks the group in which MPI failed a collective: now, as the caller may drop what it is
+/// given instead of asking for the outcome.
+#[cold]
+fn fail<'a, H: Handle>(
+    world: &'static World<H>,
+    group: &'a Arc<Group<H>>,
+    sequence: u64,
+    error: Error,
+) -> Attempt<'a> {
+    group.in_library.fetch_sub(1, Ordering::SeqCst);
+    group.in_flight.fetch_sub(1, Ordering::SeqCst);
+    let abort = Abort::Failed { rank: group.rank, why: error.to_string() };
+    world.progress.break_group(group, abort, FoundBy::ThisRank);
+    Attempt::Started(Box::new(move |_| {
+        let completion = Arc::new(Completion::new());
+        completion.complete(Err(error));
+        IssuedOperation { sequence, completion }
+    }))
+}
+
+/// A collective that MPI has accepted, before anybody waits for it.
 struct StartedCollective<'a, H: Handle> {
     world: &'static World<H>,
     group: &'a Arc<Group<H>>,
@@ -110,29 +129,16 @@ struct StartedCollective<'a, H: Handle> {
 }
 
 impl<H: Handle> StartedCollective<'_, H> {
-    fn go_on(
-        mut self,
-        failed: Option<Error>,
-        waiting: WaitIntent,
-        lasting: PersistentBuffers,
-    ) -> IssuedOperation {
-        let PersistentBuffers { deadline, output, finish, .. } = lasting;
+    fn proceed(mut self, waiting: WaitIntent, buffers: PersistentBuffers) -> IssuedOperation {
+        let PersistentBuffers { deadline, output, finish, .. } = buffers;
         let StartedCollective { world, group, sequence, .. } = self;
         let completion = Arc::new(Completion::new());
         let issued = IssuedOperation { sequence, completion: completion.clone() };
         let Some(request) = self.request.take() else { return issued };
-        if let Some(error) = failed {
-            group.in_library.fetch_sub(1, Ordering::SeqCst);
-            group.in_flight.fetch_sub(1, Ordering::SeqCst);
-            let abort = Abort::Failed { rank: group.rank, why: error.to_string() };
-            world.progress.break_group(group, abort, FoundBy::ThisRank);
-            completion.complete(Err(error));
-            return issued;
-        }
-        let kept = RequestBuffers::new(vec![self.scratch.clone()]);
-        let place = (self.collective.facts().name, sequence);
+        let buffers = RequestBuffers::new(vec![self.scratch.clone()]);
+        let label = (self.collective.facts().name, sequence);
         let running =
-            RunningOperation::new(group.clone(), place, Requests::One(request), kept, deadline);
+            RunningOperation::new(group.clone(), label, Requests::One(request), buffers, deadline);
         let running = RunningOperation {
             is_collective: true,
             finish: Some(copy_out(self.scratch.clone(), output, finish)),
@@ -146,20 +152,20 @@ impl<H: Handle> StartedCollective<'_, H> {
 }
 
 impl<H: Handle> Drop for StartedCollective<'_, H> {
-    /// MPI goes on with it, although the caller gave it up.
+    /// MPI continues with it, although the caller gave it up.
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
-        let kept = RequestBuffers::new(vec![self.scratch.clone()]);
-        let place = (self.collective.facts().name, self.sequence);
+        let buffers = RequestBuffers::new(vec![self.scratch.clone()]);
+        let label = (self.collective.facts().name, self.sequence);
         let deadline = crate::clock::after(std::time::Duration::MAX);
         let requests = Requests::One(request);
-        let running = RunningOperation::new(self.group.clone(), place, requests, kept, deadline);
+        let running = RunningOperation::new(self.group.clone(), label, requests, buffers, deadline);
         self.group.in_flight.fetch_sub(1, Ordering::SeqCst);
         self.world.progress.change(|active, _| active.abandon(running));
     }
 }
 
-/// Takes the outcome to where it belongs; then what is left to do.
+/// Copies the result to the outputs, then runs `finish`.
 fn copy_out(scratch: Region, output: Vec<Region>, finish: Option<Outcome>) -> Outcome {
     Box::new(move || {
         for output in output.iter().filter(|output| !output.is_empty()) {

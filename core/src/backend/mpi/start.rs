@@ -23,10 +23,10 @@ use crate::transport::host;
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if rank or size are given, or in the environment, and others than
-/// MPI's; [`Error::RendezvousTimeout`] if rank 0 does not come; those of [`super::place`].
+/// MPI's; [`Error::RendezvousTimeout`] if rank 0 does not come; those of [`super::rank_and_size`].
 pub(super) fn find_place(known: &KnownPlace, timeout: Duration) -> Result<PlaceInJob> {
     let world = world()?;
-    let place = world.place();
+    let place = world.rank_and_size();
     let in_job = |rendezvous| PlaceInJob { rank: place.0, world_size: place.1, rendezvous };
     agree("the call", (known.rank, known.world_size), place)?;
     if known.has_store {

@@ -35,7 +35,7 @@ pub(super) enum AnyWorld {
 }
 
 static FOUND: OnceLock<LoadedLibrary> = OnceLock::new();
-/// The world, or why there can be none: a library is initialised once, whatever came of it.
+/// The world, or why there can be none: a library is initialised once, whatever the result.
 static WORLD: Mutex<Option<std::result::Result<AnyWorld, String>>> = Mutex::new(None);
 
 /// This is a child of the process that initialised the library.
@@ -93,7 +93,7 @@ impl AnyWorld {
     }
 
     /// This process's rank in the job, and the number of ranks.
-    pub(super) fn place(self) -> (u32, u32) {
+    pub(super) fn rank_and_size(self) -> (u32, u32) {
         match self {
             AnyWorld::Ints(world) => (world.job.rank, world.job.size),
             AnyWorld::Pointers(world) => (world.job.rank, world.job.size),
@@ -142,14 +142,14 @@ impl<H: Handle> World<H> {
         Ok(())
     }
 
-    /// Has `group` left at the end of the process, if it is not before.
+    /// Leaves `group` at the end of the process, if it was not left before.
     pub(super) fn register(&self, group: &Arc<Group<H>>) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.retain(|group| group.strong_count() > 0);
         groups.push(Arc::downgrade(group));
     }
 
-    /// Has [`World::end`] called before anybody finalises the library: MPI drops the
+    /// Arranges that [`World::end`] runs before anybody finalises the library: MPI drops the
     /// attributes of this communicator first. For an operation that is in flight then, this is too
     /// late: MPI_Finalize may be called only when all threads have completed their calls (MPI
     /// 4.1, "MPI and Threads"), and MPICH unlocks nothing any more when it has begun.
@@ -218,7 +218,7 @@ impl<H: Handle> World<H> {
     }
 }
 
-/// What is done when the process ends in order, or forks.
+/// What is done when the process ends cleanly, or forks.
 mod at_exit {
     use super::*;
 
@@ -227,7 +227,7 @@ mod at_exit {
     static FINALISE: OnceLock<FinalizeCheck> = OnceLock::new();
 
     unsafe extern "C" {
-        /// C's list of what is called when the process exits.
+        /// C's list of functions to call when the process exits.
         fn atexit(function: extern "C" fn()) -> c_int;
         /// POSIX's list of what is called before a fork, and after it in the parent and the child.
         fn pthread_atfork(
@@ -247,7 +247,7 @@ mod at_exit {
         unsafe { pthread_atfork(None, None, Some(in_child)) };
     }
 
-    /// Has `world` finalised when the process ends, unless a group failed: what is under way then
+    /// Finalises `world` when the process ends, unless a group failed: what is under way then
     /// might never end. The job is ended instead, with a reason. Open MPI's launcher does that on
     /// its own, with an error, when a process goes without finalising, and can hang where several
     /// ranks abort at once. MPICH's kills the others without a word then, and returns 0.

@@ -1,5 +1,5 @@
 //! The [`Backend`] of one group: what is issued, in which order, and what becomes of it when it
-//! cannot be. Knows when to ask which room of this folder; each of them knows how.
+//! cannot be. Knows when to ask which module of this folder; each of them knows how.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -113,9 +113,9 @@ struct EnqueueTarget {
 
 /// Why nothing was issued.
 enum IssueError {
-    /// The call is wrong here. Nothing was enqueued, no number was used up, and the group goes on.
+    /// The call is wrong here. Nothing was enqueued, no number was used, and the group continues.
     Call(Error),
-    /// The ranks did not come to a communicator.
+    /// The ranks did not form a communicator.
     Meeting(Error),
     /// The library failed at splitting one, here or on another rank.
     Split(Error),
@@ -238,7 +238,7 @@ impl NcclBackend {
         Ok(issued)
     }
 
-    /// What came of issuing. No lock may be held: what is told may call anything.
+    /// Returns the outcome of issuing. No lock may be held: callbacks may call anything.
     fn outcome(
         &self,
         name: &str,
@@ -306,8 +306,8 @@ impl NcclBackend {
         }
     }
 
-    /// Has a collective compared with that of the others, on a thread of its own, and the group
-    /// broken if they differ. What is returned is set when all is well.
+    /// Compares a collective with that of the others, on a thread of its own, and breaks the group
+    /// if they differ. The returned flag is set once they agree.
     fn compare(&self, sequence: u64, ours: Fingerprint, deadline: Instant) -> Arc<AtomicBool> {
         let compared = Arc::new(AtomicBool::new(false));
         let (group, done, progress) = (self.group.clone(), compared.clone(), self.progress);

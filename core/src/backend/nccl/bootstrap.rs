@@ -1,4 +1,4 @@
-//! How the ranks of a group come to a communicator through the store: the device of each, and the
+//! How the ranks of a group form a communicator through the store: the device of each, and the
 //! id under which the library meets. Knows no operation.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Arrival<'_> {
         Communicator::join(self.found, gpu, &id, self.ranks, options, self.limit)
     }
 
-    /// Tells the others which device this rank has, and hears of theirs: NCCL hangs, or fails
+    /// Tells the others which device this rank has, and learns of theirs: NCCL hangs, or fails
     /// without saying why, where two ranks have one.
     fn publish_device(&self, gpu: &Gpu) -> Result<()> {
         let (rank, size) = self.ranks;

@@ -28,7 +28,7 @@ const STAGES: PollStages = PollStages {
 };
 /// How long a wait goes on before it is asked whether the group broke meanwhile.
 const CALM: Duration = Duration::from_millis(20);
-/// How long it may take to leave in order what is not used any more.
+/// How long it may take to leave cleanly what is not used any more.
 const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One communicator of this process.
@@ -230,7 +230,7 @@ impl Communicator {
         }
     }
 
-    /// Leaves in order, when nothing is under way.
+    /// Leaves cleanly, when nothing is under way.
     pub(super) fn leave(&self) {
         let finalized = self.call("ncclCommFinalize", |functions, comm| {
             // SAFETY: the handle is ours, and nothing is issued after this.

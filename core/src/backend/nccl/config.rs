@@ -37,7 +37,7 @@ pub(super) type Names = [Option<CString>; 2];
 
 /// What every [`Config`] has in its second field.
 const MAGIC: c_uint = 0xcafe_beef;
-/// What stands in a field of [`Config`] that the library is to choose.
+/// The value of a field of [`Config`] that the library is to choose.
 const UNDEFINED: c_int = c_int::MIN;
 
 /// The version that all libraries know which are taken.

@@ -8,7 +8,7 @@
 //!
 //! An operation comes after what the tensors' owner issued on its stream before the call. It is
 //! enqueued immediately; waiting without a limit has the owner's stream come after it, and does not
-//! block. It is done when the event behind it has come: then its memory is released.
+//! block. It is done when the event recorded after it has completed: then its memory is released.
 
 mod abort_watch;
 mod backend;

@@ -1,5 +1,5 @@
-//! An operation that was enqueued: the event behind it, and what must stay where it is until that
-//! has come. Knows no store.
+//! An operation that was enqueued: the event recorded after it, and what must not move until
+//! that event has completed. Knows no store.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Leaves it in order, when nothing is under way.
+    /// Leaves it cleanly, when nothing is under way.
     pub(super) fn leave(&self) {
         if self.status.leave()
             && let Some(communicator) = self.communicator.get()
@@ -59,14 +59,14 @@ pub(super) struct RunningOperation {
     pub(super) compared: Option<Arc<AtomicBool>>,
 }
 
-/// An operation that is over, to be told without any lock.
+/// An operation that is over, to be settled without any lock.
 pub(super) struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
 }
 
 impl FinishedOperation {
-    /// Tells the completion. Runs callbacks and wakers, so no lock may be held.
+    /// Settles the completion. Runs callbacks and wakers, so no lock may be held.
     pub(super) fn settle(self) {
         self.completion.complete(self.result);
     }
@@ -94,7 +94,7 @@ impl RunningOperation {
         FinishedOperation { completion: self.completion, result: Ok(()) }
     }
 
-    /// Ends it for those that wait, and hands back what the device goes on with.
+    /// Ends it for those that wait, and hands back what the device continues with.
     pub(super) fn give_up(mut self, error: Error) -> (FinishedOperation, AbandonedOperation) {
         use std::sync::atomic::Ordering::SeqCst;
         self.group.in_flight.fetch_sub(1, SeqCst);
@@ -104,7 +104,7 @@ impl RunningOperation {
     }
 }
 
-/// What a device goes on with after an operation was given up.
+/// What a device continues with after an operation was given up.
 pub(super) struct AbandonedOperation {
     /// What comes when it is over. None if nobody knows how much was enqueued: then it is over when
     /// the communicator was aborted and its stream is empty.

@@ -171,8 +171,8 @@ impl LoopOperation {
         self.is_done.get()
     }
 
-    /// The language drops it, on a thread that ends or not: what is not done goes on, if its group
-    /// does, though the handle on that may be gone already.
+    /// The language drops it, on a thread that ends or not: what is not done continues, if its
+    /// group does, though the handle on that may be gone already.
     pub fn end(&self, is_ending: bool) {
         let is_done = self.is_done();
         let staged = self.staged.borrow();

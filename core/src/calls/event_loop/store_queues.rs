@@ -12,7 +12,7 @@ use crate::calls::StorePlace;
 
 /// A request that has not begun.
 struct Request {
-    /// Whether those behind it go on as soon as it has to wait.
+    /// Whether those after it continue as soon as it has to wait.
     until_begun: bool,
     run: Box<dyn FnOnce() + Send>,
 }
@@ -20,7 +20,7 @@ struct Request {
 /// Requests that wait for the one that runs, by store. A store that none runs of has no entry.
 static QUEUES: LazyLock<Mutex<HashMap<u64, VecDeque<Request>>>> = LazyLock::new(Mutex::default);
 
-/// Runs `request` on a thread, behind the requests of its store that came before.
+/// Runs `request` on a thread, after the requests of its store that came before.
 pub fn run(place: StorePlace, request: impl FnOnce() + Send + 'static) {
     let StorePlace { store, until_begun } = place;
     let is_free = {
@@ -35,7 +35,7 @@ pub fn run(place: StorePlace, request: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs what waits, until nothing does or another thread goes on with it.
+/// Runs what waits, until nothing does or another thread continues with it.
 fn go_on(store: u64) {
     while let Some(Request { until_begun, run }) = next(store) {
         let has_left = Rc::new(Cell::new(false));
@@ -46,7 +46,7 @@ fn go_on(store: u64) {
                 threads::run(move || go_on(store));
             });
         }
-        // What a request ends with concerns its own caller: the others go on all the same.
+        // What a request ends with concerns its own caller: the others continue all the same.
         let _ = catch_unwind(AssertUnwindSafe(run));
         threads::forget_waiting();
         if has_left.get() {

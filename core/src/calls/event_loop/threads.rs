@@ -66,7 +66,7 @@ pub fn cancellable<T>(cancelled: Arc<AtomicBool>, call: impl FnOnce() -> T) -> T
     result
 }
 
-/// Has `act` called once, when the next call on this thread has to wait.
+/// Calls `act` once, when the next call on this thread has to wait.
 pub fn when_waiting(act: impl FnOnce() + 'static) {
     WAITING.set(Some(Box::new(act)));
 }

@@ -21,7 +21,7 @@ struct Waiter {
 
 static WAITERS: Mutex<Option<HashMap<u64, Arc<Waiter>>>> = Mutex::new(None);
 
-/// Has a thread wait for `work`, of `group`, and so move it until it is done.
+/// Makes a thread wait for `work`, of `group`, and so progress it until it is done.
 pub(super) fn wait_in_background(group: &ProcessGroup, work: Work) {
     let key = group.identity();
     let mut waiters = lock(&WAITERS);

@@ -30,7 +30,7 @@ impl Layout {
         let all = bytes / element_bytes;
         let shape = match shape {
             Some(shape) => shape,
-            None => vec![all.checked_sub(origin).ok_or("it begins behind their end")?],
+            None => vec![all.checked_sub(origin).ok_or("it begins after their end")?],
         };
         let too_many = || format!("the shape {shape:?} has too many elements");
         let elements = shape.iter().try_fold(1usize, |product, &it| product.checked_mul(it));
@@ -84,7 +84,7 @@ impl Layout {
         self.elements * self.element_bytes
     }
 
-    /// The first element of the memory that is used, and the one behind the last.
+    /// The first element of the memory that is used, and the one after the last.
     pub(super) fn extent(&self) -> (usize, usize) {
         // `new` found it to lie inside of the memory.
         self.checked_extent().map_or((0, 0), |(first, last)| (first as usize, last as usize))

@@ -2,7 +2,7 @@
 //! they work on copies. Prepare, copy in, issue, copy out. Knows no language.
 //!
 //! Copies are made in slices, so that a thread that has other things to do may do them meanwhile.
-//! What the language gives for a copy is looked at each time: it must be as long as it was.
+//! What the language passes for a copy is checked each time: it must be as long as it was.
 
 mod layout;
 mod operation;
@@ -403,7 +403,7 @@ impl Cursor {
         bytes.map(|foreign| foreign.layout.bytes()).sum::<usize>().saturating_sub(self.bytes)
     }
 
-    /// Goes on for about `budget` bytes: `copy` is given a tensor, the bytes of it that are done,
+    /// Continues for about `budget` bytes: `copy` is given a tensor, the bytes of it that are done,
     /// and how many may be; it returns how many are done then. Bytes that are left.
     fn advance(
         &mut self,

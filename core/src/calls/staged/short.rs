@@ -12,7 +12,7 @@ use crate::process_group::{FastPathResult, HeldBuffers, ProcessGroup};
 use crate::request::SingleTensorRequest;
 use crate::tensor::LentMemory;
 
-/// Most parameters that a short call gives: the tensor and the operator.
+/// Most parameters of a short call: the tensor and the operator.
 const MAX_GIVEN: usize = 2;
 
 /// A call of the usual shape, without its tensor.
@@ -21,12 +21,12 @@ pub struct ShortCall {
     plain: SingleTensorRequest,
 }
 
-/// What became of a short call.
+/// The result of a short call.
 #[derive(Debug)]
 pub enum ShortOutcome {
     /// It is done, as the operation of this sequence number, and its result is copied out.
     Done(u64),
-    /// It goes on.
+    /// It continues.
     Issued(Box<StagedOperation>),
 }
 

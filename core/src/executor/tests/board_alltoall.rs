@@ -46,12 +46,12 @@ pub(super) fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: 
     Call { fingerprint, small, fits, ..Call::new(&schedule, input, output) }
 }
 
-/// What `from` gives to `to` at `index`.
+/// What `from` sends to `to` at `index`.
 fn value(from: u32, to: u32, index: usize) -> i32 {
     from as i32 * 1_000_000 + to as i32 * 10_000 + index as i32
 }
 
-/// Issues a call of every rank in which rank `from` gives `elements(from, to)` to rank `to`; those
+/// Issues a call of every rank in which rank `from` sends `elements(from, to)` to rank `to`; those
 /// for which `fits` says so go over the board as far as the others let them.
 fn issue_all(
     world: &mut World,
@@ -85,7 +85,7 @@ fn tensors_that_fit_and_tensors_that_do_not_come_to_the_same() {
                 for _ in 0..3 * BOARD_PLACES {
                     let mask = random.below(1 << size) as u32;
                     let elements = [0, 1, 3, 50][random.below(4)];
-                    // Rank 0 of an uneven call gives and takes more; the others see some of it.
+                    // Rank 0 of an uneven call sends and receives more; the others see some of it.
                     let is_even = mask & 1 == 0 || random.below(2) == 0;
                     let amount = |from: u32, to: u32| match is_even {
                         true => elements,

@@ -39,7 +39,7 @@ fn data() -> Header {
     }
 }
 
-/// Has a frame come to rank 0 from rank 2.
+/// Delivers a frame to rank 0 from rank 2.
 fn forge(world: &World, header: Header) {
     let payload = vec![1; header.payload_bytes as usize];
     world.network.lock().unwrap().forge(2, 0, header, payload);
@@ -94,7 +94,7 @@ fn frames_of_another_call_are_a_mismatch() {
 }
 
 /// What the call of rank 0 ends with if rank 2 says that it runs the schedule, and the frame comes
-/// behind its own. Rank 1 is not there, so that the operation is still in flight by then.
+/// after its own. Rank 1 is not there, so that the operation is still in flight by then.
 fn marked(seed: u64, header: Header) -> Error {
     let mut world = World::with_board(3, seed);
     let own = world.issue(0, exchange(0, true));

@@ -59,7 +59,7 @@ fn allreduce(world: &mut World, rank: u32, elements: usize) -> Arc<Completion> {
     world.issue(rank, call(small, elements, vec![], vec![Region::zeroed(4 * elements)]))
 }
 
-/// What `rank` gives at `index`.
+/// What `rank` contributes at `index`.
 fn value(rank: u32, index: usize) -> i32 {
     (rank as i32 + 1) * 1000 + index as i32
 }

@@ -72,7 +72,7 @@ fn different_collectives_are_a_mismatch() {
             }
             calls.push(world.issue(rank, call));
         }
-        // A rank that had finished hears of it at its next call.
+        // A rank that had finished learns of it at its next call.
         world.settle();
         for (rank, call) in calls.iter().enumerate() {
             let error = call.error().unwrap_or_else(|| {

@@ -278,7 +278,8 @@ fn messages_of_unlike_types_fail_on_both_sides() {
                 }
                 world.run(&calls);
                 world.settle();
-                // What left unasked had gone well on the sender, which hears at its next call.
+                // What left unasked had succeeded on the sender, which learns of it at its next
+                // call.
                 let again = match sent.error() {
                     Some(_) => sent,
                     None => world.send(0, 1, 6, &from),

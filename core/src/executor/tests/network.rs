@@ -35,7 +35,7 @@ pub(super) struct Network {
     pub(super) cut: HashSet<(Rank, Rank)>,
     /// Frames that were delivered, by kind.
     pub(super) delivered: HashMap<Kind, usize>,
-    /// The bytes behind them, by kind.
+    /// The bytes after them, by kind.
     pub(super) delivered_bytes: HashMap<Kind, usize>,
     /// What [`Transport::unasked_bytes`] says.
     pub(super) unasked_bytes: usize,
@@ -53,7 +53,7 @@ enum Packet {
 pub(super) type Shared = Arc<Mutex<Network>>;
 
 impl Network {
-    /// Has a frame come to `to` from `from`, as if that one had sent it.
+    /// Delivers a frame to `to` as if `from` had sent it.
     pub(super) fn forge(&mut self, from: Rank, to: Rank, header: Header, payload: Vec<u8>) {
         self.links.entry((from, to)).or_default().push_back(Packet::Frame(header, payload));
     }

@@ -1,4 +1,4 @@
-//! Schedules built by hand, so that these tests depend on no other room.
+//! Schedules built by hand, so that these tests depend on no other module.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Short messages of several threads of a rank, one of which may sleep for all: nobody is left
 //! asleep, nothing is lost, and messages of one tag keep their order. And how soon a rank that only
-//! sends hears that there is nobody any more.
+//! sends learns that there is nobody any more.
 
 use std::sync::{Arc, mpsc};
 use std::thread;

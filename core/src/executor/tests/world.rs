@@ -43,7 +43,7 @@ pub(super) struct Call {
     pub(super) timeout: Duration,
     /// Set if it goes over the board.
     pub(super) small: Option<SmallCollective>,
-    /// Whether what this rank gives fits the board then.
+    /// Whether what this rank contributes fits the board then.
     pub(super) fits: bool,
     /// Whether its part is shown already, see [`World::try_small`].
     pub(super) shown: bool,

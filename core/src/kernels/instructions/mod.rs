@@ -20,7 +20,7 @@ use self::x86_64::detected;
 pub(super) const LANES: usize = if cfg!(target_family = "wasm") { 1 } else { 16 };
 
 /// As many numbers of half the size, as bytes.
-pub(super) type Halves = [u8; 2 * LANES];
+pub(super) type HalfLaneBytes = [u8; 2 * LANES];
 
 /// Bytes of a line of the cache.
 pub(super) const LINE_BYTES: usize = 64;
@@ -38,10 +38,10 @@ pub(super) struct Block(pub(super) [u8; BLOCK_BYTES]);
 /// Only to be named in a [`Loop`], which [`widest`] runs where the processor has the instructions.
 pub(super) trait Instructions: Copy {
     /// Widens binary16 numbers exactly; a NaN stays one.
-    fn widen_f16s(halves: Halves) -> [f32; LANES];
+    fn widen_f16s(halves: HalfLaneBytes) -> [f32; LANES];
 
     /// Rounds to binary16 numbers, to nearest even. NaNs are canonical.
-    fn narrow_f16s(elements: [f32; LANES]) -> Halves;
+    fn narrow_f16s(elements: [f32; LANES]) -> HalfLaneBytes;
 
     /// Rounds to bfloat16 numbers, to nearest even: those of `lower` and of `upper` in turn, so
     /// that each pair is a `u32` of which they are the lower and the upper bits. NaNs become

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Block, Halves, Instructions, LANES, for_each_lane, lanes};
+use super::{Block, HalfLaneBytes, Instructions, LANES, for_each_lane, lanes};
 
 /// Instructions that every processor of the architecture has.
 #[derive(Clone, Copy)]
@@ -10,7 +10,7 @@ pub(super) struct Portable;
 
 impl Instructions for Portable {
     #[inline(always)]
-    fn widen_f16s(halves: Halves) -> [f32; LANES] {
+    fn widen_f16s(halves: HalfLaneBytes) -> [f32; LANES] {
         let halves = halves.as_chunks().0;
         lanes(
             #[inline(always)]
@@ -19,8 +19,8 @@ impl Instructions for Portable {
     }
 
     #[inline(always)]
-    fn narrow_f16s(elements: [f32; LANES]) -> Halves {
-        let mut halves = Halves::default();
+    fn narrow_f16s(elements: [f32; LANES]) -> HalfLaneBytes {
+        let mut halves = HalfLaneBytes::default();
         let parts = halves.as_chunks_mut().0;
         for_each_lane(
             #[inline(always)]

@@ -7,7 +7,7 @@ use std::is_x86_feature_detected as has;
 
 use super::portable::Portable;
 use super::streaming::{fence, stream_avx2, stream_avx512};
-use super::{Block, Halves, Instructions, LANES, Loop, Set};
+use super::{Block, HalfLaneBytes, Instructions, LANES, Loop, Set};
 
 /// The best set that the processor has.
 #[inline(always)]
@@ -50,7 +50,7 @@ pub(super) struct Avx512Bf16;
 
 impl Instructions for Avx2 {
     #[inline(always)]
-    fn widen_f16s(halves: Halves) -> [f32; LANES] {
+    fn widen_f16s(halves: HalfLaneBytes) -> [f32; LANES] {
         let mut wide = [0.0; LANES];
         for (wide, halves) in wide.as_chunks_mut::<8>().0.iter_mut().zip(halves.as_chunks::<16>().0)
         {
@@ -64,8 +64,8 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
-    fn narrow_f16s(elements: [f32; LANES]) -> Halves {
-        let mut all = Halves::default();
+    fn narrow_f16s(elements: [f32; LANES]) -> HalfLaneBytes {
+        let mut all = HalfLaneBytes::default();
         for (halves, wide) in
             all.as_chunks_mut::<16>().0.iter_mut().zip(elements.as_chunks::<8>().0)
         {
@@ -95,7 +95,7 @@ impl Instructions for Avx2 {
 macro_rules! avx512 {
     () => {
         #[inline(always)]
-        fn widen_f16s(halves: Halves) -> [f32; LANES] {
+        fn widen_f16s(halves: HalfLaneBytes) -> [f32; LANES] {
             let mut wide = [0.0; LANES];
             // SAFETY: sixteen numbers each; neither load nor store needs alignment.
             unsafe {
@@ -106,8 +106,8 @@ macro_rules! avx512 {
         }
 
         #[inline(always)]
-        fn narrow_f16s(elements: [f32; LANES]) -> Halves {
-            let mut halves = Halves::default();
+        fn narrow_f16s(elements: [f32; LANES]) -> HalfLaneBytes {
+            let mut halves = HalfLaneBytes::default();
             // SAFETY: as in `widen_f16s`, the other way round.
             unsafe {
                 let wide = _mm512_loadu_ps(elements.as_ptr());

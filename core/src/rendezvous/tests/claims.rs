@@ -84,7 +84,7 @@ fn ranks_that_are_gone_without_a_word_leave_their_names_and_no_keys() {
         let claims = [take(&stores[0], 0).unwrap(), take(&stores[1], 1).unwrap()];
         assert_eq!(join_both(&claims), [Ok(()), Ok(())]);
         drop((stores, claims));
-        // The server hears of each end in its own time.
+        // The server learns of each end in its own time.
         while server.num_keys().unwrap() > 0 {
             std::thread::yield_now();
         }
@@ -210,7 +210,7 @@ fn a_generation_of_another_world_size_whose_ranks_are_gone_is_in_nobodys_way() {
         gone.compare_set(&size, b"", old.to_string().as_bytes()).unwrap();
         drop(gone);
         let stores: Vec<_> = (0..new).map(|_| connect()).collect();
-        // The server hears of each end in its own time.
+        // The server learns of each end in its own time.
         while !keeps.list_keys().unwrap().iter().all(|key| !key.contains("feed")) {
             std::thread::yield_now();
         }

@@ -44,8 +44,8 @@ struct Slot {
 
 impl<'a> Layout<'a> {
     /// Lays out the blocks, and checks that every step names blocks and ranks that exist, writes no
-    /// input, and has operands of one size. `aliased` gives the blocks that the contract names the
-    /// same memory.
+    /// input, and has operands of one size. `aliased` returns the blocks that share memory by the
+    /// contract.
     pub(super) fn new(
         contract: &Contract,
         root: Rank,

@@ -39,8 +39,8 @@ pub struct Flaw {
     pub what: String,
 }
 
-/// Checks the schedules that an algorithm gives for ranks `on` these hosts, with inputs and outputs
-/// apart and, where the contract allows it, in place.
+/// Checks the schedules that an algorithm builds for ranks `on` these hosts, with separate inputs
+/// and outputs and, where the contract allows it, in place.
 ///
 /// # Errors
 /// The first flaw found.

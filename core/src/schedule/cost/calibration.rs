@@ -27,7 +27,7 @@ const TITLE: &str = "polyrank link costs";
 const MAX_FEMTOSECONDS: u64 = 60 * FEMTOSECONDS_PER_SECOND;
 const FEMTOSECONDS_PER_SECOND: u64 = 1_000_000_000_000_000;
 const FEMTOSECONDS_PER_NANOSECOND: u64 = 1_000_000;
-/// Digits behind the point of a nanosecond.
+/// Digits after the point of a nanosecond.
 const FRACTION_DIGITS: usize = 6;
 
 /// What was measured on some machine.

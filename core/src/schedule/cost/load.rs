@@ -25,7 +25,7 @@ pub struct Traffic {
 pub struct Load {
     /// The phases.
     pub phases: Vec<Phase>,
-    /// Messages that ranks on the longest path send or take before the one that goes on, since
+    /// Messages that ranks on the longest path send or take before the one that continues, since
     /// they have several children.
     pub turns: u32,
     /// How many times longer the bytes take than over links that never pause.

@@ -97,7 +97,7 @@ impl FileStore {
         run(&mut log.open(access, &Deadline::after(self.timeout()))?)
     }
 
-    /// Looks at the file until `ready` gives something.
+    /// Reads the file until `ready` returns something.
     fn wait_until<T>(
         &self,
         keys: &[&str],

@@ -81,7 +81,7 @@ pub(super) trait Encode {
     fn kind(&mut self, kind: Kind);
     /// A number of 8 bytes.
     fn number(&mut self, number: i64);
-    /// A length and the bytes, which stand in `parts`.
+    /// A length and the bytes, which are in `parts`.
     fn blob(&mut self, parts: &[&[u8]]);
     /// The number of keys, and each with `prefix` in front.
     fn keys(&mut self, prefix: &[u8], keys: &[&str]);

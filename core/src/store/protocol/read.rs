@@ -169,7 +169,7 @@ enum Read<'a> {
 }
 
 enum Stop {
-    /// Bytes up to `end` of the input are needed to go on.
+    /// Bytes up to `end` of the input are needed to continue.
     Incomplete {
         end: usize,
     },

@@ -17,7 +17,7 @@ const MISSES: u32 = 4;
 /// Most answers that are not polled for after that.
 const MAX_SKIPPED: u32 = 64;
 
-/// Whether it pays to poll for the answers of one server, by what became of the last polls.
+/// Whether it pays to poll for the answers of one server, by the results of the last polls.
 ///
 /// It does where the server answers on another core: 6 µs instead of 20 to 45 were measured. It
 /// does not where more processes ask than there are cores, each of which has its turn before the

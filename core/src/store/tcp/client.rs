@@ -24,7 +24,7 @@ use crate::store::{Deadline, TimeoutSetting, expired};
 const RETURN_GRACE: Duration = Duration::from_secs(2);
 /// Pause before the successor of a server that ended is looked for.
 const SUCCESSION: Duration = Duration::from_millis(5);
-/// Values up to this size are copied behind their request; larger ones are sent from where they
+/// Values up to this size are copied after their request; larger ones are sent from where they
 /// are.
 const INLINE_BYTES: usize = 8 << 10;
 

@@ -46,9 +46,9 @@ impl From<WaitError> for Fault {
 /// What a server owes that has not yet confirmed a cancellation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OwedReplies {
-    /// The confirmation, perhaps behind the end of the wait.
+    /// The confirmation, perhaps after the end of the wait.
     Cancellation,
-    /// That, behind the answer of a GET that was sent together with the wait.
+    /// That, after the answer of a GET that was sent together with the wait.
     CancellationOfGet,
 }
 

@@ -150,11 +150,11 @@ fn a_push_wakes_the_oldest_waiter_and_passes_over_who_left() {
         .collect();
     server.queue_push("q", b"1").unwrap();
     assert_eq!(waiters[0].hear(), [0]);
-    // The first gives up without fetching its element: the second hears of it.
+    // The first gives up without fetching its element: the second learns of it.
     waiters[0].say(b"\x0c");
     assert_eq!(waiters[0].hear(), [1]);
     assert_eq!(waiters[1].hear(), [0]);
-    // The second dies without fetching it: the third hears of it.
+    // The second dies without fetching it: the third learns of it.
     drop(waiters.remove(1));
     assert_eq!(waiters[1].hear(), [0]);
     assert_eq!(server.queue_len("q").unwrap(), 1);

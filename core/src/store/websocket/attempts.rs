@@ -20,7 +20,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// hung.
 const MAX_FIRST_CONTACT: Duration = Duration::from_secs(30);
 
-/// After so long without an answer, somebody should hear what is being waited for.
+/// After so long without an answer, somebody should learn what is being waited for.
 const WARNING_AFTER: Duration = Duration::from_secs(2);
 
 /// When the next socket is opened.

@@ -69,12 +69,12 @@ impl Client {
         self.with(|link| link.end().map(str::to_owned))
     }
 
-    /// Has `owner` woken whenever there may be a packet to send, or the session is over.
+    /// Wakes `owner` whenever there may be a packet to send, or the session is over.
     pub fn set_owner(&self, owner: &Waker) {
         self.with(|link| link.set_owner(owner));
     }
 
-    /// Has the next packet acknowledge what was received; for a timer, every ten seconds or so.
+    /// Makes the next packet acknowledge what was received; for a timer, every ten seconds or so.
     pub fn acknowledge(&self) {
         self.with(|link| link.session().acknowledge());
     }

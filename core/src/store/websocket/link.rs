@@ -92,7 +92,7 @@ impl Link {
         id
     }
 
-    /// The answer to request `id`, once; until then `waker` is told when there is one.
+    /// The answer to request `id`, once; until then `waker` is woken when there is one.
     pub(super) fn poll(&mut self, id: u32, waker: &Waker) -> Poll<Answer> {
         let Some(request) = self.requests.get_mut(&id) else {
             return Poll::Ready(Answer::Lost("the request was given up".into()));
@@ -135,7 +135,7 @@ impl Link {
         }
     }
 
-    /// Whether the session stood, was lost before, or neither yet; `waker` is told then. One that
+    /// Whether the session stood, was lost before, or neither yet; `waker` is woken then. One that
     /// stood and is over says so to the first request, whether its end came before this or after.
     pub(super) fn poll_open(&mut self, waker: &Waker) -> Poll<Result<(), String>> {
         if self.session.number() != 0 {
@@ -206,7 +206,7 @@ impl Link {
         self.end.as_deref()
     }
 
-    /// Has `owner` woken whenever there may be a packet to send, or the session is over.
+    /// Wakes `owner` whenever there may be a packet to send, or the session is over.
     pub(super) fn set_owner(&mut self, owner: &Waker) {
         if self.owner.as_ref().is_none_or(|present| !present.will_wake(owner)) {
             self.owner = Some(owner.clone());

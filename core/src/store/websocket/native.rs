@@ -114,7 +114,7 @@ impl SharedState {
         let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
-    /// What `future` gives, unless the thread is to end before.
+    /// The result of `future`, unless the thread is to end before.
     async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let (mut stopped, mut future) = (pin!(self.stopped()), pin!(future));
         poll_fn(|context| match stopped.as_mut().poll(context) {

@@ -28,7 +28,7 @@ pub(in crate::store) struct PacketSocket<S> {
     heartbeat: Heartbeat,
 }
 
-/// Who gives and takes the packets of a socket.
+/// Who sends and receives the packets of a socket.
 pub(in crate::store) trait Packets {
     /// Why it wants no more of the socket.
     type Fault;

@@ -20,7 +20,7 @@ pub(super) struct PipeKey {
     pub(super) peer: u64,
     pub(super) pipe: u32,
     /// This side opened it.
-    pub(super) mine: bool,
+    pub(super) opened_here: bool,
 }
 
 /// What both sides call a pipe: the other's number, and the name that they agreed on.
@@ -66,7 +66,7 @@ struct State {
     wanted: bool,
 }
 
-/// A chunk that came: the bytes of a message behind the relay's header, which are not copied.
+/// A chunk that came: the bytes of a message after the relay's header, which are not copied.
 #[derive(Debug)]
 pub(super) struct Chunk(Message);
 
@@ -100,8 +100,8 @@ pub(super) struct MalformedMessage;
 
 impl PipeKey {
     fn header(self, kind: RelayKind) -> RelayHeader {
-        let PipeKey { peer, pipe, mine } = self;
-        RelayHeader { kind, mine, pipe, peer }
+        let PipeKey { peer, pipe, opened_here } = self;
+        RelayHeader { kind, opened_by_sender: opened_here, pipe, peer }
     }
 }
 
@@ -126,10 +126,10 @@ impl Pipes {
         if own >= name.peer {
             self.wanted.insert(name, PipeStage::Awaited);
             // The other side may be dead before it opens the pipe.
-            let key = PipeKey { peer: name.peer, pipe: 0, mine: true };
+            let key = PipeKey { peer: name.peer, pipe: 0, opened_here: true };
             return Some(key.header(RelayKind::Watch).message(&[]));
         }
-        let key = PipeKey { peer: name.peer, pipe: self.opened, mine: true };
+        let key = PipeKey { peer: name.peer, pipe: self.opened, opened_here: true };
         self.opened = self.opened.wrapping_add(1);
         self.pipes.insert(key, State::new(true));
         self.wanted.insert(name, PipeStage::Opened(key));
@@ -232,7 +232,7 @@ impl Pipes {
     fn opened(&mut self, key: PipeKey, bytes: &[u8]) -> Result<Option<Message>, MalformedMessage> {
         let id = bytes.try_into().map(u64::from_le_bytes).map_err(|_| MalformedMessage)?;
         let name = PipeName { peer: key.peer, id };
-        if key.mine || self.pipes.contains_key(&key) {
+        if key.opened_here || self.pipes.contains_key(&key) {
             return Err(MalformedMessage);
         }
         if let Some(at) = self.left.iter().position(|(other, _)| *other == name) {
@@ -300,10 +300,10 @@ impl Pipes {
         &mut self,
         message: Message,
     ) -> Result<Option<Message>, MalformedMessage> {
-        let (RelayHeader { kind, mine, pipe, peer }, bytes) =
+        let (RelayHeader { kind, opened_by_sender, pipe, peer }, bytes) =
             RelayHeader::decode(message.body()).ok_or(MalformedMessage)?;
         // Who sent it and called it its own is the other side.
-        let key = PipeKey { peer, pipe, mine: !mine };
+        let key = PipeKey { peer, pipe, opened_here: !opened_by_sender };
         let lost = match kind {
             RelayKind::Open => return self.opened(key, bytes),
             RelayKind::Data => return Ok(self.chunk_arrived(key, Chunk(message))),
@@ -382,7 +382,7 @@ mod tests {
     const OWN: u64 = 1000;
 
     fn came(pipes: &mut Pipes, kind: RelayKind, (peer, pipe): (u64, u32), bytes: &[u8]) -> bool {
-        let header = RelayHeader { kind, mine: true, pipe, peer };
+        let header = RelayHeader { kind, opened_by_sender: true, pipe, peer };
         pipes.arrived(header.message(bytes)).unwrap().is_some()
     }
 

@@ -219,7 +219,7 @@ pub(super) fn gave_up(why: WaitError, request: &StoreRequest<'_>, deadline: &Dea
         (None, None) => Vec::new(),
     };
     if name == "wait" {
-        // As the keys stand in the store, and in PyTorch's messages.
+        // As the keys are in the store, and in PyTorch's messages.
         keys.iter_mut().for_each(|key| key.insert(0, '/'));
     }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

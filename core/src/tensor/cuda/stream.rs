@@ -48,7 +48,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let Ok(_entered) = self.gpu.enter() else { return };
-        // SAFETY: it was made here and is destroyed once; what was issued on it goes on.
+        // SAFETY: it was made here and is destroyed once; what was issued on it continues.
         let _ = unsafe { result::stream::destroy(self.raw) };
     }
 }
@@ -112,7 +112,7 @@ impl Drop for Event {
         if !self.gpu.is_usable() {
             return;
         }
-        // SAFETY: it was made here and is destroyed once; what waits for it goes on.
+        // SAFETY: it was made here and is destroyed once; what waits for it continues.
         let _ = unsafe { result::event::destroy(self.raw) };
     }
 }

@@ -1,8 +1,8 @@
-//! Memory for tensors that other processes of this host can read where it lies. Knows nothing of
-//! who reads it.
+//! Memory for tensors that other processes of this host can read in place. Knows nothing of who
+//! reads it.
 //!
 //! Blocks lie in pools, each of them a file of memory; large blocks have one of their own. A pool
-//! is known by its number, so that another process maps it once and is then told places in it.
+//! is known by its number, so that another process maps it once and is then told offsets in it.
 
 #![allow(unsafe_code)]
 
@@ -46,9 +46,9 @@ pub(crate) struct Pool {
     free: Mutex<FreeList>,
 }
 
-/// A place in a pool.
+/// The position of memory in a pool.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct PoolOffset {
     pub(crate) pool: Arc<Pool>,
     /// Offset in its file.
     pub(crate) at: usize,
@@ -94,7 +94,7 @@ impl Pool {
     }
 }
 
-/// Zeroed memory of `len` bytes that lies on pages of its own; none if the system gives none.
+/// Zeroed memory of `len` bytes on pages of its own; `None` if the system provides none.
 pub(crate) fn allocate(len: usize) -> Option<Region> {
     let bytes = len.checked_next_multiple_of(PAGE_BYTES)?;
     let block = if bytes > LARGE_BYTES { Pool::new(bytes)?.take(bytes)? } else { small(bytes)? };
@@ -134,14 +134,14 @@ fn small(bytes: usize) -> Option<Block> {
     block
 }
 
-/// Where the `bytes` bytes at `address` lie, if it is in a pool of this process.
-pub(crate) fn find(address: usize, bytes: usize) -> Option<Place> {
+/// The pool and offset of the `bytes` bytes at `address`, if they are in a pool of this process.
+pub(crate) fn find(address: usize, bytes: usize) -> Option<PoolOffset> {
     let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
     pools.iter().find_map(|pool| {
         let pool = pool.upgrade()?;
         let at = address.checked_sub(pool.mapping.start() as usize)?;
         let inside = at.checked_add(bytes)? <= pool.file.bytes();
-        (inside && pool.process_id == std::process::id()).then_some(Place { pool, at })
+        (inside && pool.process_id == std::process::id()).then_some(PoolOffset { pool, at })
     })
 }
 
@@ -176,9 +176,9 @@ mod tests {
                 assert!(block.address().is_multiple_of(PAGE_BYTES));
                 assert!(block.read(|bytes| bytes.iter().all(|byte| *byte == 0)));
                 block.write(|bytes| bytes.fill(7));
-                let place = find(block.address() + 1, size - 1).unwrap();
-                let other = place.pool.file().map_to_read().unwrap();
-                assert!(other.show(place.at, size - 1).iter().all(|byte| *byte == 7));
+                let found = find(block.address() + 1, size - 1).unwrap();
+                let other = found.pool.file().map_to_read().unwrap();
+                assert!(other.show(found.at, size - 1).iter().all(|byte| *byte == 7));
             }
             for (index, one) in blocks.iter().enumerate() {
                 assert!(blocks[..index].iter().all(|other| !one.overlaps(other)));

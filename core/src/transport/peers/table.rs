@@ -54,7 +54,7 @@ pub(in crate::transport) trait WatchedSockets {
 
 /// The attempts to connect to a peer.
 pub(in crate::transport) trait DialAttempt: WatchedSockets {
-    /// When this rank has to go on with them; none while only the peer can.
+    /// When this rank has to continue with them; none while only the peer can.
     fn deadline(&self, timeouts: &Timeouts) -> Option<Instant>;
 }
 
@@ -159,7 +159,7 @@ impl<M: Medium> PeerTable<M> {
         is_idle && peer != self.hello.rank && !self.is_closed()
     }
 
-    /// Tells `sink` what happened since the last turn. Returns whether there was anything.
+    /// Notifies `sink` what happened since the last turn. Returns whether there was anything.
     pub(in crate::transport) fn begin_turn(
         &mut self,
         sink: &mut dyn Sink,
@@ -167,7 +167,7 @@ impl<M: Medium> PeerTable<M> {
         if self.is_closed() { Err(TransportClosed) } else { Ok(self.tell(sink)) }
     }
 
-    /// Tells `sink` what happened while it was not at hand. Returns whether there was anything.
+    /// Notifies `sink` what happened while it was not at hand. Returns whether there was anything.
     pub(in crate::transport) fn tell(&mut self, sink: &mut dyn Sink) -> bool {
         notice::tell(&mut self.notices, sink)
     }
@@ -281,7 +281,7 @@ impl<M: Medium> PeerTable<M> {
         self.listener.take().is_some()
     }
 
-    /// Whether this is a forked child: the parent process goes on with the connections.
+    /// Whether this is a forked child: the parent process continues with the connections.
     pub(in crate::transport) fn is_inherited(&self) -> bool {
         self.process_id != std::process::id()
     }

@@ -29,13 +29,13 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
     /// Reads from the connection in `slot`, which may send its hello.
     fn greet(&mut self, slot: usize) -> bool;
 
-    /// Goes on with connecting to `peer`, if that is under way and due at `now`.
+    /// Continues with connecting to `peer`, if that is under way and due at `now`.
     fn expire_dial(&mut self, peer: Rank, now: Instant);
 
     /// Gives `peer` up, once.
     fn lose(&mut self, peer: Rank, why: LossReason);
 
-    /// Asks the system what happened to the connections, and goes on with them.
+    /// Asks the system what happened to the connections, and continues with them.
     fn poll(&mut self, sink: &mut dyn Sink) -> bool {
         let table = self.table();
         let mut ready = std::mem::take(&mut table.ready);
@@ -104,7 +104,7 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         true
     }
 
-    /// Tells `sink` what happened in the turn. Returns whether there was anything.
+    /// Notifies `sink` what happened in the turn. Returns whether there was anything.
     fn end_turn(&mut self, sink: &mut dyn Sink) -> bool {
         let table = self.table();
         let moved = table.tell(sink);

@@ -20,7 +20,7 @@ const GOODBYE_PAUSE: Duration = Duration::from_millis(1);
 struct ClosingConnection {
     lane: Lane,
     outgoing: OutgoingLane,
-    wires: Vec<SideChannel>,
+    channels: Vec<SideChannel>,
     /// The peer's segment, if it has arrived.
     theirs: Option<Mapping>,
 }
@@ -40,10 +40,10 @@ impl ShmTransport {
                 outgoing.take_back(&lane, &self.ours);
             }
             outgoing.keep_started();
-            let (wires, theirs) = match std::mem::replace(&mut peer.link, Link::Lost) {
+            let (channels, theirs) = match std::mem::replace(&mut peer.link, Link::Lost) {
                 Link::Open(open) => {
-                    let OpenConnection { wires, theirs, .. } = *open;
-                    (wires, Some(theirs))
+                    let OpenConnection { channels, theirs, .. } = *open;
+                    (channels, Some(theirs))
                 }
                 // The peer may have accepted it already, so it gets a goodbye, too.
                 Link::Dialing(dial) => (
@@ -52,7 +52,7 @@ impl ShmTransport {
                 ),
                 Link::Idle | Link::Lost => continue,
             };
-            endings.push(ClosingConnection { lane, outgoing, wires, theirs });
+            endings.push(ClosingConnection { lane, outgoing, channels, theirs });
         }
         if is_inherited {
             return;
@@ -60,26 +60,26 @@ impl ShmTransport {
         if orderly {
             self.say_goodbye(&mut endings);
         }
-        for wire in endings.iter().flat_map(|ending| &ending.wires) {
+        for channel in endings.iter().flat_map(|ending| &ending.channels) {
             // A child process may hold the socket, too; the peer must see the end all the same.
-            let _ = shutdown(&wire.socket, Shutdown::Both);
+            let _ = shutdown(&channel.socket, Shutdown::Both);
         }
     }
 
-    /// Puts a goodbye into each lane, behind the frame of which a part is there already.
+    /// Puts a goodbye into each lane, after the frame of which a part is there already.
     fn say_goodbye(&mut self, endings: &mut [ClosingConnection]) {
         let deadline = Instant::now() + GOODBYE_WAIT;
         let goodbye = Header::new(Kind::Goodbye, self.table.hello.generation);
         endings.iter_mut().for_each(|ending| ending.outgoing.push(goodbye, Payload::Empty));
         loop {
             let mut blocked = false;
-            for ClosingConnection { lane, outgoing, wires, theirs } in endings.iter_mut() {
+            for ClosingConnection { lane, outgoing, channels, theirs } in endings.iter_mut() {
                 let flushed = outgoing.flush(lane, &self.ours, &mut |_| false, |_| {});
                 blocked |= flushed.is_ok() && !outgoing.is_empty();
-                if let (Some(theirs), Some(wire)) = (theirs, wires.first())
+                if let (Some(theirs), Some(channel)) = (theirs, channels.first())
                     && sleep::must_be_woken(theirs, ASLEEP)
                 {
-                    wire.wake();
+                    channel.wake();
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());

@@ -71,7 +71,7 @@ enum PieceTarget {
     Region(Region, Stores),
     Buffer(Vec<u8>),
     Nowhere,
-    /// Nowhere, and the sink was not told of the frame.
+    /// Nowhere, and the sink was not notified of the frame.
     Skipped,
 }
 
@@ -119,8 +119,8 @@ impl IncomingLane {
         LossReason::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
 
-    /// Reads what is there, for one turn, and tells `sink`; what it does not want only if it is the
-    /// `last` call, as the peer has ended.
+    /// Reads what is there, for one turn, and notifies `sink`. Frames that the sink does not want are
+    /// read only in the `last` call, when the peer has ended.
     pub(super) fn receive(
         &mut self,
         lane: &Lane,
@@ -250,7 +250,7 @@ impl IncomingLane {
             // It is not taken out of the lane.
             Frame::Lent { .. } => 0,
             Frame::More { place, piece } => {
-                self.go_on(memory, place, piece.bytes as usize, peer, sink);
+                self.append_piece(memory, place, piece.bytes as usize, peer, sink);
                 self.free(lane, memory, piece);
                 piece.bytes as usize
             }
@@ -268,7 +268,7 @@ impl IncomingLane {
         sink: &mut dyn Sink,
     ) -> PoolRead {
         let bytes = header.payload_bytes as usize;
-        let Some(payload) = pools.show(number, piece.position, bytes) else {
+        let Some(payload) = pools.bytes_at(number, piece.position, bytes) else {
             return PoolRead::Missing;
         };
         let holds = || self.holds(lane, memory);
@@ -344,11 +344,11 @@ impl IncomingLane {
             Destination::Discard => PieceTarget::Nowhere,
         };
         self.partial = Some(PartialFrame { header, into, have_bytes: 0 });
-        self.go_on(memory, place, bytes, peer, sink);
+        self.append_piece(memory, place, bytes, peer, sink);
     }
 
     /// Takes the next piece of the frame that has begun.
-    fn go_on(
+    fn append_piece(
         &mut self,
         memory: &Mapping,
         place: usize,

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
-use super::side_channel::{AnnouncedPools, Pools, SideChannel, not_brought, not_mapped};
+use super::side_channel::{AnnouncedPools, Pools, SideChannel, missing_file_reason, not_mapped};
 use super::socket::{self, SocketRead};
 use super::{BELL_KEY, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
 use crate::transport::notice::Notice;
@@ -98,7 +98,7 @@ impl PeerTransport for ShmTransport {
         match &mut self.table.peers[peer as usize].link {
             Link::Dialing(_) => self.hear_welcome(peer),
             Link::Open(open) if !open.is_deaf => {
-                if let Err(why) = open.hear(peer) {
+                if let Err(why) = open.receive_messages(peer) {
                     self.lose(peer, why);
                     return true;
                 }
@@ -116,7 +116,7 @@ impl PeerTransport for ShmTransport {
 
     fn greet(&mut self, slot: usize) -> bool {
         let Some(pending) = self.table.pending.get_mut(slot) else { return false };
-        match socket::hear(&pending.socket, &mut pending.bytes[pending.have_bytes..]) {
+        match socket::receive(&pending.socket, &mut pending.bytes[pending.have_bytes..]) {
             SocketRead::Nothing => return false,
             SocketRead::End => {
                 self.table.pending.forget(slot, &self.table.readiness);
@@ -201,7 +201,7 @@ impl ShmTransport {
             return;
         };
         let greeted = socket::reach(key).and_then(|socket| {
-            socket::tell(&socket, &hello.encode(), Some(&self.file))?;
+            socket::send(&socket, &hello.encode(), Some(&self.file))?;
             self.table.readiness.add(&socket, peer.into(), false)?;
             Ok(socket)
         });
@@ -234,7 +234,7 @@ impl ShmTransport {
         let Stage::Greeting { socket, bytes, have_bytes, file } = &mut dial.stage else {
             return false;
         };
-        match socket::hear(socket, &mut bytes[*have_bytes..]) {
+        match socket::receive(socket, &mut bytes[*have_bytes..]) {
             SocketRead::Nothing => return false,
             SocketRead::End => {
                 let why = "it closed the connection on this host".to_owned();
@@ -262,9 +262,9 @@ impl ShmTransport {
         let link = std::mem::replace(&mut self.table.peers[peer as usize].link, Link::Idle);
         match (opened, link) {
             (Ok(theirs), Link::Dialing(dial)) => {
-                let wires =
+                let channels =
                     dial.into_socket().into_iter().map(|socket| SideChannel::new(socket, 0));
-                self.open(peer, wires.collect(), theirs);
+                self.open(peer, channels.collect(), theirs);
             }
             (Err(why), link) => {
                 self.table.peers[peer as usize].link = link;
@@ -279,19 +279,20 @@ impl ShmTransport {
     /// The segment that a peer brought, if it brought one.
     fn examine(&self, peer: Rank, file: Option<OwnedFd>) -> Result<Mapping, LossReason> {
         let file = file.ok_or_else(|| {
-            not_brought(peer, LossReason::Unreachable("it offers no shared memory".to_owned()))
+            let why = "it offers no shared memory".to_owned();
+            missing_file_reason(peer, LossReason::Unreachable(why))
         })?;
         let file = File::from_peer(file, self.layout.bytes()).map_err(LossReason::Unreachable)?;
         file.map().map_err(|error| not_mapped(peer, error))
     }
 
-    fn open(&mut self, peer: Rank, wires: Vec<SideChannel>, theirs: Mapping) {
+    fn open(&mut self, peer: Rank, channels: Vec<SideChannel>, theirs: Mapping) {
         let open = OpenConnection {
-            wires,
+            channels,
             theirs,
             incoming: IncomingLane::default(),
             pools: Pools::default(),
-            told: AnnouncedPools::default(),
+            announced: AnnouncedPools::default(),
             ended: false,
             is_deaf: false,
         };
@@ -306,7 +307,7 @@ impl ShmTransport {
         match &peer.link {
             _ if peer.route.key.is_none() => Err(Refusal::Rank),
             Link::Idle | Link::Dialing(_) => Ok(()),
-            Link::Open(open) if open.wires.len() < MAX_SOCKETS => Ok(()),
+            Link::Open(open) if open.channels.len() < MAX_SOCKETS => Ok(()),
             Link::Open(_) => Err(Refusal::Connected),
             Link::Lost => Err(Refusal::Lost),
         }
@@ -320,7 +321,7 @@ impl ShmTransport {
         if let Link::Open(_) = self.table.peers[peer as usize].link {
             let accepted = accept(self);
             match &mut self.table.peers[peer as usize].link {
-                Link::Open(open) if accepted => open.wires.push(SideChannel::new(socket, 0)),
+                Link::Open(open) if accepted => open.channels.push(SideChannel::new(socket, 0)),
                 _ => self.table.readiness.remove(&socket),
             }
             return;
@@ -341,21 +342,21 @@ impl ShmTransport {
             self.table.readiness.remove(&socket);
             return;
         }
-        let mut wires = vec![SideChannel::new(socket, 0)];
+        let mut channels = vec![SideChannel::new(socket, 0)];
         match std::mem::replace(&mut self.table.peers[peer as usize].link, Link::Idle) {
             Link::Dialing(dial) => {
                 // The rest of the answer is still on its way.
                 let missing = dial.missing_bytes();
-                wires.extend(dial.into_socket().map(|socket| SideChannel::new(socket, missing)));
+                channels.extend(dial.into_socket().map(|socket| SideChannel::new(socket, missing)));
             }
             Link::Idle | Link::Open(_) | Link::Lost => {}
         }
-        self.open(peer, wires, theirs);
+        self.open(peer, channels, theirs);
     }
 
     /// Answers a hello, with this rank's segment where it is accepted; whether the answer has left.
     fn answer(&self, socket: &OwnedFd, refusal: Option<Refusal>) -> bool {
         let file = refusal.is_none().then_some(&self.file);
-        socket::tell(socket, &self.table.welcome(refusal), file).is_ok()
+        socket::send(socket, &self.table.welcome(refusal), file).is_ok()
     }
 }

@@ -31,6 +31,7 @@ mod socket;
 pub(super) mod tests;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use self::incoming::IncomingLane;
 use self::joining::Dial;
@@ -45,7 +46,7 @@ use super::peers::{Link, Medium, Peer, PeerTable, PeerTransport, WatchedSockets}
 use super::readiness::Readiness;
 use super::{Bell, Interest, LossReason, Membership, Payload, Rank, Sink, Timeouts, Transport};
 use crate::generated::error::{Error, Result};
-use crate::tensor::shared::Place;
+use crate::tensor::shared::Pool;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
 
@@ -96,14 +97,14 @@ pub(in crate::transport) struct Route {
 /// An open connection.
 pub(in crate::transport) struct OpenConnection {
     /// One, or two if both ranks have connected.
-    wires: Vec<SideChannel>,
+    channels: Vec<SideChannel>,
     /// The peer's segment.
     theirs: Mapping,
     incoming: IncomingLane,
     /// The peer's pools.
     pools: Pools,
     /// The pools of this process that the peer knows.
-    told: AnnouncedPools,
+    announced: AnnouncedPools,
     /// Whether a socket has ended.
     ended: bool,
     /// Whether nothing more is read, because this process lacks resources. It still writes, so that
@@ -121,7 +122,7 @@ impl ShmTransport {
     /// The transport of a rank to those of its group that [`is_reached`] says.
     ///
     /// # Errors
-    /// [`Error::Network`] if the system gives no more of something.
+    /// [`Error::Network`] if the system has no more of a resource.
     pub fn new(
         listener: Listener,
         membership: Membership<'_>,
@@ -203,10 +204,11 @@ impl Transport for ShmTransport {
         match link {
             Link::Lost => {}
             Link::Open(open) => {
-                let OpenConnection { wires, told, .. } = &mut **open;
-                let tell =
-                    &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
-                match queue.try_put(&route.lane, &self.ours, &header, &payload, tell) {
+                let OpenConnection { channels, announced, .. } = &mut **open;
+                let announce = &mut |pool: &Arc<Pool>| {
+                    channels.first().is_some_and(|channel| announced.announce(channel, pool))
+                };
+                match queue.try_put(&route.lane, &self.ours, &header, &payload, announce) {
                     Ok(PutOutcome::Left) => {
                         open.wake();
                         notices.push(Notice::Sent(peer, header));
@@ -262,7 +264,7 @@ impl Transport for ShmTransport {
             let Peer { route, queue, link } = &self.table.peers[*peer as usize];
             let Link::Open(open) = link else { return false };
             (!open.is_deaf && open.incoming.is_ready(&self.inward, &open.theirs))
-                || queue.may_go_on(&route.lane, &self.ours)
+                || queue.may_proceed(&route.lane, &self.ours)
         };
         if !self.table.notices.is_empty() || self.table.active.iter().any(has_work) {
             self.bell.ring();
@@ -294,7 +296,8 @@ impl ShmTransport {
         let mut received = open.receive(&self.inward, peer, sink);
         if received.as_ref().is_ok_and(|received| received.is_missing) {
             // The peer told of the pool before it wrote the entry.
-            received = open.hear(peer).and_then(|()| open.receive(&self.inward, peer, sink));
+            received =
+                open.receive_messages(peer).and_then(|()| open.receive(&self.inward, peer, sink));
         }
         match received {
             Ok(received) if received.is_missing => {
@@ -327,10 +330,12 @@ impl ShmTransport {
             return false;
         };
         let mut sent = |header| notices.push(Notice::Sent(peer, header));
-        let OpenConnection { wires, told, .. } = &mut **open;
-        let tell = &mut |place: &Place| wires.first().is_some_and(|it| told.tell(it, place));
-        // In this order: what is read after this side looked for room last is noticed later.
-        let flushed = queue.flush(&route.lane, ours, tell, &mut sent);
+        let OpenConnection { channels, announced, .. } = &mut **open;
+        let announce = &mut |pool: &Arc<Pool>| {
+            channels.first().is_some_and(|channel| announced.announce(channel, pool))
+        };
+        // In this order: what the peer reads after this side last looked for room is noticed later.
+        let flushed = queue.flush(&route.lane, ours, announce, &mut sent);
         let reaped =
             flushed.and_then(|moved| Ok((queue.reap(&route.lane, ours, &mut sent)?, moved)));
         match reaped {
@@ -350,7 +355,7 @@ impl ShmTransport {
 
 impl WatchedSockets for OpenConnection {
     fn unwatch(&self, readiness: &Readiness) {
-        self.wires.iter().for_each(|wire| readiness.remove(&wire.socket));
+        self.channels.iter().for_each(|channel| readiness.remove(&channel.socket));
     }
 }
 
@@ -368,16 +373,16 @@ impl OpenConnection {
     /// Wakes the peer if it sleeps, after something was written for it.
     fn wake(&self) {
         if sleep::must_be_woken(&self.theirs, ASLEEP)
-            && let Some(wire) = self.wires.first()
+            && let Some(channel) = self.channels.first()
         {
-            wire.wake();
+            channel.wake();
         }
     }
 
-    /// Takes in what the peer has said, and notes an end.
-    fn hear(&mut self, peer: Rank) -> std::result::Result<(), LossReason> {
-        for wire in &mut self.wires {
-            self.ended |= !wire.hear(peer, &mut self.pools)?;
+    /// Receives the peer's messages, and notes an end.
+    fn receive_messages(&mut self, peer: Rank) -> std::result::Result<(), LossReason> {
+        for channel in &mut self.channels {
+            self.ended |= !channel.receive(peer, &mut self.pools)?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! sockets or other peers.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::area::Allocator;
 use super::entry::{
@@ -10,17 +11,17 @@ use super::entry::{
 use super::layout::Lane;
 use super::memory::Mapping;
 use super::ring::{CorruptRing, SharedMemory, Writer};
-use crate::tensor::shared::{Place, find};
+use crate::tensor::shared::{Pool, PoolOffset, find};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
 
-/// A payload that the peer waits for, and copies, lies in the area in about so many pieces,
+/// A payload that the peer waits for and copies is divided into about this many pieces in the area,
 const PIECES_PER_PAYLOAD: usize = 8;
-/// all of a multiple of so many bytes but the last.
+/// all of them but the last a multiple of this many bytes.
 const PIECE_STEP_BYTES: usize = 8 << 10;
 
-/// What tells the peer where memory lies that it is to read; false if it cannot be told.
-pub(super) type AnnouncePool<'a> = &'a mut dyn FnMut(&Place) -> bool;
+/// Announces a pool to the peer, which is to read from it; false if that is not possible now.
+pub(super) type AnnouncePool<'a> = &'a mut dyn FnMut(&Arc<Pool>) -> bool;
 
 /// What waits for room, and where the next entry goes.
 #[derive(Default)]
@@ -31,7 +32,7 @@ pub(in crate::transport) struct OutgoingLane {
     /// Bytes of the first frame's payload that the peer has.
     first_sent: usize,
     /// Frames that the peer has not read yet from this side's own memory, with what holds the
-    /// memory, and frames behind such ones, which leave in order: where the ring stood then.
+    /// memory, and frames after such ones, which leave in order: where the ring stood then.
     unread: VecDeque<(u64, Header, Option<Payload>)>,
     /// Whether the peer was told that this side waits for it.
     waits: bool,
@@ -39,7 +40,7 @@ pub(in crate::transport) struct OutgoingLane {
     seen: (u64, u64),
 }
 
-/// What became of a frame that was tried to be put into the lane.
+/// The result of trying to put a frame into the lane.
 pub(super) enum PutOutcome {
     /// It has left.
     Left,
@@ -60,7 +61,7 @@ impl OutgoingLane {
         self.frames.is_empty() && self.unread.is_empty()
     }
 
-    /// Queues a frame behind the others.
+    /// Queues a frame after the others.
     pub(super) fn push(&mut self, header: Header, payload: Payload) {
         self.frames.push_back((header, payload));
     }
@@ -103,14 +104,14 @@ impl OutgoingLane {
         memory: &Mapping,
         header: &Header,
         payload: &Payload,
-        tell: AnnouncePool<'_>,
+        announce: AnnouncePool<'_>,
     ) -> Result<PutOutcome, CorruptRing> {
         let is_one = payload.len() <= piece_bytes(lane, header, payload.len());
         if !self.frames.is_empty() || !is_one {
             return Ok(PutOutcome::NoRoom);
         }
         let rest = FrameRest { header, payload, start: 0 };
-        let Some(put) = self.put(lane, memory, rest, tell)? else {
+        let Some(put) = self.put(lane, memory, rest, announce)? else {
             return Ok(PutOutcome::NoRoom);
         };
         Ok(match self.has_left(lane, memory, header, payload, put.is_lent) {
@@ -141,10 +142,10 @@ impl OutgoingLane {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        tell: AnnouncePool<'_>,
+        announce: AnnouncePool<'_>,
         mut sent: impl FnMut(Header),
     ) -> Result<bool, CorruptRing> {
-        let mut moved = self.fill(lane, memory, tell, &mut sent)?;
+        let mut moved = self.fill(lane, memory, announce, &mut sent)?;
         if !self.frames.is_empty() {
             if !self.waits {
                 self.say_waiting(lane, memory, true);
@@ -153,7 +154,7 @@ impl OutgoingLane {
                 memory.fence();
             }
             self.seen = seen(lane, memory);
-            moved |= self.fill(lane, memory, tell, &mut sent)?;
+            moved |= self.fill(lane, memory, announce, &mut sent)?;
         }
         if self.is_done() && self.waits {
             self.say_waiting(lane, memory, false);
@@ -225,14 +226,14 @@ impl OutgoingLane {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        tell: AnnouncePool<'_>,
+        announce: AnnouncePool<'_>,
         sent: &mut impl FnMut(Header),
     ) -> Result<bool, CorruptRing> {
         let mut moved = false;
         while let Some((header, payload)) = self.frames.pop_front() {
             let start = self.first_sent;
             let rest = FrameRest { header: &header, payload: &payload, start };
-            match self.put(lane, memory, rest, tell) {
+            match self.put(lane, memory, rest, announce) {
                 Ok(Some(PutResult { bytes, is_lent })) if start + bytes == payload.len() => {
                     self.first_sent = 0;
                     moved = true;
@@ -259,7 +260,7 @@ impl OutgoingLane {
         lane: &Lane,
         memory: &Mapping,
         rest: FrameRest<'_>,
-        tell: AnnouncePool<'_>,
+        announce: AnnouncePool<'_>,
     ) -> Result<Option<PutResult>, CorruptRing> {
         let FrameRest { header, payload, start } = rest;
         let bytes = payload.len() - start;
@@ -270,10 +271,10 @@ impl OutgoingLane {
         if start == 0
             && bytes >= LENT_BYTES
             && let Payload::Region(region) = payload
-            && let Some(place) = find(region.address(), bytes)
-            && tell(&place)
+            && let Some(lent) = find(region.address(), bytes)
+            && announce(&lent.pool)
         {
-            return self.put_lent(lane, memory, header, &place);
+            return self.put_lent(lane, memory, header, &lent);
         }
         self.put_staged(lane, memory, rest)
     }
@@ -301,15 +302,15 @@ impl OutgoingLane {
         lane: &Lane,
         memory: &Mapping,
         header: &Header,
-        place: &Place,
+        lent: &PoolOffset,
     ) -> Result<Option<PutResult>, CorruptRing> {
         let entry_bytes = NUMBER_BYTES + PIECE_BYTES + Header::BYTES;
         let Some(body) = self.ring.reserve(&lane.ring, memory, entry_bytes)? else {
             return Ok(None);
         };
         let bytes = header.payload_bytes as usize;
-        let piece = Piece { position: place.at as u64, bytes: bytes as u64 };
-        memory.write(body, &place.pool.number().to_le_bytes());
+        let piece = Piece { position: lent.at as u64, bytes: bytes as u64 };
+        memory.write(body, &lent.pool.number().to_le_bytes());
         memory.write(body + NUMBER_BYTES, &piece.encode());
         memory.write(body + NUMBER_BYTES + PIECE_BYTES, &header.encode());
         self.ring.publish(&lane.ring, memory, LENT, entry_bytes);
@@ -347,7 +348,7 @@ impl OutgoingLane {
     }
 
     /// Whether something waits, and the peer has read more since this side looked last.
-    pub(super) fn may_go_on(&self, lane: &Lane, memory: &Mapping) -> bool {
+    pub(super) fn may_proceed(&self, lane: &Lane, memory: &Mapping) -> bool {
         !self.is_done() && self.seen != seen(lane, memory)
     }
 }

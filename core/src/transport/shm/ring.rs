@@ -8,7 +8,7 @@
 //! An entry takes consecutive whole cells; one that does not fit before the end of the ring is
 //! preceded by padding. The reader polls only the stamp of the cell at its position p: the entry
 //! there is complete when the stamp is p + 1. Cells still hold bytes of earlier entries, which
-//! might look like a stamp, so the writer clears the stamp behind an entry before it publishes the
+//! might look like a stamp, so the writer clears the stamp after an entry before it publishes the
 //! entry. The cache line that the reader polls is the one that holds the message, and no other has
 //! to be transferred.
 
@@ -127,7 +127,7 @@ impl Writer {
         let cells = Ring::cells_of(bytes);
         let rest = ring.cells - self.position % ring.cells;
         let skipped = if cells <= rest { 0 } else { rest };
-        // The stamp behind the entry is cleared, so its cell must be free, too.
+        // The stamp after the entry is cleared, so its cell must be free, too.
         let end = self.position + skipped + cells + 1;
         if end - self.consumed > ring.cells {
             let consumed = self.consumed(ring, memory)?;
@@ -200,7 +200,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Goes on behind `entry`, the next one. Its body may be overwritten when the writer is told.
+    /// Advances past `entry`, the next one. Its body may be overwritten when the writer is told.
     pub(super) fn pass(&mut self, entry: Entry) {
         self.position += u64::from(entry.cells);
     }
@@ -210,7 +210,7 @@ impl Reader {
         self.position - self.told >= ring.cells / 4
     }
 
-    /// Tells the writer what was read.
+    /// Publishes to the writer what was read.
     pub(super) fn tell(&mut self, ring: &Ring, memory: &impl SharedMemory) {
         if self.told != self.position {
             self.told = self.position;

@@ -18,7 +18,7 @@ use rustix::net::SendFlags;
 
 use super::memory::{File, Mapping};
 use super::socket::{self, SocketRead};
-use crate::tensor::shared::{Place, Pool};
+use crate::tensor::shared::Pool;
 use crate::transport::{LossReason, Rank};
 
 const WAKE: u8 = 0;
@@ -35,50 +35,64 @@ const MAX_POOLS: usize = 256;
 /// One connection.
 pub(super) struct SideChannel {
     pub(super) socket: OwnedFd,
-    /// Bytes that are not messages: an answer that is no longer needed.
-    skipped: usize,
-    /// The beginning of a message.
-    heard: Vec<u8>,
+    /// Bytes of a handshake reply still to be discarded.
+    unread_reply_bytes: usize,
+    /// An incomplete message.
+    partial: Vec<u8>,
+    /// Received files not yet matched to a message.
     files: VecDeque<OwnedFd>,
 }
 
 /// The pools that the peer has announced.
 #[derive(Default)]
 pub(super) struct Pools {
-    /// Number, memory and its length.
-    known: Vec<(u64, Mapping, usize)>,
+    known: Vec<KnownPool>,
+}
+
+/// A pool of the peer.
+struct KnownPool {
+    number: u64,
+    mapping: Mapping,
+    bytes: usize,
 }
 
 /// The pools that were announced to the peer.
 #[derive(Default)]
 pub(super) struct AnnouncedPools {
-    /// Number and pool, which is not kept alive.
-    pools: Vec<(u64, Weak<Pool>)>,
+    pools: Vec<AnnouncedPool>,
+}
+
+/// A pool of this process, which the announcement does not keep alive.
+struct AnnouncedPool {
+    number: u64,
+    pool: Weak<Pool>,
 }
 
 impl SideChannel {
-    /// A connection over which `skipped` bytes come before the first message.
-    pub(super) fn new(socket: OwnedFd, skipped: usize) -> SideChannel {
-        SideChannel { socket, skipped, heard: Vec::new(), files: VecDeque::new() }
+    /// A connection on which the first message comes after `unread_reply_bytes` bytes of a
+    /// handshake reply.
+    pub(super) fn new(socket: OwnedFd, unread_reply_bytes: usize) -> SideChannel {
+        let (partial, files) = (Vec::new(), VecDeque::new());
+        SideChannel { socket, unread_reply_bytes, partial, files }
     }
 
-    /// Reads the messages of `peer`. Returns whether the connection goes on.
+    /// Reads the messages of `peer`. Returns whether the connection stays open.
     ///
     /// # Errors
     /// The message is invalid, or this process lacks resources to take it.
-    pub(super) fn hear(&mut self, peer: Rank, pools: &mut Pools) -> Result<bool, LossReason> {
+    pub(super) fn receive(&mut self, peer: Rank, pools: &mut Pools) -> Result<bool, LossReason> {
         let mut bytes = [0; 256];
         loop {
-            match socket::hear(&self.socket, &mut bytes) {
+            match socket::receive(&self.socket, &mut bytes) {
                 SocketRead::Nothing => return Ok(true),
                 SocketRead::End => return Ok(false),
-                SocketRead::Bytes(heard, file) => {
-                    let skipped = heard.min(self.skipped);
-                    self.skipped -= skipped;
-                    self.heard.extend_from_slice(&bytes[skipped..heard]);
+                SocketRead::Bytes(received, file) => {
+                    let skipped = received.min(self.unread_reply_bytes);
+                    self.unread_reply_bytes -= skipped;
+                    self.partial.extend_from_slice(&bytes[skipped..received]);
                     self.files.extend(file.filter(|_| skipped == 0));
                     self.parse(peer, pools)?;
-                    // The rest of one message may be on its way.
+                    // One file may belong to a message that is still incomplete.
                     if self.files.len() > 1 {
                         let why = "it sent files that belong to no message".to_owned();
                         return Err(LossReason::Protocol(why));
@@ -89,21 +103,21 @@ impl SideChannel {
     }
 
     fn parse(&mut self, peer: Rank, pools: &mut Pools) -> Result<(), LossReason> {
-        let mut rest = &self.heard[..];
+        let mut rest = &self.partial[..];
         loop {
             rest = match *rest {
                 [WAKE, ref rest @ ..] => rest,
                 [POOL, ..] if rest.len() >= POOL_BYTES => {
                     let file = self.files.pop_front().ok_or_else(|| {
                         let why = "it named a pool and brought no file".to_owned();
-                        not_brought(peer, LossReason::Protocol(why))
+                        missing_file_reason(peer, LossReason::Protocol(why))
                     })?;
                     pools.add(peer, number_at(rest, 1), number_at(rest, 9), file)?;
                     &rest[POOL_BYTES..]
                 }
                 [GONE, ..] if rest.len() >= GONE_BYTES => {
                     let gone = number_at(rest, 1);
-                    pools.known.retain(|(number, ..)| *number != gone);
+                    pools.known.retain(|pool| pool.number != gone);
                     &rest[GONE_BYTES..]
                 }
                 [] | [POOL | GONE, ..] => break,
@@ -113,8 +127,8 @@ impl SideChannel {
                 }
             };
         }
-        let taken = self.heard.len() - rest.len();
-        self.heard.drain(..taken);
+        let parsed = self.partial.len() - rest.len();
+        self.partial.drain(..parsed);
         Ok(())
     }
 
@@ -126,19 +140,20 @@ impl SideChannel {
     }
 }
 
-/// Why memory of `peer` cannot be used: it exists, so this process lacks the room to map it.
+/// The reason where memory of `peer` cannot be mapped: it exists, so this process lacks address
+/// space for it.
 pub(super) fn not_mapped(peer: Rank, error: impl Display) -> LossReason {
     LossReason::Local(format!("it cannot map the shared memory of rank {peer}: {error}"))
 }
 
-/// Why a message of `peer` came without its file. The system leaves the file out if this process
-/// has no descriptor left; `otherwise` is the reason if it has.
-pub(super) fn not_brought(peer: Rank, otherwise: LossReason) -> LossReason {
+/// The reason where a message of `peer` arrived without its file. The system drops the file if this
+/// process has no descriptor left; the reason is `if_descriptors_remain` if it has.
+pub(super) fn missing_file_reason(peer: Rank, if_descriptors_remain: LossReason) -> LossReason {
     match memfd_create("polyrank", MemfdFlags::CLOEXEC) {
         Err(error @ (Errno::MFILE | Errno::NFILE)) => LossReason::Local(format!(
             "it cannot take in the shared memory of rank {peer}: {error}"
         )),
-        _ => otherwise,
+        _ => if_descriptors_remain,
     }
 }
 
@@ -150,57 +165,61 @@ impl Pools {
         bytes: u64,
         file: OwnedFd,
     ) -> Result<(), LossReason> {
-        if self.known.len() >= MAX_POOLS || self.known.iter().any(|known| known.0 == number) {
-            let why = "it names too many pools of memory, or one twice".to_owned();
+        if self.known.len() >= MAX_POOLS || self.find(number).is_some() {
+            let why = "it announced too many memory pools, or the same pool twice".to_owned();
             return Err(LossReason::Protocol(why));
         }
         let too_large = |_| LossReason::Protocol("its pool is too large".to_owned());
         let bytes = usize::try_from(bytes).map_err(too_large)?;
         let file = File::from_peer(file, bytes).map_err(LossReason::Protocol)?;
         let mapping = file.map_to_read().map_err(|error| not_mapped(peer, error))?;
-        self.known.push((number, mapping, bytes));
+        self.known.push(KnownPool { number, mapping, bytes });
         Ok(())
     }
 
-    /// The bytes at a place that the peer names, if the place exists.
-    pub(super) fn show(&self, number: u64, at: u64, bytes: usize) -> Option<&[u8]> {
-        let (_, mapping, pool_bytes) = self.known.iter().find(|known| known.0 == number)?;
+    /// `bytes` bytes at offset `at` of the peer's pool `number`, if the pool has them.
+    pub(super) fn bytes_at(&self, number: u64, at: u64, bytes: usize) -> Option<&[u8]> {
+        let pool = self.find(number)?;
         let at = usize::try_from(at).ok()?;
-        let inside = at.checked_add(bytes)? <= *pool_bytes;
-        inside.then(|| mapping.show(at, bytes))
+        let inside = at.checked_add(bytes)? <= pool.bytes;
+        inside.then(|| pool.mapping.show(at, bytes))
+    }
+
+    fn find(&self, number: u64) -> Option<&KnownPool> {
+        self.known.iter().find(|pool| pool.number == number)
     }
 }
 
 impl AnnouncedPools {
-    /// Makes sure that the peer at the other end of `wire` knows the pool of `place`; false if it
-    /// cannot be told now.
-    pub(super) fn tell(&mut self, wire: &SideChannel, place: &Place) -> bool {
-        let number = place.pool.number();
-        if self.pools.iter().any(|told| told.0 == number) {
+    /// Makes sure that the peer at the other end of `channel` knows `pool`. Returns false if it
+    /// cannot be announced now.
+    pub(super) fn announce(&mut self, channel: &SideChannel, pool: &Arc<Pool>) -> bool {
+        let number = pool.number();
+        if self.pools.iter().any(|announced| announced.number == number) {
             return true;
         }
-        while let Some(gone) = self.pools.iter().position(|(_, pool)| pool.strong_count() == 0) {
-            if !say(wire, GONE, &[self.pools[gone].0], None) {
+        while let Some(gone) = self.pools.iter().position(|it| it.pool.strong_count() == 0) {
+            if !send(channel, GONE, &[self.pools[gone].number], None) {
                 return false;
             }
             self.pools.swap_remove(gone);
         }
-        let words = [number, place.pool.file().bytes() as u64];
-        if self.pools.len() >= MAX_POOLS || !say(wire, POOL, &words, Some(place.pool.file())) {
+        let words = [number, pool.file().bytes() as u64];
+        if self.pools.len() >= MAX_POOLS || !send(channel, POOL, &words, Some(pool.file())) {
             return false;
         }
-        self.pools.push((number, Arc::downgrade(&place.pool)));
+        self.pools.push(AnnouncedPool { number, pool: Arc::downgrade(pool) });
         true
     }
 }
 
-fn say(wire: &SideChannel, code: u8, words: &[u64], file: Option<&File>) -> bool {
+fn send(channel: &SideChannel, code: u8, words: &[u64], file: Option<&File>) -> bool {
     let mut bytes = vec![code];
     words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-    socket::tell(&wire.socket, &bytes, file).is_ok()
+    socket::send(&channel.socket, &bytes, file).is_ok()
 }
 
-/// The number at `start`, which with its 8 bytes lies inside.
+/// The u64 at offset `start` of `bytes`, which hold all its 8 bytes.
 fn number_at(bytes: &[u8], start: usize) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[start..start + 8]);

@@ -92,7 +92,7 @@ pub(super) fn reach(key: &SharedMemory) -> std::result::Result<OwnedFd, Errno> {
 }
 
 /// Sends `bytes`, few enough to fit into a new connection, together with `file`.
-pub(super) fn tell(
+pub(super) fn send(
     socket: &OwnedFd,
     bytes: &[u8],
     file: Option<&File>,
@@ -111,7 +111,7 @@ pub(super) fn tell(
 }
 
 /// Reads what is available, as far as it fits into `bytes`, and takes a file that came with it.
-pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> SocketRead {
+pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> SocketRead {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut place = [IoSliceMut::new(bytes)];

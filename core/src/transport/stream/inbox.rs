@@ -5,7 +5,7 @@ use crate::tensor::Region;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Rank, Sink};
 use crate::wire::frame::{Header, Kind};
 
-/// After a payload of this length, the next header is read alone, so that the payload behind it can
+/// After a payload of this length, the next header is read alone, so that the payload after it can
 /// be read directly to its destination, too.
 const LONG_BYTES: usize = 32 << 10;
 /// Most buffers that are kept for payloads that the sink only reads.
@@ -160,7 +160,7 @@ impl Inbox {
         Ok(0)
     }
 
-    /// Tells `sink` that the payload is complete.
+    /// Notifies `sink` that the payload is complete.
     pub(in crate::transport) fn complete(
         &mut self,
         spare: &mut SpareBuffers,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::transport::Payload;
 use crate::wire::frame::Header;
 
-/// Payloads up to this many bytes are copied behind their header, so that several small frames
+/// Payloads up to this many bytes are copied after their header, so that several small frames
 /// leave in one piece; longer ones are written from where they lie.
 const COPIED_BYTES: usize = 4096;
 /// No more small frames are gathered once this many bytes are.

@@ -346,7 +346,7 @@ impl World {
         of_pair.collect()
     }
 
-    /// What `at` heard of the end of `of`.
+    /// What `at` learned of the end of `of`.
     pub(in crate::transport) fn lost(&self, at: Rank, of: Rank) -> Vec<LossReason> {
         let of_pair = self.events.iter().filter_map(|event| match event {
             Event::Lost { rank, peer, why } if (*rank, *peer) == (at, of) => Some(why.clone()),

@@ -55,7 +55,7 @@ impl TcpTransport {
         }
     }
 
-    /// Sends a goodbye over each connection, behind the frame of which a part has left already.
+    /// Sends a goodbye over each connection, after the frame of which a part has left already.
     fn say_goodbye(&mut self, open: &mut [(OwnedFd, Outbox)]) {
         let deadline = Instant::now() + GOODBYE_WAIT;
         let goodbye = Header::new(Kind::Goodbye, self.table.hello.generation);

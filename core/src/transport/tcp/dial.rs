@@ -145,7 +145,7 @@ impl Dial {
         }
     }
 
-    /// Goes on after the socket became readable or writable.
+    /// Continues after the socket became readable or writable.
     pub(super) fn advance(&mut self, target: &Target<'_>) -> Outcome {
         let now = Instant::now();
         if let Stage::Connecting { socket, .. } = &self.stage {

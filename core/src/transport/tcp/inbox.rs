@@ -49,7 +49,7 @@ impl Reader {
 const CLOSED: &str = "it ended, or closed its connection without a goodbye";
 
 impl Inbox {
-    /// Reads what is there and tells `sink`.
+    /// Reads what is there and notifies `sink`.
     pub(super) fn receive(
         &mut self,
         socket: impl AsFd,

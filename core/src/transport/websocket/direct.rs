@@ -2,7 +2,7 @@
 //! chunks say, nor of what provides the sockets.
 //!
 //! The side that dialled dials again when its socket breaks, immediately and then with pauses; the
-//! other waits, for as long as the session's grace. A socket that is closed in order ends the pipe
+//! other waits, for as long as the session's grace. A socket that is closed cleanly ends the pipe
 //! immediately: that is what browsers do when a tab is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::wire::session::{
 };
 
 /// Most bytes of chunks that wait to be taken. Enough that a large tensor need not pause until its
-/// first chunks are acknowledged, behind what the other side sends meanwhile. Each side of a pipe
+/// first chunks are acknowledged, after what the other side sends meanwhile. Each side of a pipe
 /// holds no more than this of what arrived, and keeps no more of what it sent.
 pub(super) const WINDOW_BYTES: u32 = 4 << 20;
 /// The channel of chunks; there is no other.
@@ -220,7 +220,7 @@ impl DirectPipe {
         moved
     }
 
-    /// The session goes on over the socket.
+    /// The session continues over the socket.
     fn connected(&mut self, now: Instant) {
         self.broken = None;
         self.state = PipeState::Open;
@@ -385,7 +385,7 @@ impl Pipe for DirectPipe {
         }
         let code = if orderly { close_code::NORMAL } else { close_code::GOING_AWAY };
         self.closing = Some(CloseProgress::Wanted(code));
-        // Without a welcome there is no session to end in order.
+        // Without a welcome there is no session to end cleanly.
         if self.state == PipeState::Connecting || self.is_over() {
             self.end(LossReason::Goodbye);
         }

@@ -44,7 +44,7 @@ pub fn dialed(
     Box::new(direct::DirectPipe::client(dialer, urls, refused_timeout, grace_ms, now))
 }
 
-/// The pipes of peers that connect over sockets of `source`, which gives the next one that came.
+/// The pipes of peers that connect over sockets of `source`, which returns the next to arrive.
 pub fn answered(source: Source, options: ReceptionOptions) -> Box<dyn Acceptor> {
     Box::new(reception::Reception::new(source, options))
 }

@@ -235,7 +235,7 @@ fn write(pipe: &mut dyn Pipe, tail: &mut Vec<u8>, pieces: &[&[u8]]) -> usize {
     taken_bytes
 }
 
-/// `take` bytes of one or two pieces, behind the first `skip` ones.
+/// `take` bytes of one or two pieces, after the first `skip` ones.
 fn cut<'a>(pieces: &[&'a [u8]], mut skip: usize, mut take: usize) -> [&'a [u8]; 2] {
     let mut parts: [&[u8]; 2] = [&[]; 2];
     for (part, piece) in parts.iter_mut().zip(pieces) {

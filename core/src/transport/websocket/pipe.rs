@@ -25,7 +25,7 @@ pub enum PipeState {
     Connecting,
     /// Chunks may be sent. A pipe stays open while a broken connection is being resumed.
     Open,
-    /// It is over: [`LossReason::Goodbye`] if the other side closed it in order.
+    /// It is over: [`LossReason::Goodbye`] if the other side closed it cleanly.
     Lost(LossReason),
 }
 
@@ -44,8 +44,8 @@ pub trait Pipe: Send {
     fn send(&mut self, parts: &[&[u8]]);
     /// Takes the next chunk that arrived, which makes room for the other side.
     fn receive(&mut self) -> Option<Bytes>;
-    /// Closes it, behind what was sent; the other side learns immediately that it is over, and
-    /// whether that is in order. Goes on in [`Pipe::advance`] until [`Pipe::is_flushed`].
+    /// Closes it, after what was sent; the other side learns immediately that it is over, and
+    /// whether that is in order. Continues in [`Pipe::advance`] until [`Pipe::is_flushed`].
     fn close(&mut self, orderly: bool);
     /// Whether nothing that was sent, the closing included, waits in this process.
     fn is_flushed(&self) -> bool;

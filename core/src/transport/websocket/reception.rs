@@ -1,4 +1,4 @@
-//! Accepts WebSockets: new sessions, and sessions that go on over a new socket. Their number
+//! Accepts WebSockets: new sessions, and sessions that continue over a new socket. Their number
 //! and the time they may take are bounded. Knows nothing of ranks, and nothing of who provides the
 //! sockets.
 
@@ -23,7 +23,7 @@ const TURN_EVENTS: usize = 8;
 /// What such a socket may tell: that it is open, a few pings, and which session it carries; or,
 /// after it was refused, what was under way.
 const MAX_EVENTS: usize = 64;
-/// How long a socket that was refused may take to hear why.
+/// How long a socket that was refused may take to learn why.
 const REFUSAL_LINGER: Duration = Duration::from_secs(1);
 /// Most sessions that wait to be accepted. A client that opens one more is told to try again,
 /// before there is a session that could be lost.
@@ -119,7 +119,7 @@ impl Reception {
         (true, Some(fresh))
     }
 
-    /// Opens the session that `packet` asks for, or goes on with it.
+    /// Opens the session that `packet` asks for, or continues with it.
     fn open(
         &mut self,
         socket: Box<dyn Socket>,

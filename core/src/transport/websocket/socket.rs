@@ -10,7 +10,7 @@ use crate::transport::Interest;
 
 /// Codes of closing that have a meaning here (RFC 6455, section 7.4).
 pub mod close_code {
-    /// It is over, in order.
+    /// It is over, cleanly.
     pub const NORMAL: u16 = 1000;
     /// The tab was closed, or the server ends.
     pub const GOING_AWAY: u16 = 1001;
@@ -82,7 +82,7 @@ impl SocketClose {
 /// A WebSocket, connected or being connected. Nothing in it blocks. Dropping it breaks the
 /// connection immediately.
 pub trait Socket: Send {
-    /// Queues a binary message behind those before. Only after [`SocketEvent::Opened`]; dropped
+    /// Queues a binary message after those before. Only after [`SocketEvent::Opened`]; dropped
     /// after the end.
     fn send(&mut self, packet: Bytes);
     /// Bytes of queued messages that have not been handed to the system. The sender keeps it low.
@@ -92,7 +92,7 @@ pub trait Socket: Send {
     /// Asks the other side for a sign of life, where the medium can (browsers cannot): its answer
     /// is [`SocketEvent::Alive`].
     fn ping(&mut self) {}
-    /// Starts to close, behind what is queued; `reason` has at most 123 bytes. The other side hears
+    /// Starts to close, after what is queued; `reason` has at most 123 bytes. The other side hears
     /// of a clean end; here [`SocketEvent::Closed`] follows. A second call does nothing.
     fn close(&mut self, code: u16, reason: &str);
     /// What a thread may wait for until [`Socket::receive`] is worth calling; `None` where somebody

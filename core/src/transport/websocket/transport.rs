@@ -230,7 +230,7 @@ impl Transport for WebSocketTransport {
         let mut pipes: Vec<_> = pipes.collect();
         #[cfg(feature = "tcp")]
         if self.process_id != crate::clock::process_id() {
-            // The parent process goes on with these connections.
+            // The parent process continues with these connections.
             return;
         }
         pipes.iter_mut().for_each(|pipe| pipe.close(orderly));
@@ -239,7 +239,7 @@ impl Transport for WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    /// Tells `sink` what happened outside of its reach; whether there was anything.
+    /// Notifies `sink` what happened outside of its reach; whether there was anything.
     fn tell(&mut self, sink: &mut dyn Sink) -> bool {
         notice::tell(&mut self.notices, sink)
     }

@@ -104,7 +104,7 @@ enum Socket {
 /// What a packet brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketEffect {
-    /// The session goes on, or begins; a client may tell its user.
+    /// The session continues, or begins; a client may tell its user.
     Welcome,
     /// A message, for [`Session::take`].
     Message,
@@ -205,7 +205,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Goes on with a server's side on a new socket, whose client said `hello`. The socket before
+    /// Continues with a server's side on a new socket, whose client said `hello`. The socket before
     /// it, if it is still there, must be closed by the caller and not be listened to any more.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub const SESSION_VERSION: u32 = 2;
 /// Bytes in front of a message's body.
 pub const HEADER_BYTES: usize = 24;
-/// Most bytes of a message's body: 64 KiB, which browsers like best, and what stands in front.
+/// Most bytes of a message's body: 64 KiB, which browsers like best, and its header.
 pub const MAX_BODY_BYTES: usize = (64 << 10) + 128;
 /// Most bytes of a packet: what a WebSocket must accept, and refuse beyond.
 pub const MAX_PACKET_BYTES: usize = HEADER_BYTES + MAX_BODY_BYTES;
@@ -51,7 +51,7 @@ impl ResumeToken {
 pub struct Hello {
     /// [`SESSION_VERSION`] of the client.
     pub version: u32,
-    /// The session to go on with; [`ResumeToken::NONE`] opens one.
+    /// The session to continue with; [`ResumeToken::NONE`] opens one.
     pub token: ResumeToken,
     /// Messages that the client has received.
     pub received: u64,

@@ -54,7 +54,7 @@ impl Reconnect {
         self.trying = true;
     }
 
-    /// The session goes on.
+    /// The session continues.
     pub fn restored(&mut self) {
         (self.lost_ms, self.trying) = (None, false);
     }

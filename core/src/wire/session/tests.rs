@@ -23,7 +23,8 @@ struct SessionEnd {
 struct World {
     ends: [SessionEnd; 2],
     connected: bool,
-    /// The server has heard from the present socket; before, it writes to one that is dead.
+    /// The server has received something from the present socket; until then it writes to a dead
+    /// one.
     heard: bool,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) rank: u32,
     pub(super) ranks: u32,
     pub(super) memory: Memory,
-    pub(super) manner: CallStyle,
+    pub(super) call_style: CallStyle,
 }
 
 /// Makes the buffers of `case`.
@@ -43,11 +43,11 @@ pub(super) fn prepare(
     dtype: DType,
     member: &Member,
 ) -> std::result::Result<Box<dyn PreparedCase>, String> {
-    if !case.reduction.fits(dtype) && case.operation.reduces() {
+    if !case.reduction.supports(dtype) && case.operation.reduces() {
         return Err(format!("{} of {} has no meaning", case.reduction.name(), dtype.name()));
     }
     let is_allreduce = case.operation == Operation::Allreduce && case.form == Form::InPlace;
-    if member.manner == CallStyle::Prepared && !is_allreduce {
+    if member.call_style == CallStyle::Prepared && !is_allreduce {
         return Err("only an allreduce in place can be prepared".to_owned());
     }
     let place = (case, member);
@@ -96,7 +96,7 @@ fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prep
         input = input.max(output);
         output = input;
     }
-    if member.manner == CallStyle::Ordinary && member.memory == Memory::User {
+    if member.call_style == CallStyle::Ordinary && member.memory == Memory::User {
         let made = [input, output].map(|length| vec![T::default(); length]);
         return Ok(Box::new(Buffers::<T, Vec<T>>::new(case, member, made, None)));
     }
@@ -110,7 +110,7 @@ fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prep
     let (Some(input), Some(output)) = (tensor(input), tensor(output)) else {
         return Err("not enough memory".to_owned());
     };
-    let prepared = match (&member.group, member.manner) {
+    let prepared = match (&member.group, member.call_style) {
         (Some(group), CallStyle::Prepared) => {
             let op = case.reduction.reduce_op();
             let prepared = group.prepare_allreduce(output.clone(), op);
@@ -254,8 +254,8 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
 impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
     fn check(&mut self) -> Result<u64> {
         let Buffers { rank, ranks, .. } = *self;
-        let Case { operation, reduction, count, .. } = self.case;
-        let pattern = Pattern { operation, reduction, ranks, count, root: self.root() };
+        let Case { operation, reduction, count: block_elements, .. } = self.case;
+        let pattern = Pattern { operation, reduction, ranks, block_elements, root: self.root() };
         self.fill(&pattern);
         self.call()?;
         let mut wrong = 0;

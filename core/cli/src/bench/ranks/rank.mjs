@@ -119,7 +119,7 @@ function operationOf({ operation, form, reduction, count }, input, output) {
   const op = pr.ReduceOp[reduction.toUpperCase()];
   const parts = (array) =>
     Array.from({ length: ranks }, (_, at) => array.subarray(at * count, (at + 1) * count));
-  if (assignment.manner === "prepared") {
+  if (assignment.call_style === "prepared") {
     const prepared = pr.defaultGroup().prepareAllreduce(output, { op });
     return () => prepared.run();
   }
@@ -177,7 +177,7 @@ function prepare(benchmarkCase) {
       : new Numbers(length);
   const [input, output] = lengths(benchmarkCase).map(array);
   const { operation, form } = benchmarkCase;
-  if (assignment.manner === "prepared" && (operation !== "allreduce" || form !== "in_place")) {
+  if (assignment.call_style === "prepared" && (operation !== "allreduce" || form !== "in_place")) {
     return { is: "unsupported", why: "only an allreduce in place can be prepared" };
   }
   const call = operationOf(benchmarkCase, input, output);
@@ -285,7 +285,7 @@ async function firstAllreduce() {
 async function serve(say, source) {
   const lines = source[Symbol.asyncIterator]();
   say({ is: "hello", rank, token: assignment.token });
-  if (assignment.waits && (await lines.next()).done) return;
+  if (assignment.joins_on_command && (await lines.next()).done) return;
   await pr.initProcessGroup({
     initMethod: `tcp://127.0.0.1:${assignment.port}`,
     rank,
@@ -294,7 +294,7 @@ async function serve(say, source) {
   });
   const versions = { polyrank: pr.version ?? "", node: process.versions.node };
   say(
-    assignment.waits
+    assignment.joins_on_command
       ? { is: "joined", ...(await firstAllreduce()), versions }
       : { is: "ready", versions },
   );

@@ -25,7 +25,7 @@ class Polyrank:
     """The free functions of polyrank, over the default group."""
 
     def __init__(self, assignment):
-        self.memory, self.manner = assignment["memory"], assignment["manner"]
+        self.memory, self.call_style = assignment["memory"], assignment["call_style"]
         self.package = assignment["library"]
 
     def load(self):
@@ -70,7 +70,7 @@ class Polyrank:
         """The operation as a function of the root."""
         library, op = self.library, self.reduction(case["reduction"])
         name = case["operation"]
-        if self.manner == "prepared":
+        if self.call_style == "prepared":
             if name != "allreduce" or case["form"] != "in_place":
                 raise Unsupported("only an allreduce in place can be prepared")
             run = library.default_group().prepare_allreduce(out, op).run
@@ -514,7 +514,7 @@ class Rank:
         self.alone = memory_bytes()
         rank = own_rank()
         self.say("hello", rank=rank, token=assignment["token"])
-        if assignment["waits"]:
+        if assignment["joins_on_command"]:
             if not self.lines.readline():
                 return
             library.join(rank, *joining)

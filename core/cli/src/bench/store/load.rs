@@ -50,7 +50,7 @@ impl ServerAddress {
             Self::Tcp(_) => {
                 socket.connect_timeout(&address, PATIENCE)?;
                 socket.set_tcp_nodelay(true)?;
-                // Ports of connections that were closed in order are not free for a minute.
+                // Ports of connections that were closed cleanly are not free for a minute.
                 socket.set_linger(Some(Duration::ZERO))?;
             }
             // This waits as long as the server's queue is full.
@@ -172,7 +172,7 @@ impl Clients {
         while course.waiting > 0 {
             events.clear();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&patience)) {
-                // A process that was stopped goes on.
+                // A process that was stopped continues.
                 Err(Errno::INTR) => continue,
                 waited => waited?,
             };

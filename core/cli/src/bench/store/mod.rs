@@ -136,7 +136,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let named = |name: &String| {
         Operation::from_name(name).ok_or_else(|| {
             format!(
-                "`{name}` is not a request to measure; expected one of set, get, add, wait, set+get"
+                "'{name}' is not a request to measure; expected one of set, get, add, wait, set+get"
             )
         })
     };
@@ -187,7 +187,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
 }
 
 /// All servers under the load of so many clients: rows by operation, then by server. One that fails
-/// is left out and told in `missing`; the others go on.
+/// is left out and told in `missing`; the others continue.
 fn compare(
     servers: &[Server],
     clients: u64,

@@ -37,7 +37,7 @@ print(f'tcp://127.0.0.1:{store.port}', flush=True)
 sys.stdin.read()
 ";
 
-/// How much is shown of what a server said that did not come to listen.
+/// How much is shown of the output of a server that never listened.
 const LAST_LINES: usize = 5;
 
 /// Why there is no server.

@@ -44,7 +44,7 @@ pub(super) fn start(
     let mut team = Team {
         name: contender.name.clone(),
         versions: Default::default(),
-        lacking: contender.lacking.clone(),
+        unsupported: contender.unsupported.clone(),
         connections: Vec::new(),
         processes: Vec::new(),
         inbox,
@@ -65,11 +65,11 @@ pub(super) fn start(
         }
         .to_owned(),
         memory: contender.memory,
-        manner: contender.manner,
+        call_style: contender.call_style,
         ranks,
         port,
         timeout_s: terms.limit.as_secs(),
-        waits: until == StartStage::Loaded,
+        joins_on_command: until == StartStage::Loaded,
     };
     let variables = variables(contender, &assignment).map_err(failed)?;
     for part in programs(contender, found, ranks, terms) {

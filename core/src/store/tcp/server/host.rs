@@ -1,4 +1,4 @@
-//! What the connections of a server share, and how a client hears that its wait has ended. Knows
+//! What the connections of a server share, and how a client learns that its wait has ended. Knows
 //! nothing of what requests mean.
 
 use std::cell::{Cell, RefCell};

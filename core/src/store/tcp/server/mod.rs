@@ -152,7 +152,7 @@ impl Server {
     pub(super) fn shared(host: &str, port: u16, settings: Settings) -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = shared.get_or_insert_default();
-        // That of a parent process goes on there.
+        // That of a parent process continues there.
         let known = shared.get(&port).filter(|known| known.process == std::process::id());
         if let Some(known) = known {
             if let Some(server) = known.server.upgrade() {
@@ -169,7 +169,7 @@ impl Server {
     }
 
     /// Starts a server on sockets that listen already, at least one. Other processes may have
-    /// them, too, and go on listening when the server has ended.
+    /// them, too, and continue listening when the server has ended.
     pub(super) fn start_on(listeners: Vec<TcpListener>, settings: Settings) -> Result<Self> {
         Self::start_with(listeners, settings, Shutdown::Never)
     }

@@ -1,4 +1,4 @@
-//! Connections that break: a proxy cuts them wherever it likes, and the store goes on.
+//! Connections that break: a proxy cuts them wherever it likes, and the store continues.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -176,7 +176,7 @@ fn a_client_that_cannot_come_back_says_so_and_the_others_hear_of_its_death() {
         drop(late);
     });
     while !matches!(pipe.state(), PipeState::Lost(LossReason::Died(_))) {
-        // Its death reaches the other through the session that goes on.
+        // Its death reaches the other through the session that continues.
         other.check(&["there"]).unwrap();
         std::thread::yield_now();
     }

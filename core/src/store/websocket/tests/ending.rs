@@ -1,5 +1,5 @@
 //! Stores that end while clients still talk to them: what was run is answered, and a client
-//! that asks more hears why there is no answer.
+//! that asks more learns why there is no answer.
 
 use std::net::TcpListener;
 use std::thread;

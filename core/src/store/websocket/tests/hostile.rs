@@ -1,4 +1,4 @@
-//! Clients that send what they must not: each is sent away with a reason, and the others go on.
+//! Clients that send what they must not: each is sent away with a reason, and the others continue.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -167,25 +167,25 @@ fn a_place_is_whole_whenever_it_is_read() {
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_place_needs_its_number_behind_its_bytes() {
+fn a_place_needs_its_number_after_its_bytes() {
     places_are_whole(Some(Flaw::Store(Word::Number)));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_place_needs_its_bytes_looked_at_behind_its_number() {
+fn a_place_needs_its_bytes_looked_at_after_its_number() {
     places_are_whole(Some(Flaw::Load(Word::Number)));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_place_is_passed_only_behind_what_was_read_of_it() {
+fn a_place_is_passed_only_after_what_was_read_of_it() {
     places_are_whole(Some(Flaw::Store(Word::Passed)));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_place_is_written_again_only_behind_a_look_at_who_passed() {
+fn a_place_is_written_again_only_after_a_look_at_who_passed() {
     places_are_whole(Some(Flaw::Load(Word::Passed)));
 }
 

@@ -41,7 +41,7 @@ fn frames_leave_in_order_when_they_were_read() {
 }
 
 #[test]
-fn a_short_frame_behind_a_lent_one_that_was_read_leaves_too() {
+fn a_short_frame_after_a_lent_one_that_was_read_leaves_too() {
     let mut world = connected();
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
     world.drive_only(0);
@@ -132,7 +132,7 @@ fn pair() -> [ShmTransport; 2] {
     [one, other]
 }
 
-/// The end of a connection is heard of within so many turns.
+/// The end of a connection is learned of within so many turns.
 const TURNS: u32 = 2 * EVENT_TURNS;
 
 #[test]
@@ -209,7 +209,7 @@ fn what_was_read_before_stays_read_and_what_follows_arrives() {
     let mut reader = Reader::new(|| {}, None);
     one.send(1, message(3, BYTES), Payload::Region(lent(1)));
     other.advance(&mut reader);
-    // Taken back too late, or not at all; the frame behind is not lent.
+    // Taken back too late, or not at all; the next frame is not lent.
     one.abandon();
     one.send(1, Header::new(Kind::Abort, GENERATION), Payload::Owned(vec![7; 50]));
     other.advance(&mut reader);
@@ -225,7 +225,7 @@ fn places_outside_of_pools_are_refused() {
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
     world.drive_until_all_arrived();
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));
-    // The second entry begins behind two cells of the first.
+    // The second entry begins after two cells of the first.
     let piece =
         lane.ring.start + 2 * ring::CELL_BYTES + ring::ENTRY_HEAD_BYTES + entry::NUMBER_BYTES;
     ring::SharedMemory::write(&ours, piece, &(u64::MAX - 10).to_le_bytes());

@@ -98,7 +98,7 @@ fn files_that_belong_to_nothing_are_not_kept() {
     let Link::Open(open) = &transports[0].table.peers[1].link else { panic!("it is open") };
     for _ in 0..3 {
         // What wakes brings no file.
-        socket::tell(&open.wires[0].socket, &[0], Some(&file)).unwrap();
+        socket::send(&open.channels[0].socket, &[0], Some(&file)).unwrap();
     }
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.drive_a_while();

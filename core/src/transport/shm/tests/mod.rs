@@ -37,7 +37,7 @@ fn world(size: u32) -> World {
     World::new(group(size, Timeouts::default()), Box::new(std::thread::yield_now))
 }
 
-/// What rank 0 hears of rank 1, which is to be one loss.
+/// What rank 0 learns of rank 1, which is to be one loss.
 fn losses(world: &mut World) -> Vec<LossReason> {
     world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
     world.drive_a_while();
@@ -112,7 +112,7 @@ fn a_lost_peer_whose_socket_somebody_else_holds_keeps_nobody_awake() {
     }
     // As a forked child does.
     let Link::Open(open) = &transports[0].table.peers[1].link else { panic!("it is open") };
-    let held = rustix::io::dup(&open.wires[0].socket).unwrap();
+    let held = rustix::io::dup(&open.channels[0].socket).unwrap();
     transports.remove(1).close(true);
     let first = &mut transports[0];
     let mut interests = Vec::new();
@@ -180,7 +180,7 @@ fn no_descriptor_survives_an_exec() {
         is_closed(transport.bell.interest().unwrap().fd.as_fd());
         for peer in &transport.table.peers {
             if let Link::Open(open) = &peer.link {
-                open.wires.iter().for_each(|wire| is_closed(wire.socket.as_fd()));
+                open.channels.iter().for_each(|channel| is_closed(channel.socket.as_fd()));
             }
         }
     }

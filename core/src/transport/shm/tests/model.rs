@@ -12,7 +12,7 @@ use super::super::sleep;
 
 /// Cells of the ring of the model.
 const CELLS: usize = 6;
-/// Offsets of the words behind the cells.
+/// Offsets of the words after the cells.
 const CONSUMED: usize = CELLS * CELL_BYTES;
 const ASLEEP: usize = CONSUMED + 8;
 const WAITS: usize = CONSUMED + 16;
@@ -169,7 +169,7 @@ fn a_thread_that_waits_for_room_needs_fences() {
 
 fn entries_arrive(flaw: Option<Flaw>) {
     // What and how many words: cells 0, 1 and 2, 3 and 4, then 0 and 1, as there is no room at the
-    // end. The second leaves in cell 2 what would be the stamp of an entry behind the last.
+    // end. The second leaves in cell 2 what would be the stamp of an entry after the last.
     const ENTRIES: [(u64, usize); 4] = [(5, 1), (9, 7), (2, 7), (4, 7)];
     explore(move || {
         let memory = Arc::new(Memory::new(flaw));

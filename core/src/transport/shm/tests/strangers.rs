@@ -29,7 +29,7 @@ fn say(
     file: Option<&File>,
 ) -> Option<Welcome> {
     let stranger = socket::reach(key).unwrap();
-    socket::tell(&stranger, bytes, file).unwrap();
+    socket::send(&stranger, bytes, file).unwrap();
     let mut answer = [0; Welcome::BYTES];
     loop {
         world.drive_only(0);
@@ -107,7 +107,7 @@ fn a_rank_that_answers_wrongly_is_not_reached() {
     world.connect(0, 1);
     let socket = foreign.accept().unwrap();
     let welcome = Welcome { version: WIRE_VERSION, rank: 1, generation: GENERATION, refusal: None };
-    socket::tell(&socket, &welcome.encode(), None).unwrap();
+    socket::send(&socket, &welcome.encode(), None).unwrap();
     let losses = losses(&mut world);
     let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
     assert!(why.contains("no shared memory"), "{why}");

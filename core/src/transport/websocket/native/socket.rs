@@ -118,7 +118,7 @@ impl NativeSocket {
         NativeSocket { stage, fd: Some(fd), pending_bytes: 0, closing: None }
     }
 
-    /// Goes on with the upgrade, if one is under way.
+    /// Continues with the upgrade, if one is under way.
     fn upgrade(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Connecting(mut connecting) => match connecting.advance() {

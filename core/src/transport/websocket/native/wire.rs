@@ -97,7 +97,7 @@ impl Write for BufferedSocket {
 impl Drop for BufferedSocket {
     fn drop(&mut self) {
         if self.process_id != std::process::id() {
-            // The parent process goes on with this connection.
+            // The parent process continues with this connection.
             return;
         }
         // Unread bytes would turn the end into a reset, which can overtake the last message.

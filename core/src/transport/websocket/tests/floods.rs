@@ -1,5 +1,5 @@
 //! Strangers that send without end what costs them nothing: each is sent away with a reason, and
-//! the group goes on.
+//! the group continues.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -142,7 +142,7 @@ fn who_says_more_than_hello_is_not_listened_to_before_it_is_known() {
     }
     let heard = told.load(Ordering::Relaxed);
     assert!(heard < 8, "{heard} events were heard");
-    // A receiver that reads from it accepts it as a peer, and then it goes on.
+    // A receiver that reads from it accepts it as a peer, and then it continues.
     assert!(pipe.receive().is_some());
     pipe.advance(now);
     assert!(told.load(Ordering::Relaxed) > heard && pipe.receive().is_some());
@@ -201,7 +201,7 @@ fn welcomed(address: SocketAddr) -> TcpStream {
     socket.get_ref().try_clone().unwrap()
 }
 
-/// Has `stranger` do its worst while frames pass through the group.
+/// Runs `stranger`, at its worst, while frames pass through the group.
 fn beside<T: Send>(world: &mut World, number: &mut u32, stranger: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let stranger = scope.spawn(stranger);

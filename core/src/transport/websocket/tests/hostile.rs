@@ -1,5 +1,5 @@
 //! What anybody may send to the data port of a rank, from a web page or by hand: that connection
-//! ends with a reason, and the group goes on.
+//! ends with a reason, and the group continues.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -64,7 +64,7 @@ fn closed(clean: bool, code: u16) -> SocketEvent {
 
 impl Socket for MemorySocket {
     fn send(&mut self, packet: Bytes) {
-        assert!(!self.is_closed, "browsers complain of what is sent behind the end");
+        assert!(!self.is_closed, "browsers complain of what is sent after the end");
         if !self.air.0.lock().unwrap().is_cut {
             self.into.lock().unwrap().push_back(SocketEvent::Packet(packet));
         }
@@ -185,7 +185,7 @@ fn what_was_under_way_arrives_after_a_silence_that_ended_in_time() {
 }
 
 #[test]
-fn nothing_is_sent_behind_the_end() {
+fn nothing_is_sent_after_the_end() {
     for orderly in [true, false] {
         let mut world = World::new(60_000);
         world.server().send(&[b"more"]);
@@ -212,7 +212,7 @@ fn a_client_that_is_only_suspended_is_waited_for() {
 }
 
 #[test]
-fn an_orderly_end_comes_behind_what_was_sent() {
+fn an_orderly_end_comes_after_what_was_sent() {
     for orderly in [true, false] {
         let mut world = World::new(0);
         // A peer that has been accepted is heard without a pause.

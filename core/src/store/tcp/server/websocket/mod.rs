@@ -31,7 +31,7 @@ use socket::{End, SessionPackets};
 
 /// How long a client may take for its first byte, for the handshake, and for its hello.
 const GREETING: Duration = Duration::from_secs(10);
-/// How long a client that is sent away may take to hear why.
+/// How long a client that is sent away may take to learn why.
 const LINGER: Duration = Duration::from_secs(2);
 /// What it may still send in that time before nobody listens any more.
 const LINGER_BYTES: usize = 16 << 20;
@@ -177,7 +177,7 @@ fn over(host: &Rc<Host>, number: u64, id: SocketId, end: &End) {
     }
 }
 
-/// Says why a client is sent away, and gives it time to hear that: closing while it still sends
+/// Says why a client is sent away, and gives it time to learn that: closing while it still sends
 /// would have the system throw the reason away.
 async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
     stream: WebSocketStream<Measured<S>>,

@@ -30,7 +30,7 @@ struct End {
     pipes: BTreeSet<(u64, u32)>,
     /// Counts go up, so that nobody mistakes a new pipe for an old one.
     next_count: u32,
-    /// Who wants to hear of its end, and whose end it wants to hear of.
+    /// Who wants to learn of its end, and whose end it wants to learn of.
     watchers: BTreeSet<u64>,
     watched: BTreeSet<u64>,
 }
@@ -60,7 +60,7 @@ pub(super) enum Fault {
 }
 
 impl Pipes {
-    /// Judges a message of `from` with `bytes` behind the header. `is_there` tells whether the
+    /// Judges a message of `from` with `bytes` after the header. `is_there` tells whether the
     /// header's peer has a session, `was_there` whether it had one.
     pub(super) fn judge(
         &mut self,
@@ -72,7 +72,7 @@ impl Pipes {
         if !was_there || header.peer == from {
             return Err(Fault::UnknownPeer(header.peer));
         }
-        let opener = if header.mine { from } else { header.peer };
+        let opener = if header.opened_by_sender { from } else { header.peer };
         let key = (opener, header.pipe);
         match header.kind {
             RelayKind::Open => return self.open(from, header, is_there),
@@ -80,13 +80,13 @@ impl Pipes {
             _ => {}
         }
         let Some(pipe) = self.pipes.get_mut(&key) else { return Ok(Verdict::Drop) };
-        if pipe.other != if header.mine { header.peer } else { from } {
+        if pipe.other != if header.opened_by_sender { header.peer } else { from } {
             return Err(Fault::Malformed);
         }
         match header.kind {
             RelayKind::Data => {
                 let bytes = bytes.len() + CHUNK_COST_BYTES;
-                pipe.under_way[usize::from(!header.mine)] += bytes;
+                pipe.under_way[usize::from(!header.opened_by_sender)] += bytes;
                 let both = self.under_way.entry((from, header.peer)).or_default();
                 *both += bytes;
                 if *both > PIPE_WINDOW_BYTES { Err(Fault::Overrun) } else { Ok(Verdict::Forward) }
@@ -95,7 +95,7 @@ impl Pipes {
                 let read =
                     bytes.try_into().map(u32::from_le_bytes).map_err(|_| Fault::Malformed)?;
                 // Who reads frees the other direction.
-                let under_way = &mut pipe.under_way[usize::from(header.mine)];
+                let under_way = &mut pipe.under_way[usize::from(header.opened_by_sender)];
                 *under_way = under_way.checked_sub(read as usize).ok_or(Fault::Malformed)?;
                 self.settle((header.peer, from), read as usize);
                 Ok(Verdict::Forward)
@@ -111,7 +111,7 @@ impl Pipes {
     }
 
     /// Closes the pipes of `number`, which is gone. Whom to tell: those that had some, and those
-    /// that wanted to hear of it.
+    /// that wanted to learn of it.
     pub(super) fn leave(&mut self, number: u64) -> BTreeSet<u64> {
         let Some(end) = self.by_end.remove(&number) else { return BTreeSet::new() };
         for watched in end.watched {
@@ -138,7 +138,7 @@ impl Pipes {
 
     fn open(&mut self, from: u64, header: &RelayHeader, is_there: bool) -> Result<Verdict, Fault> {
         let end = self.by_end.entry(from).or_default();
-        if !header.mine || header.pipe < end.next_count {
+        if !header.opened_by_sender || header.pipe < end.next_count {
             return Err(Fault::Malformed);
         }
         // Those that others opened are not its own doing.
@@ -205,7 +205,7 @@ mod tests {
     const THERE: (bool, bool) = (true, true);
 
     fn open(pipes: &mut Pipes, from: u64, pipe: u32, peer: u64) -> Result<Verdict, Fault> {
-        let header = RelayHeader { kind: RelayKind::Open, mine: true, pipe, peer };
+        let header = RelayHeader { kind: RelayKind::Open, opened_by_sender: true, pipe, peer };
         pipes.judge(from, &header, &[0; 8], THERE)
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let chunk = vec![0; 60_000];
         let chunks = PIPE_WINDOW_BYTES / (chunk.len() + CHUNK_COST_BYTES);
         let send = |pipes: &mut Pipes, pipe: u32, peer: u64| {
-            let header = RelayHeader { kind: RelayKind::Data, mine: true, pipe, peer };
+            let header = RelayHeader { kind: RelayKind::Data, opened_by_sender: true, pipe, peer };
             pipes.judge(1, &header, &chunk, THERE)
         };
         for (pipe, peer) in [(0, 2), (1, 2), (2, 2), (3, 9)] {
@@ -236,7 +236,8 @@ mod tests {
         }
         // What goes to others is theirs; what a closed pipe had under way is its reader's.
         assert_eq!(send(&mut pipes, 3, 9), Ok(Verdict::Forward));
-        let close = RelayHeader { kind: RelayKind::Abandon, mine: true, pipe: 0, peer: 2 };
+        let close =
+            RelayHeader { kind: RelayKind::Abandon, opened_by_sender: true, pipe: 0, peer: 2 };
         assert_eq!(pipes.judge(1, &close, &[], THERE), Ok(Verdict::Forward));
         for _ in 0..chunks.div_ceil(2) {
             assert_eq!(send(&mut pipes, 2, 2), Ok(Verdict::Forward));

@@ -18,7 +18,7 @@ const PART_BYTES: usize = 64 << 10;
 /// What a request costs beside its bytes.
 const REQUEST_BYTES: usize = 512;
 /// Most bytes of what waits to be run, or for keys: the longest request that makes sense, a
-/// MULTI_GET behind a WAIT for the same keys, and half of another.
+/// MULTI_GET after a WAIT for the same keys, and half of another.
 pub(super) const MAX_WAITING_BYTES: usize = 3 * MAX_KEY_LIST_BYTES;
 
 /// The requests of one session that are under way.
@@ -110,7 +110,7 @@ impl Requests {
         if self.waiting_bytes > MAX_WAITING_BYTES { Err(Fault::TooLong) } else { run }
     }
 
-    /// The wait of request `id` has ended: it goes on.
+    /// The wait of request `id` has ended: it continues.
     pub(super) fn woken(&mut self, id: u32, service: &mut Service) -> Result<(), Fault> {
         let Some(request) = self.by_id.get_mut(&id).filter(|it| it.waiting) else {
             return Ok(());

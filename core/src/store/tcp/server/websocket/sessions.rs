@@ -107,7 +107,7 @@ pub(super) enum Fault {
     /// The server has all the sessions that it takes.
     #[error("the store's server has {MAX_SESSIONS} sessions and takes no more")]
     Full,
-    /// Everything together needs more memory than the server gives.
+    /// Everything together needs more memory than the server allows.
     #[error("the store's server is out of memory for requests")]
     Overloaded,
 }
@@ -193,7 +193,7 @@ impl Sessions {
         }
     }
 
-    /// Has every socket end when it has sent what there is for its client.
+    /// Ends every socket once it has sent what there is for its client.
     pub(super) fn begin_to_end(&mut self) {
         self.ending = true;
         let wakers = self.peers.values().filter_map(|peer| peer.waker.as_ref());
@@ -217,7 +217,7 @@ impl Sessions {
             (peer.socket, peer.source) = (Some(socket), source);
             self.away.remove(number);
             service.set_away(number, false);
-            // The socket before it hears that it is no longer the session's.
+            // The socket before it learns that it is no longer the session's.
             peer.waker.take().into_iter().for_each(Waker::wake);
             self.unsent.insert(number);
             return Ok(number);
@@ -312,7 +312,7 @@ impl Sessions {
         let Some(&(number, id)) = self.clients.requests.get(&client) else { return false };
         if let Some(peer) = self.peers.get_mut(&number) {
             if let Err(fault) = peer.requests.woken(id, service) {
-                // What is wrong with the rest of the request is its own sender's to hear of.
+                // What is wrong with the rest of the request is its own sender's to learn of.
                 self.end_for(fault.into(), number, service);
             }
             self.unsent.insert(number);
@@ -321,14 +321,14 @@ impl Sessions {
         true
     }
 
-    /// Has the next packet acknowledge what was received.
+    /// Makes the next packet acknowledge what was received.
     pub(super) fn acknowledge(&mut self, number: u64) {
         if let Some(peer) = self.peers.get_mut(&number) {
             peer.session.acknowledge();
         }
     }
 
-    /// The socket was lost at `now_ms`, and not in order: the session waits for the next one,
+    /// The socket was lost at `now_ms`, and not cleanly: the session waits for the next one,
     /// unless there is one already.
     pub(super) fn lost(
         &mut self,
@@ -375,7 +375,7 @@ impl Sessions {
         true
     }
 
-    /// Ends a session for a fault that its socket has yet to hear of.
+    /// Ends a session for a fault that its socket has yet to learn of.
     fn end_for(&mut self, fault: Fault, number: u64, service: &mut Service) {
         if let Some(socket) = self.peers.get(&number).and_then(|peer| peer.socket) {
             self.ended.insert(socket, fault);
@@ -487,7 +487,8 @@ impl Sessions {
     }
 
     fn tell_gone(&mut self, to: u64, number: u64, how: RelayKind, cause: Cause) {
-        let message = RelayHeader { kind: how, mine: false, pipe: 0, peer: number }.message(&[]);
+        let message =
+            RelayHeader { kind: how, opened_by_sender: false, pipe: 0, peer: number }.message(&[]);
         if let Some(peer) = self.peers.get_mut(&to) {
             peer.unread.enter(cause, message.cost_bytes());
             if peer.unread.bytes_of(Cause::Departure) > MAX_UNREAD_NEWS_BYTES {

@@ -20,7 +20,7 @@ const MAX_REASON_BYTES: usize = 123;
 /// How a socket ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client closed it in order, so that it does not come back.
+    /// The client closed it cleanly, so that it does not come back.
     Left,
     /// It broke, or is silent: the client may come back.
     Lost(String),
@@ -116,7 +116,7 @@ impl Packets for SessionPackets<'_> {
         received.map_err(Some)?;
         if self.host.is_overloaded() {
             // The session that keeps most has to go, rarely the one that comes last. If it is, it
-            // hears so in its next turn.
+            // learns so in its next turn.
             self.host.relieve(0);
         }
         Ok(())

@@ -37,7 +37,7 @@ fn a_slow_reader_makes_its_peers_wait_and_the_server_keeps_no_more_than_their_wi
     assert!(sent > SENDERS * PIPE_WINDOW_BYTES / 2, "{sent} bytes were sent");
     assert!(held <= SENDERS * PIPE_WINDOW_BYTES + WINDOWS, "{held} bytes are held");
     assert!(pipes.iter().all(|pipe| pipe.room() < chunk.len()));
-    // It wakes up, and everything goes on.
+    // It wakes up, and everything continues.
     let numbers: Vec<u64> = world.clients[..SENDERS].iter().map(|side| side.number).collect();
     let relay = world.clients[SENDERS].client.relay();
     let mut ends: Vec<_> = numbers.iter().map(|number| relay.open(*number, 5)).collect();
@@ -130,7 +130,7 @@ fn a_wait_of_a_client_that_is_gone_takes_no_element_from_the_others() {
     world.settle();
     assert_eq!(poll(&mut push).unwrap().unwrap(), StoreReply::Done);
     assert_eq!(poll(&mut alive).unwrap().unwrap().value().unwrap(), b"only");
-    // A client that comes back after that hears that the session is gone.
+    // A client that comes back after that learns that the session is gone.
     world.connect(0);
     world.speak(0);
     let fault = world.hear(0).unwrap_err();

@@ -66,7 +66,7 @@ impl Raw {
 }
 
 fn header(kind: RelayKind, pipe: u32, peer: u64) -> RelayHeader {
-    RelayHeader { kind, mine: true, pipe, peer }
+    RelayHeader { kind, opened_by_sender: true, pipe, peer }
 }
 
 #[test]

@@ -34,7 +34,7 @@ struct Side {
     client: Client,
     number: u64,
     socket: Option<u64>,
-    /// The server has heard from the present socket.
+    /// The server has received something from the present socket.
     heard: bool,
     to_server: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
@@ -117,7 +117,7 @@ impl World {
             return false;
         }
         let packet = self.sessions.next_packet(side.number, &mut self.service).unwrap();
-        // The server goes on writing to a socket whose loss it has not noticed.
+        // The server continues writing to a socket whose loss it has not noticed.
         let packet = packet.map(|packet| packet.as_ref().to_vec());
         let served = packet.is_some();
         if side.heard {

@@ -47,7 +47,7 @@ fn a_dead_rank_is_told_to_those_with_a_pipe_and_those_that_await_one() {
             assert!(matches!(state, PipeState::Lost(LossReason::Died(_))), "{state:?}");
             assert_eq!(pipe.room(), 0);
         }
-        // A rank that asks after that hears the same.
+        // A rank that asks after that gets the same answer.
         let late = world.clients[2].client.relay().open(number, 6);
         world.settle();
         assert!(matches!(late.state(), PipeState::Lost(LossReason::Died(_))));
@@ -89,7 +89,7 @@ impl Raw {
 
 #[test]
 fn a_client_that_breaks_the_relays_rules_is_found_out() {
-    let header = |kind, pipe| RelayHeader { kind, mine: true, pipe, peer: 1 };
+    let header = |kind, pipe| RelayHeader { kind, opened_by_sender: true, pipe, peer: 1 };
     let open = |pipe| header(RelayKind::Open, pipe).message(&[0; 8]);
     let mut world = World::new(1);
     let mut raw = Raw::greet(&mut world);

@@ -1,5 +1,5 @@
-//! Ranks whose process has no descriptors, or no address space, left: they say so, and the others
-//! are told that reason, in place of an accusation.
+//! Ranks whose process has no descriptors, or no address space, left: they report it, and the
+//! others get that reason, instead of blaming another rank.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -11,8 +11,8 @@ use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{ProcessEnd, bare_processes, report, with_variable};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Does `limit` once the group is there, and lets all ranks exchange data; reports what is wrong.
-fn runs_short(limit: impl FnOnce()) -> ! {
+/// Applies `limit` once the group exists, runs an alltoall on it, and reports the error.
+fn run_short(limit: impl FnOnce()) -> ! {
     let group = init_process_group(InitOptions::default().timeout(LIMIT)).unwrap();
     limit();
     let tensors =
@@ -59,13 +59,13 @@ fn said(ended: &[ProcessEnd]) -> Vec<&str> {
 }
 
 #[test]
-fn a_rank_without_descriptors_says_so_and_nobody_is_accused() {
-    let test = "a_rank_without_descriptors_says_so_and_nobody_is_accused";
+fn a_rank_without_descriptors_says_so_and_nobody_is_blamed() {
+    let test = "a_rank_without_descriptors_says_so_and_nobody_is_blamed";
     for (world, left) in [(2, 0), (3, 0), (3, 1), (5, 2)] {
         let ended = with_variable("LEFT", &left.to_string(), || {
             bare_processes(test, world, || {
                 let left = std::env::var("LEFT").unwrap().parse().unwrap();
-                runs_short(|| {
+                run_short(|| {
                     if rank() == 1 {
                         leave_descriptors(left)
                     }
@@ -81,8 +81,8 @@ fn a_rank_without_descriptors_says_so_and_nobody_is_accused() {
     }
 }
 
-/// Joins with so few descriptors; reports what is wrong.
-fn joins_with_few(url: &str) -> ! {
+/// Joins with `LEFT` free descriptors on rank 1; reports the error.
+fn join_with_few_descriptors(url: &str) -> ! {
     let world = std::env::var("WORLD_SIZE").unwrap();
     let url = match url {
         "env://" => url.to_owned(),
@@ -91,7 +91,7 @@ fn joins_with_few(url: &str) -> ! {
     if rank() == 1 {
         leave_descriptors(std::env::var("LEFT").unwrap().parse().unwrap());
     }
-    // The others wait no longer for a rank that cannot even reach the store.
+    // The others wait only briefly for a rank that cannot even reach the store.
     let timeout = std::time::Duration::from_secs(if rank() == 1 { 60 } else { 3 });
     let options = InitOptions::default().init_method(url).timeout(timeout);
     match init_process_group(options) {
@@ -106,20 +106,22 @@ fn joins_with_few(url: &str) -> ! {
 }
 
 #[test]
-fn a_rank_without_descriptors_to_join_says_so_and_nobody_is_accused() {
-    let test = "a_rank_without_descriptors_to_join_says_so_and_nobody_is_accused";
-    for is_standing in [false, true] {
+fn a_rank_without_descriptors_to_join_says_so_and_nobody_is_blamed() {
+    let test = "a_rank_without_descriptors_to_join_says_so_and_nobody_is_blamed";
+    for has_websocket_store in [false, true] {
         let mut refusals = 0;
         for left in 0.. {
             let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true);
             let store = TcpStore::new(options.wait_for_workers(false)).unwrap();
-            let url = match is_standing {
+            let url = match has_websocket_store {
                 true => format!("ws://127.0.0.1:{}", store.port()),
                 false => "env://".to_owned(),
             };
             let ended = with_variable("LEFT", &left.to_string(), || {
                 with_variable("URL", &url, || {
-                    bare_processes(test, 2, || joins_with_few(&std::env::var("URL").unwrap()))
+                    bare_processes(test, 2, || {
+                        join_with_few_descriptors(&std::env::var("URL").unwrap())
+                    })
                 })
             });
             let said = said(&ended);
@@ -130,12 +132,12 @@ fn a_rank_without_descriptors_to_join_says_so_and_nobody_is_accused() {
             refusals += 1;
             assert!(said[1].contains("Too many open files"), "{case}");
             assert!(said[1].contains("files open at a time (ulimit -n)"), "{case}");
-            for accusation in ["rank 0", "lost the store", "ended or gave up"] {
-                assert!(!said[1].contains(accusation), "{case}");
+            for blame in ["rank 0", "lost the store", "ended or gave up"] {
+                assert!(!said[1].contains(blame), "{case}");
             }
             // The other may never see rank 1 in the store.
-            let heard = "rank 1 does not join group 'default_pg': ";
-            let is_told = said[0].contains(heard) && said[0].contains("Too many open files");
+            let reason = "rank 1 does not join group 'default_pg': ";
+            let is_told = said[0].contains(reason) && said[0].contains("Too many open files");
             let alone = ["rank 1 of 2 did not join", "joined group 'default_pg', but"];
             assert!(is_told || alone.iter().any(|says| said[0].contains(says)), "{case}");
         }
@@ -144,12 +146,12 @@ fn a_rank_without_descriptors_to_join_says_so_and_nobody_is_accused() {
 }
 
 #[test]
-fn a_rank_without_address_space_says_so_and_the_others_hear_it() {
-    let test = "a_rank_without_address_space_says_so_and_the_others_hear_it";
+fn a_rank_without_address_space_says_so_and_the_others_learn_it() {
+    let test = "a_rank_without_address_space_says_so_and_the_others_learn_it";
     for world in [2, 3] {
         let ended = bare_processes(test, world, || {
             let statm = std::fs::read_to_string("/proc/self/statm");
-            runs_short(|| {
+            run_short(|| {
                 if rank() == 1 {
                     let pages = statm.unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
                     // Enough for what a rank has for itself; the memory of the others is larger.

@@ -1,7 +1,6 @@
-//! `polyrank bench start`: how long ranks take from the word to begin until all of them have
-//! run their first allreduce, next to other libraries. Programs and libraries are
-//! loaded before. Every turn has processes of its own, so that nothing is warm. Knows nothing
-//! of how groups meet.
+//! `polyrank bench start`: how long ranks take from the command to join until all of them have run
+//! their first allreduce, next to other libraries. Programs and libraries are loaded before. Every
+//! turn starts new processes, so that nothing is warm. Knows nothing of how groups meet.
 
 mod show;
 
@@ -21,7 +20,7 @@ use super::scripts::Scripts;
 use super::team::{Limits, Team, TeamError};
 use super::{EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE, interruption, not_measured, say};
 
-/// How much earlier rank 0 begins, if its store has to run before the others come.
+/// How much earlier rank 0 starts, if its store has to run before the others arrive.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 pub(super) const EXAMPLES: &str = "\
@@ -31,15 +30,15 @@ Examples:
   polyrank bench start -n 32 -l python --against gloo,openmpi,mpich --python gloo=gloo/bin/python
       In turn with other libraries.
 
-Times are from the word to begin until the last rank is a member of the group, and until the last
-rank's first allreduce of 4 bytes is over; imports are not counted. \"at once\": all ranks are told
-together, and rank 0 has its store still to open. \"store up\": rank 0 is told 100 ms earlier, and
-the time counts from the word to the others. MPI has no store: its launcher has started the ranks
-and knows them before the word, its time is that of MPI_Init and the allreduce. MiB is what the
-rank that holds most has more than before it joined: memory that is not a file's, of shared
-pages its part; sockets' buffers in the system are not counted.
+Times are from the command to join until the last rank is a member of the group, and until the last
+rank's first allreduce of 4 bytes is over; imports are not counted. \"at once\": all ranks get the
+command together, and rank 0 still has to open its store. \"store up\": rank 0 gets it 100 ms
+earlier, and the time counts from the command to the others. MPI has no store: its launcher has
+started the ranks and knows them before the command, so its time is that of MPI_Init and the
+allreduce. MiB is the largest growth of a rank's memory since before it joined: memory not backed by
+files, with its share of shared pages (PSS); socket buffers of the kernel are not counted.
 
-Exit codes are those of polyrank bench: 3 if something that was asked for is not installed.";
+Exit codes are those of polyrank bench: 3 if something that was requested is not installed.";
 
 /// The options of `polyrank bench start`.
 #[derive(Args)]
@@ -48,14 +47,15 @@ pub(crate) struct StartArguments {
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,8,32")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     ranks: Vec<u32>,
-    /// Languages of the ranks; "+" mixes them in one group, "," compares groups
+    /// Languages of the ranks; "+" mixes them in one group, "," separates contenders
     #[arg(short = 'l', long, value_name = "LANGUAGE,…", value_delimiter = ',')]
     #[arg(default_value = "rust")]
     language: Vec<String>,
-    /// Others to compare with: gloo, openmpi, openmpi-tcp, mpich
+    /// Other libraries to compare with: gloo, openmpi, openmpi-tcp, mpich
     #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
     against: Vec<String>,
-    /// Where Python lives that has a library (gloo, openmpi, mpich, polyrank); may be repeated
+    /// Python interpreter that has LIBRARY (gloo, openmpi, mpich, polyrank) installed; may be
+    /// repeated
     #[arg(long, value_name = "LIBRARY=PATH")]
     python: Vec<String>,
     /// Alternating turns of every contender
@@ -102,7 +102,7 @@ struct Row {
     /// Of each turn, in order.
     turns_ms: Vec<f64>,
     /// The memory that the largest rank gained by joining: anonymous pages, and its share of shared
-    /// ones. Measured in the last turn; none where the system does not tell.
+    /// ones. Measured in the last turn; none where the system does not report it.
     memory_bytes: Option<u64>,
 }
 
@@ -134,9 +134,9 @@ fn contenders(arguments: &StartArguments) -> Result<Vec<Contender>, String> {
         name,
         library,
         memory: Memory::User,
-        manner: CallStyle::Ordinary,
+        call_style: CallStyle::Ordinary,
         environment: Vec::new(),
-        lacking: Vec::new(),
+        unsupported: Vec::new(),
     };
     let mut contenders = Vec::new();
     for language in &arguments.language {

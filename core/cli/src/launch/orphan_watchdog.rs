@@ -1,11 +1,12 @@
-//! Ends what is left of the ranks that MPI's launcher started, however that launcher ended.
+//! A watchdog that kills the remaining ranks of an MPI launcher, however that launcher ended.
 //!
-//! MPI's launcher starts the ranks itself, and takes the place of this process, so that nobody here
-//! sees it end. Each rank therefore writes itself into a list before it becomes the user's program,
-//! and a shell beside the launcher, which the kernel tells of its end, kills the process groups of
-//! the list: launchers of MPI give one to each rank. Ranks on other hosts find no list there.
+//! MPI's launcher replaces this process by `exec` and starts the ranks itself, so nobody here sees
+//! it end. Each rank therefore adds itself to a list before it becomes the user's program, and a
+//! shell beside the launcher, which gets a signal from the kernel when the launcher ends, kills the
+//! process groups of the list: MPI launchers create one for each rank. Ranks on other hosts find no
+//! list there.
 //!
-//! Only Linux tells; elsewhere there is no list.
+//! Only Linux sends that signal; elsewhere there is no watchdog.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -19,15 +20,15 @@ use rustix::process::Signal;
 use super::process::end_with_launcher;
 use crate::random;
 
-/// Writes what the system says of this process to the file `$0`, and becomes the program. It is one
-/// line, as launchers pass words on to other hosts in their own ways.
-const REGISTER: &str = "\
+/// Appends `/proc/PID/stat` of this process to the file `$0`, and becomes the program. It is one
+/// line, because launchers differ in how they pass words to other hosts.
+const REGISTER_SCRIPT: &str = "\
     { read -r line < /proc/$$/stat && echo \"$line\" >> \"$0\"; } 2> /dev/null; exec \"$@\"";
 
-/// Waits for SIGTERM, and then kills the process groups of the list in the folder `$0`. One whose
-/// leader started at another time than the rank has only its number in common with it: the time is
-/// the twentieth word behind the name of the program.
-const SCRIPT: &str = "
+/// Waits for SIGTERM, and then kills the process groups of the list in the folder `$0`. If the
+/// leader's start time differs, the PID was reused and the group is left alone. Start time is field
+/// 22 of `/proc/PID/stat`, the twentieth after the name of the program.
+const WATCHDOG_SCRIPT: &str = "
 ended=
 sleeper=
 trap 'ended=1; [ -z \"$sleeper\" ] || kill \"$sleeper\"' TERM
@@ -53,11 +54,11 @@ done < \"$0/ranks\"
 rm -r \"$0\"
 ";
 
-/// Starts the shell, which ends when this process does, whatever program it is then. The words that
-/// stand before a program so that it is in the list; none where the system cannot tell.
+/// Starts the watchdog; it survives `exec` of this process and ends with it. Returns the command
+/// prefix that registers a rank; it is empty where the system cannot signal the end of a process.
 ///
 /// # Errors
-/// There is no shell, or no room for it or for the list.
+/// The shell cannot be started, or the list cannot be created.
 pub(super) fn start() -> io::Result<Vec<OsString>> {
     if !cfg!(target_os = "linux") {
         return Ok(Vec::new());
@@ -66,13 +67,13 @@ pub(super) fn start() -> io::Result<Vec<OsString>> {
     let folder = std::env::temp_dir().join(format!("polyrank-ranks-{name:016x}"));
     DirBuilder::new().mode(0o700).create(&folder)?;
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", SCRIPT]).arg(&folder).current_dir("/").process_group(0);
+    command.args(["-c", WATCHDOG_SCRIPT]).arg(&folder).current_dir("/").process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     end_with_launcher(&mut command, Signal::TERM);
     let mut shell = command.spawn()?;
-    // Before that, the signal would end the shell.
+    // Until it reports ready, its trap is not set and SIGTERM would kill it.
     let said = shell.stdout.take().map(BufReader::new).and_then(|said| said.lines().next());
     said.transpose()?.ok_or(io::ErrorKind::BrokenPipe)?;
     let list = folder.join("ranks").into_os_string();
-    Ok(vec!["/bin/sh".into(), "-c".into(), REGISTER.into(), list])
+    Ok(vec!["/bin/sh".into(), "-c".into(), REGISTER_SCRIPT.into(), list])
 }
