@@ -9,13 +9,13 @@ export function withWorks(given) {
   addon = given;
   return {
     ...addon,
-    prepare(group, method, args, keywords, tensors, infos, startWithin) {
+    prepare(group, method, args, keywords, tensors, infos, maxEagerBytes) {
       const { prepare } = addon;
-      return new NativeWork(prepare(group, method, args, keywords, tensors, infos, startWithin));
+      return new NativeWork(prepare(group, method, args, keywords, tensors, infos, maxEagerBytes));
     },
-    prepareTogether(calls, startWithin) {
+    prepareTogether(calls, maxEagerBytes) {
       const { prepareTogether } = addon;
-      return new NativeWork(prepareTogether(calls, startWithin));
+      return new NativeWork(prepareTogether(calls, maxEagerBytes));
     },
     runShort(group, method, array, reduceOp, timeoutMs) {
       const outcome = addon.runShort(group, method, array, reduceOp, timeoutMs);

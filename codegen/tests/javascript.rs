@@ -170,7 +170,7 @@ fn a_call_is_described_by_what_it_needs() {
     assert_has(&classes, "key: \"STORE_SET\", name: \"set\", required: 2, gives: \"nothing\"");
     assert_has(&classes, "key: \"STORE_WAIT\", name: \"wait\", required: 1, durations: [1]");
     assert_has(&classes, "required: 1, durations: [2], output: 0, outputName: \"tensors\"");
-    assert_has(&classes, "calls.unbuilt(\"ProcessGroup.later\")");
+    assert_has(&classes, "calls.unsupported(\"ProcessGroup.later\")");
     assert_has(&classes, "a FarStore is made by FarStore.connect()");
     assert_has(&classes, "register(\"FarStore\", FarStore, [\"FarStore\", \"Store\"]);");
 }

@@ -30,7 +30,7 @@ import { byteLengthOf, bytesOf } from "./views.js";
 /** What the native half is told of a tensor of a device: there is no array of it. */
 export let describedOnDevice;
 
-const MADE_HERE = Symbol("polyrank.cudaTensor");
+const INTERNAL = Symbol("polyrank.cudaTensor");
 
 /** A tensor in memory of a CUDA device. */
 export class CudaTensor extends Elements {
@@ -39,7 +39,7 @@ export class CudaTensor extends Elements {
   #stream;
 
   constructor(made, dtype, info, device, stream) {
-    if (made !== MADE_HERE) {
+    if (made !== INTERNAL) {
       throw new InvalidTypeError(
         "a CudaTensor is made by CudaTensor.from(), zeros(), empty() or fromPointer()",
       );
@@ -175,7 +175,7 @@ export class CudaTensor extends Elements {
 }
 
 function made(dtype, info, device, stream = 0n) {
-  return new CudaTensor(MADE_HERE, dtype, Object.freeze(info), device, stream);
+  return new CudaTensor(INTERNAL, dtype, Object.freeze(info), device, stream);
 }
 
 async function allocated(dtype, shape, options, called) {

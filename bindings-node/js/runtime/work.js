@@ -9,7 +9,7 @@ import { WorkResult } from "../generated/constants.js";
 export const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 
 /** What `new Work` is called with by this package alone. */
-export const MADE_HERE = Symbol("polyrank.work");
+export const INTERNAL = Symbol("polyrank.work");
 
 /** A handle on an operation that was issued. */
 export class Work {
@@ -19,7 +19,7 @@ export class Work {
   #settled = null;
 
   constructor(made, operation, value, arrays) {
-    if (made !== MADE_HERE) throw new InvalidTypeError("a Work is what operations return");
+    if (made !== INTERNAL) throw new InvalidTypeError("a Work is what operations return");
     this.#operation = operation;
     this.#value = value;
     this.#arrays = arrays;
