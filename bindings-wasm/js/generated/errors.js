@@ -37,7 +37,7 @@ name(InvalidGroupError, "InvalidGroupError", "InvalidGroup");
 export class DuplicateGroupError extends PolyrankError {}
 name(DuplicateGroupError, "DuplicateGroupError", "DuplicateGroup");
 
-/** A backend of this name is registered already. For `registerBackend`, which this version does not have. */
+/** A backend of this name is registered already. For `registerBackend`, which this version does not implement. */
 export class DuplicateBackendError extends PolyrankError {}
 name(DuplicateBackendError, "DuplicateBackendError", "DuplicateBackend");
 
@@ -57,7 +57,7 @@ name(UnsupportedDTypeError, "UnsupportedDTypeError", "UnsupportedDType");
 export class RankNotInGroupError extends PolyrankError {}
 name(RankNotInGroupError, "RankNotInGroupError", "RankNotInGroup");
 
-/** `Work.wait(timeout)` expired; the operation goes on. */
+/** `Work.wait(timeout)` expired; the operation continues. */
 export class WaitTimeoutError extends PolyrankError {}
 name(WaitTimeoutError, "WaitTimeoutError", "WaitTimeout");
 
@@ -93,7 +93,7 @@ name(BackendUnavailableError, "BackendUnavailableError", "BackendUnavailable");
 export class CollectiveMismatchError extends DistBackendError {}
 name(CollectiveMismatchError, "CollectiveMismatchError", "CollectiveMismatch");
 
-/** An operation passed its deadline; the group is broken. As `rank` of {@link RankFailedError} names who is gone, `rank` and `missingRanks` name who did not come. */
+/** An operation passed its deadline; the group is broken. `rank` and `missingRanks` name the ranks that did not come. */
 export class CollectiveTimeoutError extends DistBackendError {}
 name(CollectiveTimeoutError, "CollectiveTimeoutError", "CollectiveTimeout");
 
