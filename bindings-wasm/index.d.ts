@@ -1758,7 +1758,7 @@ export class ProcessGroup {
   newWindow(options?: {
     tensor?: TensorLike | null | undefined;
   }): Window;
-  /** Leaves the group in good order: `await using group = …`. */
+  /** Leaves the group cleanly: `await using group = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** Begins to leave the group, without waiting: `using group = …`. */
   [Symbol.dispose](): void;

@@ -18,7 +18,7 @@ const DESTROY = {
 /** What runs a group's operations on one kind of device. */
 export class DeviceBackend {
   constructor() {
-    calls.unbuilt("DeviceBackend");
+    calls.unsupported("DeviceBackend");
   }
 }
 
@@ -440,7 +440,7 @@ register("Store", Store, ["Store"]);
 /** Memory of all ranks of a group that each of them can reach without the owner's help. */
 export class Window {
   constructor() {
-    calls.unbuilt("Window");
+    calls.unsupported("Window");
   }
 }
 
