@@ -1,4 +1,4 @@
-// polyrank for Node: loads the native half and gives the whole API.
+// polyrank for Node: loads the native half and exports the whole API.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { constants } from "node:buffer";

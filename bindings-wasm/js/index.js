@@ -1,5 +1,5 @@
-// polyrank for browsers: loads the native half, which is WebAssembly, and gives the whole API. The
-// module is ready when its import is.
+// polyrank for browsers: loads the native half, which is WebAssembly, and exports the whole API.
+// The module is ready when its import is.
 
 import { install } from "./runtime/native.js";
 import { native } from "./load.js";

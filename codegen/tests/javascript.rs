@@ -160,7 +160,7 @@ fn comments_are_tsdoc_with_names_of_javascript() {
     assert_has(&text, "readonly whyNot: string;");
     assert_has(
         &text,
-        "   * Not built in this version.\n   *\n   * @throws {@link UnsupportedError}",
+        "   * Not implemented in this version.\n   *\n   * @throws {@link UnsupportedError}",
     );
 }
 

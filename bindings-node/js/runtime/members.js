@@ -1,6 +1,6 @@
-// What stands for a process group that this process is not a member of. Knows nothing of groups.
+// The value for a process group that this process is not a member of. Knows nothing of groups.
 
-/** What `newGroup` gives to a rank that is not in the new group; it has one instance. */
+/** What `newGroup` returns on a rank that is not in the new group; it has one instance. */
 export class NonGroupMember {
   constructor(made) {
     if (made !== INTERNAL) throw new TypeError("NON_GROUP_MEMBER is the only NonGroupMember");
