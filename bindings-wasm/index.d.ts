@@ -61,7 +61,7 @@ export const DType: {
   readonly c128: "c128";
 };
 
-/** The name of an element type; the core's names are taken, too. */
+/** The name of an element type; the core's names are accepted, too. */
 export type DType = "bool" | "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "f16" | "bf16" | "f32" | "f64" | "c64" | "c128" | "complex64" | "complex128";
 
 /**
@@ -99,16 +99,14 @@ export class ReduceOp {
   readonly value: number;
   /** The factor of `premulSum(factor)`. */
   readonly factor?: number;
-  /** As a person writes it. */
+  /** `ReduceOp.SUM`, or `premulSum(0.5)`. */
   toString(): string;
 }
 
 /** Each rank's elements times `factor`, then the sum. */
 export function premulSum(factor: number): ReduceOp;
 
-/**
- * The kinds of backends, with c10d's numbers. The TCP backend has the number of c10d's `GLOO`.
- */
+/** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export const BackendType: {
   /** None. */
   readonly UNDEFINED: 0;
@@ -126,9 +124,7 @@ export const BackendType: {
   readonly CUSTOM: 6;
 };
 
-/**
- * The kinds of backends, with c10d's numbers. The TCP backend has the number of c10d's `GLOO`.
- */
+/** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export type BackendType = (typeof BackendType)[keyof typeof BackendType];
 
 /** The names of backends; `gloo` is an alias of `tcp`. */
@@ -200,18 +196,18 @@ export type ErrorKind =
   | "MonitoredBarrier"
   | "Backend";
 
-/** The root of all errors of polyrank. A failure that has no better class is one of it. */
+/** The base class of all errors of polyrank, and the class of failures without one of their own. */
 export class PolyrankError extends Error {
   protected constructor();
   /** The kind of error, the same in every language: `RankFailed`. */
   readonly kind: ErrorKind | undefined;
-  /** The rank that it is about, if it is about one. */
+  /** The rank that the error is about, if it is about one. */
   readonly rank?: number;
   /** The collective that failed, if one did. */
   readonly collective?: string;
   /** The sequence number of the operation that failed, if one did. */
   readonly seq?: number;
-  /** The name of the group, if it is about one. */
+  /** The name of the group, if the error is about one. */
   readonly group?: string;
 }
 
@@ -1028,7 +1024,7 @@ export class ProcessGroup {
   /**
    * The backend that serves a device.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param device - The device.
    * @throws {@link UnsupportedError}
@@ -1259,7 +1255,7 @@ export class ProcessGroup {
    * Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1270,7 +1266,7 @@ export class ProcessGroup {
    * Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensor - What this rank gives. Read only.
+   * @param inputTensor - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1285,7 +1281,7 @@ export class ProcessGroup {
    * where lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
    *
    * @param outputLists - What the results are written to.
-   * @param inputList - What this rank gives. Read only.
+   * @param inputList - The inputs of this rank. Read only.
    */
   allgatherCoalesced<T extends readonly (readonly TensorLike[])[]>(outputLists: T, inputList: readonly TensorLike[], options?: AllgatherOptions): Work<T>;
   /**
@@ -1295,7 +1291,7 @@ export class ProcessGroup {
    * `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param input - What this rank gives. Read only.
+   * @param input - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    */
   allGatherSingle<T extends TensorLike>(output: T, input: TensorLike, options?: AllgatherOptions): Work<T>;
@@ -1306,7 +1302,7 @@ export class ProcessGroup {
    * `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param input - What this rank gives. Read only.
+   * @param input - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    */
   allGatherSingle<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
@@ -1319,7 +1315,7 @@ export class ProcessGroup {
    * Several `allGatherSingle` in one operation.
    *
    * @param outputs - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param inputs - What this rank gives. Read only.
+   * @param inputs - The inputs of this rank. Read only.
    */
   allGatherSingleCoalesced<T extends readonly TensorLike[]>(outputs: T, inputs: readonly TensorLike[], options?: AllgatherOptions): Work<T>;
   /** Another name of {@link ProcessGroup.allGatherSingleCoalesced}. */
@@ -1331,7 +1327,7 @@ export class ProcessGroup {
    * an empty list.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1343,7 +1339,7 @@ export class ProcessGroup {
    * an empty list.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensor - What this rank gives. Read only.
+   * @param inputTensor - The input of this rank. Read only.
    * @param root - The root: a rank in this group.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
@@ -1357,7 +1353,7 @@ export class ProcessGroup {
    * ranks pass no output.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param input - What this rank gives. Read only.
+   * @param input - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    */
   gatherSingle<T extends TensorLike | null>(output: T, input: TensorLike, options?: GatherOptions): Work<T>;
@@ -1368,7 +1364,7 @@ export class ProcessGroup {
    * an empty list.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1380,7 +1376,7 @@ export class ProcessGroup {
    * an empty list.
    *
    * @param outputTensor - What the result is written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @param root - The root: a rank in this group.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
@@ -1395,7 +1391,7 @@ export class ProcessGroup {
    * Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
@@ -1407,7 +1403,7 @@ export class ProcessGroup {
    * Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
    *
    * @param output - What the result is written to.
-   * @param input - What this rank gives. Read only.
+   * @param input - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
@@ -1427,7 +1423,7 @@ export class ProcessGroup {
    * Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
    *
    * @param output - What the result is written to.
-   * @param input - What this rank gives. Read only.
+   * @param input - The inputs of this rank. Read only.
    * @param op - How elements are reduced.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
@@ -1503,7 +1499,7 @@ export class ProcessGroup {
    * on rank `i`.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1583,7 +1579,7 @@ export class ProcessGroup {
   /**
    * Calls `hook` before each operation, in the order of ids.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @param hook - The function.
@@ -1593,7 +1589,7 @@ export class ProcessGroup {
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
@@ -1602,7 +1598,7 @@ export class ProcessGroup {
   /**
    * Calls `hook` after each operation was issued, in the order of ids.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @param hook - The function.
@@ -1612,7 +1608,7 @@ export class ProcessGroup {
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
@@ -1621,7 +1617,7 @@ export class ProcessGroup {
   /**
    * Calls `hook` before the group is aborted because of an error or a deadline.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @param hook - The function.
@@ -1631,7 +1627,7 @@ export class ProcessGroup {
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
@@ -1734,7 +1730,7 @@ export class ProcessGroup {
   /**
    * Replaces the members of this group. All new members call it, with the same options.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param opts - Options of the group, `NcclOptions` where NCCL serves a device.
    * @throws {@link UnsupportedError}
@@ -1743,7 +1739,7 @@ export class ProcessGroup {
   /**
    * This process's handle, which the others need for `reconfigure`. It changes with every call.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @throws {@link UnsupportedError}
    */
@@ -1751,7 +1747,7 @@ export class ProcessGroup {
   /**
    * Makes a window, over `tensor` if it is given. All ranks call it.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @throws {@link UnsupportedError}
    */
@@ -1980,7 +1976,7 @@ export class PrefixStore extends Store {
   /**
    * Puts `prefix` and a slash before every key of `store`.
    *
-   * @param prefix - What stands before every key, without the slash.
+   * @param prefix - What every key begins with, without the slash.
    * @param store - The store.
    */
   constructor(prefix: string, store: Store);
@@ -2273,7 +2269,7 @@ export function createStoreClient(storeAddr: string, options?: WaitOptions & {
 /**
  * Registers a backend, for all later groups of this process.
  *
- * Not built in this version.
+ * Not implemented in this version.
  *
  * @param name - Its name; case does not matter.
  * @param func - The function.
@@ -2404,7 +2400,7 @@ export function reduce<T extends TensorLike>(tensor: T, options?: WaitOptions & 
  * All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
  *
  * @param tensorList - What the results are written to.
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  */
 export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2418,7 +2414,7 @@ export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor
  * Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
  *
  * @param outputTensorLists - What the results are written to.
- * @param inputTensorList - What this rank gives. Read only.
+ * @param inputTensorList - The inputs of this rank. Read only.
  */
 export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>(outputTensorLists: T, inputTensorList: readonly TensorLike[], options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2432,7 +2428,7 @@ export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>
  * stacked.
  *
  * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
- * @param inputTensor - What this rank gives. Read only.
+ * @param inputTensor - The input of this rank. Read only.
  */
 export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2446,7 +2442,7 @@ export const allGatherSingle: typeof allGatherIntoTensor;
 /**
  * `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  */
 export function gather<T extends readonly TensorLike[] | null | undefined = undefined>(tensor: TensorLike, options?: WaitOptions & {
     /** What the results are written to. */
@@ -2463,7 +2459,7 @@ export function gather<T extends readonly TensorLike[] | null | undefined = unde
 /**
  * `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  * @param gatherList - What the results are written to.
  */
 export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLike, gatherList: T | undefined, options?: WaitOptions & {
@@ -2484,7 +2480,7 @@ export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLik
  * @param tensor - What the result is written to.
  */
 export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions & {
-    /** What this rank gives. Read only. */
+    /** The inputs of this rank. Read only. */
     scatterList?: readonly TensorLike[] | null | undefined;
     /** The root's global rank. */
     src?: number | null | undefined;
@@ -2500,7 +2496,7 @@ export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions &
  * unless given.
  *
  * @param tensor - What the result is written to.
- * @param scatterList - What this rank gives. Read only.
+ * @param scatterList - The inputs of this rank. Read only.
  */
 export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly TensorLike[] | null | undefined, options?: WaitOptions & {
     /** The root's global rank. */
@@ -2517,7 +2513,7 @@ export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly T
  * Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
  *
  * @param output - What the result is written to.
- * @param inputList - What this rank gives. Read only.
+ * @param inputList - The inputs of this rank. Read only.
  */
 export function reduceScatter<T extends TensorLike>(output: T, inputList: readonly TensorLike[], options?: WaitOptions & {
     /**
@@ -2573,7 +2569,7 @@ export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLik
  * Sends input `i` to rank `i` and receives output `i` from it, for every rank.
  *
  * @param outputTensorList - What the results are written to.
- * @param inputTensorList - What this rank gives. Read only.
+ * @param inputTensorList - The inputs of this rank. Read only.
  */
 export function allToAll<T extends readonly TensorLike[]>(outputTensorList: T, inputTensorList: readonly TensorLike[], options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2615,7 +2611,7 @@ export function monitoredBarrier(options?: WaitOptions & {
 /**
  * Sends a tensor to `dst`, and waits until it may be changed again.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
  * @throws {@link MessageDTypeError}
@@ -2662,7 +2658,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
 /**
  * Sends a tensor to `dst`, without waiting.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
  * @throws {@link MessageDTypeError}

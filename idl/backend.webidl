@@ -1,6 +1,6 @@
 // The backends, which run operations.
 
-/// The kinds of backends, with c10d's numbers. The TCP backend has the number of c10d's `GLOO`.
+/// The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`.
 [Numbers="0 1 2 3 4 5 6", Since=0.1]
 enum BackendType {
   /// None.

@@ -80,7 +80,7 @@ export function premulSum(factor) {
   return new ReduceOp(name, value, factor);
 }
 
-/** The kinds of backends, with c10d's numbers. The TCP backend has the number of c10d's `GLOO`. */
+/** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export const BackendType = Object.freeze({
   UNDEFINED: 0,
   GLOO: 1,

@@ -33,7 +33,8 @@ export async function everyArray({ pr, group, rank }) {
       for (const at of part.keys()) part[at] = at + rank;
       await group.allreduce(part);
       const expected = (at) => (at >= start && at < start + bytes ? 2 * (at - start) + 1 : 7);
-      if (!all.every((value, at) => value === expected(at))) got.wrongSharedParts.push([...all].join());
+      const isRight = all.every((value, at) => value === expected(at));
+      if (!isRight) got.wrongSharedParts.push([...all].join());
     }
   }
   const whole = Float32Array.of(9, rank, rank, 9);

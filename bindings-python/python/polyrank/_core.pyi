@@ -256,7 +256,7 @@ def premul_sum(factor: float) -> ReduceOp:
     """Each rank's elements times `factor`, then the sum."""
 
 class PolyrankError(RuntimeError):
-    """The root of all errors of polyrank. A failure that has no better class is one of it."""
+    """The base class of all errors, and the class of failures without one of their own."""
 
     kind: str | None
     rank: int | None
@@ -1120,7 +1120,7 @@ class ProcessGroup:
     def get_backend(self, device: object) -> DeviceBackend:
         """The backend that serves a device.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def set_timeout(self, timeout: _Duration) -> None:
         """Sets the limit of all later operations that have none of their own; 0 means no limit."""
@@ -1427,32 +1427,32 @@ class ProcessGroup:
     def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` before each operation, in the order of ids.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def unregister_pre_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` after each operation was issued, in the order of ids.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def unregister_post_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def register_abort_hook(self, hook_id: SupportsIndex, hook: Callable[[], None]) -> None:
         """Calls `hook` before the group is aborted because of an error or a deadline.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def send(self, tensors: Sequence[_Tensor], dst_rank: SupportsIndex, tag: SupportsIndex = 0) -> Work:
         """Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
@@ -1493,17 +1493,17 @@ class ProcessGroup:
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
         """Replaces the members of this group. All new members call it, with the same options.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def get_reconfigure_handle(self) -> str:
         """This process's handle, which the others need for `reconfigure`. It changes with every call.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def new_window(self, tensor: _Tensor | None = None) -> Window:
         """Makes a window, over `tensor` if it is given. All ranks call it.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
 
 
@@ -1956,7 +1956,7 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Pro
     - `name`: its name; case does not matter.
     - `devices`: kinds of devices that it serves; none: `cpu`.
 
-    Not built in this version: raises `UnsupportedError`.
+    Not implemented in this version: raises `UnsupportedError`.
     """
 
 def is_backend_available(backend: str) -> bool:

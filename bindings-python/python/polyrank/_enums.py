@@ -8,7 +8,7 @@ __all__ = ["BackendType", "Backend", "WorkResult"]
 
 
 class BackendType(IntEnum):
-    """The kinds of backends, with c10d's numbers. The TCP backend has the number of c10d's `GLOO`."""
+    """The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`."""
 
     UNDEFINED = 0
     """None."""

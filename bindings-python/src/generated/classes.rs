@@ -128,7 +128,7 @@ impl ProcessGroup {
 
     /// The backend that serves a device.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "get_backend", signature = (*positional, **keywords), text_signature = "($self, device)")]
     fn py_get_backend<'py>(
         slf: &Bound<'py, Self>,
@@ -661,7 +661,7 @@ impl ProcessGroup {
 
     /// Calls `hook` before each operation, in the order of ids.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_pre_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -675,7 +675,7 @@ impl ProcessGroup {
 
     /// Forgets a hook; an unknown id is ignored.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_pre_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -689,7 +689,7 @@ impl ProcessGroup {
 
     /// Calls `hook` after each operation was issued, in the order of ids.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "register_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_post_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -703,7 +703,7 @@ impl ProcessGroup {
 
     /// Forgets a hook; an unknown id is ignored.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_post_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -717,7 +717,7 @@ impl ProcessGroup {
 
     /// Calls `hook` before the group is aborted because of an error or a deadline.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_abort_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -731,7 +731,7 @@ impl ProcessGroup {
 
     /// Forgets a hook; an unknown id is ignored.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_abort_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -819,7 +819,7 @@ impl ProcessGroup {
 
     /// Replaces the members of this group. All new members call it, with the same options.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "reconfigure", signature = (*positional, **keywords), text_signature = "($self, opts)")]
     fn py_reconfigure<'py>(
         slf: &Bound<'py, Self>,
@@ -833,7 +833,7 @@ impl ProcessGroup {
 
     /// This process's handle, which the others need for `reconfigure`. It changes with every call.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "get_reconfigure_handle", signature = ())]
     fn py_get_reconfigure_handle<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -842,7 +842,7 @@ impl ProcessGroup {
 
     /// Makes a window, over `tensor` if it is given. All ranks call it.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "new_window", signature = (*positional, **keywords), text_signature = "($self, tensor=None)")]
     fn py_new_window<'py>(
         slf: &Bound<'py, Self>,
@@ -1428,13 +1428,13 @@ impl Future {
 
 /// What runs a group's operations on one kind of device.
 ///
-/// Not built in this version.
+/// Not implemented in this version.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct DeviceBackend;
 
 /// Memory of all ranks of a group that each of them can reach without the owner's help.
 ///
-/// Not built in this version.
+/// Not implemented in this version.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Window;
 

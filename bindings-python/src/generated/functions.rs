@@ -359,7 +359,7 @@ fn py_create_store_client<'py>(
 /// - `name`: its name; case does not matter.
 /// - `devices`: kinds of devices that it serves; none: `cpu`.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Not implemented in this version: raises `UnsupportedError`.
 #[pyfunction]
 #[pyo3(name = "register_backend", signature = (*positional, **keywords), text_signature = "(name, func, extended_api=False, devices=None)")]
 fn py_register_backend<'py>(

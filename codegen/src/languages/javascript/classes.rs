@@ -154,7 +154,10 @@ fn attributes(interface: &Interface) -> Vec<Property> {
         let record = format!("{{ key: \"{key}\", required: 0 }}");
         let unbuilt = attribute.notes.unbuilt || interface.notes.unbuilt;
         let (get, set) = match unbuilt {
-            true => (format!("calls.unsupported(\"{path}\")"), format!("calls.unsupported(\"{path}\")")),
+            true => {
+                let call = format!("calls.unsupported(\"{path}\")");
+                (call.clone(), call)
+            }
             false => (
                 format!("calls.invoke({record}, this, [])"),
                 format!("calls.invoke({{ key: \"{key}_SET\", required: 1 }}, this, [value])"),
