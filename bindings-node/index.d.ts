@@ -1732,7 +1732,7 @@ export class ProcessGroup {
    *
    * Not implemented in this version.
    *
-   * @param opts - Options of the group, `NcclOptions` where NCCL serves a device.
+   * @param opts - The options of this call.
    * @throws {@link UnsupportedError}
    */
   reconfigure(opts: ReconfigureOptions): Work<unknown>;

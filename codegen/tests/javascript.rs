@@ -39,6 +39,8 @@ interface ProcessGroup {
   [Collective=allreduce]
   Work all_reduce([InOut] Tensor tensor, [Positional] optional ReduceOp op = \"SUM\",
                   optional Duration? timeout = null);
+  /// Tunes it.
+  undefined tune(ReduceOptions opts);
   /// Not there yet.
   [Unbuilt] undefined later();
   /// For Python alone.
@@ -157,6 +159,7 @@ fn comments_are_tsdoc_with_names_of_javascript() {
     assert_has(&text, option);
     assert_has(&text, "     * @defaultValue `300000`\n");
     assert_has(&text, "   * @returns A handle.\n");
+    assert_has(&text, "   * Tunes it.\n   *\n   * @param opts - The options of this call.\n");
     assert_has(&text, "readonly whyNot: string;");
     assert_has(
         &text,

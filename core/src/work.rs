@@ -223,6 +223,16 @@ impl Work {
         }
     }
 
+    /// The sender of a receive that ended well.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the backend did not say it, which every backend must.
+    pub(crate) fn sender(&self) -> Result<u32> {
+        self.source_rank().ok_or_else(|| Error::InvalidGroup {
+            message: "the backend ended a receive without naming its sender".to_owned(),
+        })
+    }
+
     /// Calls `callback` when it is done; immediately if it is. The callback may run on any thread,
     /// and may wait for other operations; if it does so on the thread that moves what nobody waits
     /// for, other groups of this process stand still meanwhile, unless somebody waits for them. A

@@ -177,7 +177,64 @@ def prepare(adapter, operation, size, rank, world):
         adapter.allgather(whole, own)
         assert (gathered == numpy.repeat(numpy.arange(1, world + 1), part.size)).all()
         return repeated(lambda _: adapter.allgather(whole, own))
-    raise SystemExit(f"no operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
+    if operation in PREPARE:
+        return PREPARE[operation](adapter, elements, rank, world)
+    known = ", ".join(OPERATIONS + list(PREPARE))
+    raise SystemExit(f"'{operation}' is not an operation; expected one of {known}")
+
+
+def prepare_alltoall(adapter, elements, rank, world):
+    """Every rank gives each a part of its tensor."""
+    import numpy
+
+    part = max(1, elements // world)
+    given = numpy.full(part * world, rank + 1, numpy.float32)
+    taken = numpy.zeros_like(given)
+    source, target = adapter.wrap(given), adapter.wrap(taken)
+    adapter.all_to_all(target, source)
+    assert (taken == numpy.repeat(numpy.arange(1, world + 1), part)).all()
+    return repeated(lambda _: adapter.all_to_all(target, source))
+
+
+def prepare_reduce_scatter(adapter, elements, rank, world):
+    """Every rank gets a part of the sum."""
+    import numpy
+
+    part = max(1, elements // world)
+    given = numpy.full(part * world, rank + 1, numpy.float32)
+    taken = numpy.zeros(part, numpy.float32)
+    source, target = adapter.wrap(given), adapter.wrap(taken)
+    adapter.reduce_scatter(target, source)
+    assert (taken == world * (world + 1) / 2).all()
+    return repeated(lambda _: adapter.reduce_scatter(target, source))
+
+
+def prepare_sendrecv(adapter, elements, rank, world):
+    """A message from rank 0 to rank 1 and back; other ranks watch."""
+    import numpy
+
+    tensor = numpy.full(elements, rank + 1, numpy.float32)
+    handle = adapter.wrap(tensor)
+
+    def there_and_back(_):
+        if rank == 0:
+            adapter.send(handle, 1)
+            adapter.recv(handle, 1)
+        elif rank == 1:
+            adapter.recv(handle, 0)
+            adapter.send(handle, 0)
+
+    there_and_back(0)
+    assert rank > 1 or (tensor == 1).all()
+    return repeated(there_and_back)
+
+
+#: Further operations: what prepares the loop over each.
+PREPARE = {
+    "alltoall": prepare_alltoall,
+    "reduce_scatter": prepare_reduce_scatter,
+    "sendrecv": prepare_sendrecv,
+}
 
 
 def repeated(once):
@@ -209,6 +266,10 @@ def gloo():
         allreduce = staticmethod(distributed.all_reduce)
         broadcast = staticmethod(distributed.broadcast)
         allgather = staticmethod(distributed.all_gather_into_tensor)
+        all_to_all = staticmethod(distributed.all_to_all_single)
+        reduce_scatter = staticmethod(distributed.reduce_scatter_tensor)
+        send = staticmethod(distributed.send)
+        recv = staticmethod(distributed.recv)
         barrier = staticmethod(distributed.barrier)
         finalize = staticmethod(distributed.destroy_process_group)
         wrap = staticmethod(torch.from_numpy)

@@ -114,6 +114,23 @@ fn rank_0_decides_although_it_comes_last_and_nobody_has_time() {
 }
 
 #[test]
+fn a_timeout_below_a_millisecond_is_a_limit() {
+    ranks(2, |group| {
+        let half = Duration::from_micros(500);
+        let limit = group.timeout();
+        group.set_timeout(half);
+        assert_eq!(group.timeout(), half);
+        let store = group.get_group_store();
+        if group.rank() == 0 {
+            let error = group.allreduce(&mut [1], ()).unwrap_err();
+            assert!(matches!(error, polyrank::Error::CollectiveTimeout { .. }), "{error}");
+            store.set("over", b"").unwrap();
+        }
+        store.wait(&["over"], Some(limit)).unwrap();
+    });
+}
+
+#[test]
 fn a_group_whose_timeout_is_zero_has_no_limit() {
     ranks(3, |group| {
         group.set_timeout(Duration::ZERO);

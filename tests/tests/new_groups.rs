@@ -383,6 +383,30 @@ fn a_rank_that_is_known_to_be_gone_is_not_waited_for_and_the_others_may_go_on() 
     }
 }
 
+#[test]
+fn a_rank_that_dies_does_not_end_the_making_of_a_group_without_it() {
+    let test = "a_rank_that_dies_does_not_end_the_making_of_a_group_without_it";
+    let ended = processes(test, 3, |group| {
+        group.barrier(()).unwrap();
+        match group.rank() {
+            1 => {
+                until_waiting(&group, 0);
+                die();
+            }
+            // Rank 0 hears of the loss from this one, if not by itself, while it waits.
+            2 => drop(group.barrier(()).unwrap_err()),
+            _ => {}
+        }
+        let without = split(&group, &[0, 2], "survivors").unwrap();
+        report(sum(&without, group.rank() + 1).to_string());
+        without.shutdown().unwrap();
+        std::process::exit(0);
+    });
+    for rank in [0, 2] {
+        assert_eq!(ended[rank].printed, ["4"], "{}", ended[rank].output);
+    }
+}
+
 // Each victim has a test of its own: a started process runs the first job of its test.
 #[test]
 fn new_group_names_the_host_of_the_store_that_dies() {

@@ -36,14 +36,14 @@ fn leave_descriptors(count: u64) {
     let last = open.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok()).max();
     // Those between that are free are taken, so that just `count` are left.
     let end = last.unwrap() + 1;
-    let file = std::fs::File::open("/dev/null").unwrap();
-    while let Ok(fd) = file.try_clone() {
-        use std::os::fd::IntoRawFd;
-        if fd.into_raw_fd() as u64 >= end {
-            break;
+    let last = loop {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let fd = std::os::fd::IntoRawFd::into_raw_fd(file) as u64;
+        if fd >= end {
+            break fd;
         }
-    }
-    let most = Some(end + 1 + count);
+    };
+    let most = Some(last + 1 + count);
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
 }
 

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use std::any::TypeId;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
 use std::ptr;
@@ -186,11 +187,20 @@ impl<'a> Js<'a> {
         Ok(if value.is_nothing()? { None } else { Some(value) })
     }
 
-    /// The names of an object's own properties that are texts.
+    /// The names of an object's own enumerable properties; symbols are not among them.
     pub(crate) fn names(&self) -> Result<Js<'a>> {
         let mut names = ptr::null_mut();
         // SAFETY: as in `kind`.
-        check(unsafe { sys::napi_get_property_names(self.env, self.value, &mut names) })?;
+        check(unsafe {
+            sys::napi_get_all_property_names(
+                self.env,
+                self.value,
+                sys::KeyCollectionMode::own_only,
+                sys::KeyFilter::enumerable | sys::KeyFilter::skip_symbols,
+                sys::KeyConversion::numbers_to_strings,
+                &mut names,
+            )
+        })?;
         Ok(Js::new(self.env, names))
     }
 
@@ -378,10 +388,12 @@ impl Deferred {
     }
 }
 
-/// A value of ours that JavaScript carries around, until its collector drops it.
+/// A value of ours that JavaScript carries around, until its collector drops it. What type the value
+/// has is said before it, where it can be read whatever the type is.
 #[repr(C)]
 struct CarriedValue<T> {
     mark: u64,
+    type_id: TypeId,
     value: T,
 }
 
@@ -391,7 +403,8 @@ const MARK: u64 = 0x706f_6c79_7261_6e6b;
 impl<'a> Js<'a> {
     /// `value` for JavaScript to carry around.
     pub(crate) fn carrying<T: 'static>(env: Env, value: T) -> Result<Js<'a>> {
-        let carried = Box::into_raw(Box::new(CarriedValue { mark: MARK, value }));
+        let carried =
+            Box::into_raw(Box::new(CarriedValue { mark: MARK, type_id: TypeId::of::<T>(), value }));
         let mut made = ptr::null_mut();
         // SAFETY: as in `kind`; `finish` gets the pointer back once, when nobody has it any more.
         let result = check(unsafe {
@@ -406,18 +419,21 @@ impl<'a> Js<'a> {
         Ok(Js::new(env.raw(), made))
     }
 
-    /// The value that JavaScript carries, which is a `T`: this package makes no others.
+    /// The value that JavaScript carries; an error if it is not a `T`.
     pub(crate) fn carried<T: 'static>(&self) -> Result<&'a T> {
         let mut data = ptr::null_mut();
         // SAFETY: as in `kind`; a value that is not an external one is refused.
         check(unsafe { sys::napi_get_value_external(self.env, self.value, &mut data) })?;
-        // SAFETY: an external value that the JavaScript half of this package has is one that
-        // `carrying` made, of the only type that it is used with; it lives as long as the value,
-        // which the running call has.
-        let carried = unsafe { data.cast::<CarriedValue<T>>().as_ref() };
-        match carried {
-            Some(carried) if carried.mark == MARK => Ok(&carried.value),
-            _ => Err(Error::new(Status::InvalidArg, "no value of this package")),
+        // SAFETY: the JavaScript half of this package has only external values that `carrying` made,
+        // which live as long as the JavaScript value, which the running call has. All of them begin
+        // with the same fields.
+        let head = unsafe { data.cast::<CarriedValue<()>>().as_ref() };
+        match head {
+            Some(head) if head.mark == MARK && head.type_id == TypeId::of::<T>() => {
+                // SAFETY: as above, and it is a `T`.
+                Ok(unsafe { &(*data.cast::<CarriedValue<T>>()).value })
+            }
+            _ => Err(Error::new(Status::InvalidArg, "not a value of this type and package")),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask`: the task runner. One file per task; this one only chooses.
 
+mod bench_check;
 mod codegen;
 mod demo;
 mod native;
@@ -47,6 +48,8 @@ enum Task {
     Wasm(wasm::Arguments),
     /// Build the documentation with its demos and serve it, with a store server beside it
     Site(site::Arguments),
+    /// Compare the speed of this checkout with that of an earlier revision
+    BenchCheck(bench_check::Arguments),
     /// Check and test everything
     Test(test::Arguments),
 }
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Node(arguments) => node::run(&arguments),
         Task::Wasm(arguments) => wasm::run(&arguments),
         Task::Site(arguments) => site::run(&arguments),
+        Task::BenchCheck(arguments) => bench_check::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match outcome {

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 /// The Cargo package.
 pub(crate) const PACKAGE: &str = "polyrank-python";
 /// The folder with the package's Python modules.
-const MODULES: &str = "bindings-python/python";
+pub(crate) const MODULES: &str = "bindings-python/python";
 /// Installs what was built, with the metadata of a wheel.
 const INSTALLER: &str = "bindings-python/install_editable.py";
 

@@ -39,7 +39,15 @@ pub(super) fn scale(dtype: DType, memory: &mut [u8], factor: f64) {
         DType::Bf16 => map_halves::<Bf16>(memory, move |x| x * narrow),
         DType::F32 | DType::Complex64 => map(memory, move |x: f32| (x * narrow).canonical()),
         DType::F64 | DType::Complex128 => map(memory, move |x: f64| (x * factor).canonical()),
-        _ => {}
+        DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::U16
+        | DType::I16
+        | DType::U32
+        | DType::I32
+        | DType::U64
+        | DType::I64 => {}
     });
 }
 

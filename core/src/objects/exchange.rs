@@ -165,7 +165,7 @@ impl Exchange<'_> {
         let waiting = WaitMode::current().waiting();
         let work = self.group.issue_recv(elements.into(), peer, tag, None, waiting)?;
         end_of(&work).await?;
-        let sender = work.source_rank().or(peer).unwrap_or(self.group.rank());
+        let sender = work.sender()?;
         Ok((single(work.into_result()?)?, sender))
     }
 

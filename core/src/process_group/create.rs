@@ -204,7 +204,7 @@ impl ProcessGroup {
             spec: options.backend.clone(),
             cpu,
             cuda,
-            timeout_ms: AtomicU64::new(timeout.as_millis() as u64),
+            timeout_ns: AtomicU64::new(super::nanoseconds(timeout)),
             splits: Mutex::default(),
             group_calls: GroupCalls::default(),
             bound_device: options.device,

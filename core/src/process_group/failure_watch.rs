@@ -25,29 +25,73 @@ pub(super) struct FailureWatch {
     backend: Arc<dyn Backend>,
     /// None where the group failed before and those that are waited for may go on, or where the
     /// backend cannot tell.
-    failure: Option<Arc<Completion>>,
+    failure: Option<WatchedFailure>,
     _interrupt: Option<InterruptCondition>,
 }
 
+/// The failure of a group, and whom it may keep from coming.
+#[derive(Clone)]
+struct WatchedFailure {
+    completion: Arc<Completion>,
+    /// This rank.
+    rank: u32,
+    /// Those without whom the call cannot end; `None`: all ranks of the group.
+    needed: Option<Arc<[u32]>>,
+}
+
 impl ProcessGroup {
-    /// Begins to look out for `peers` among others, which a backend may have no connection to yet.
-    /// A failure that was there before counts if it keeps one of `needed` from coming.
-    pub(super) fn watch_for_failure(&self, peers: &[u32], needed: &[u32]) -> FailureWatch {
-        let backend = self.cpu();
-        let was_broken = backend.is_broken();
-        let failure = backend.await_failure(peers);
-        let failure = failure.filter(|failure| !was_broken || self.keeps_away(failure, needed));
-        let interrupts = failure.clone().filter(|_| WaitMode::current() == WaitMode::Block);
-        let interrupt = interrupts.map(|failure| interrupt_when(move || failure.is_done()));
-        FailureWatch { backend, failure, _interrupt: interrupt }
+    /// Begins to watch for a failure, for a call of all ranks. `peers` are those to which a backend
+    /// has to have connections for it. A failure that was there before does not count: the call
+    /// finds out itself who comes all the same.
+    pub(super) fn watch_for_failure(&self, peers: &[u32]) -> FailureWatch {
+        let was_broken = self.cpu().is_broken();
+        self.failure_watch(peers, None, |_| !was_broken)
     }
 
-    /// Whether the group is over on all ranks, or another of `needed` is gone.
-    fn keeps_away(&self, failure: &Completion, needed: &[u32]) -> bool {
-        match failure.error() {
-            Some(Error::Aborted { .. }) => true,
-            Some(Error::RankFailed { rank, .. }) => rank != self.rank() && needed.contains(&rank),
-            _ => false,
+    /// As [`ProcessGroup::watch_for_failure`], for a call of `needed` alone: it goes on without
+    /// other ranks, whenever they are lost, and a failure that was there before counts if it keeps
+    /// one of `needed` from coming.
+    pub(super) fn watch_for_loss_of(&self, needed: &[u32], peers: &[u32]) -> FailureWatch {
+        let was_broken = self.cpu().is_broken();
+        self.failure_watch(peers, Some(needed.into()), |failure| {
+            !was_broken || failure.keeps_away_for_good()
+        })
+    }
+
+    fn failure_watch(
+        &self,
+        peers: &[u32],
+        needed: Option<Arc<[u32]>>,
+        counts: impl FnOnce(&WatchedFailure) -> bool,
+    ) -> FailureWatch {
+        let backend = self.cpu();
+        let failure = backend.await_failure(peers).map(|completion| WatchedFailure {
+            completion,
+            rank: self.rank(),
+            needed,
+        });
+        let failure = failure.filter(counts);
+        let interrupts = failure.clone().filter(|_| WaitMode::current() == WaitMode::Block);
+        let interrupt = interrupts.map(|failure| interrupt_when(move || failure.ends_the_wait()));
+        FailureWatch { backend, failure, _interrupt: interrupt }
+    }
+}
+
+impl WatchedFailure {
+    /// Whether the group failed before the call and one that is needed cannot come for that.
+    fn keeps_away_for_good(&self) -> bool {
+        let error = self.completion.error();
+        let is_final = matches!(error, Some(Error::Aborted { .. } | Error::RankFailed { .. }));
+        is_final && self.ends_the_wait()
+    }
+
+    /// Whether the group failed, and not by the loss of a rank that need not come.
+    fn ends_the_wait(&self) -> bool {
+        match (self.completion.error(), &self.needed) {
+            (Some(Error::RankFailed { rank, .. }), Some(needed)) => {
+                rank != self.rank && needed.contains(&rank)
+            }
+            (error, _) => error.is_some(),
         }
     }
 }
@@ -55,18 +99,27 @@ impl ProcessGroup {
 impl FailureWatch {
     /// Why the group failed, if it has.
     pub(super) fn error(&self) -> Option<Error> {
-        self.failure.as_ref()?.error()
+        self.failure.as_ref()?.completion.error()
     }
 
     /// The result of `waits`, or why the group failed, whichever is there first. Where `waits`
     /// loses the store, the rank is named that is gone.
     pub(super) async fn or_failure<T>(&self, waits: impl Future<Output = Result<T>>) -> Result<T> {
         let Some(failure) = &self.failure else { return waits.await };
+        let completion = &failure.completion;
         let waited = {
-            let (mut waits, mut failed) = (pin!(waits), pin!(failure.ended()));
-            poll_fn(|context| match waits.as_mut().poll(context) {
-                Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending => failed.as_mut().poll(context).map(|()| None),
+            let (mut waits, mut failed) = (pin!(waits), pin!(completion.ended()));
+            let mut has_failed = false;
+            poll_fn(|context| {
+                if let Poll::Ready(result) = waits.as_mut().poll(context) {
+                    return Poll::Ready(Some(result));
+                }
+                has_failed = has_failed || failed.as_mut().poll(context).is_ready();
+                if has_failed && failure.ends_the_wait() {
+                    Poll::Ready(None)
+                } else {
+                    Poll::Pending
+                }
             })
             .await
         };
@@ -74,7 +127,7 @@ impl FailureWatch {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => {
                 if matches!(error, Error::Network { .. }) {
-                    self.await_explanation(failure).await;
+                    self.await_explanation(completion).await;
                 }
                 Err(self.error().unwrap_or(error))
             }

@@ -74,7 +74,7 @@ struct Inner {
     cpu: Arc<dyn Backend>,
     /// For tensors of CUDA devices.
     cuda: Option<Arc<dyn Backend>>,
-    timeout_ms: AtomicU64,
+    timeout_ns: AtomicU64,
     /// How often each membership was split off, so that equal memberships give distinct groups.
     splits: Mutex<SortedMap<String, u32>>,
     bound_device: Option<Device>,
@@ -181,12 +181,12 @@ impl ProcessGroup {
 
     /// Limit of operations that have none of their own; zero is none.
     pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.inner.timeout_ms.load(Ordering::Relaxed))
+        Duration::from_nanos(self.inner.timeout_ns.load(Ordering::Relaxed))
     }
 
     /// Sets the limit of later operations.
     pub fn set_timeout(&self, timeout: Duration) {
-        self.inner.timeout_ms.store(timeout.as_millis() as u64, Ordering::Relaxed);
+        self.inner.timeout_ns.store(nanoseconds(timeout), Ordering::Relaxed);
     }
 
     /// Whether the group failed, was aborted or was left, so that every call raises.
@@ -394,7 +394,7 @@ impl ProcessGroup {
         let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
         let work = self.issue_recv(tensor, None, tag, None, WaitIntent::Soon)?;
         work.wait(None)?;
-        Ok(work.source_rank().unwrap_or(self.rank()))
+        work.sender()
     }
 
     /// As [`ProcessGroup::send`], owning the tensor until the work is done.
@@ -535,6 +535,11 @@ impl ProcessGroup {
 /// When `timeout` from now has passed; zero means no limit.
 fn deadline(timeout: Duration) -> Instant {
     clock::after(if timeout.is_zero() { Duration::MAX } else { timeout })
+}
+
+/// A timeout as the group keeps it; what is beyond 584 years is that.
+fn nanoseconds(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A number that nothing else of this process was given; from 1 on.

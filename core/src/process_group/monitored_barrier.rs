@@ -56,7 +56,7 @@ impl ProcessGroup {
             _ => vec![0],
         };
         // It names all that do not come, whatever was known before.
-        let failure = self.watch_for_failure(&others, &[]);
+        let failure = self.watch_for_failure(&others);
         // Where none is opened, the connection of the group is there, and as good as the server is.
         let (store, opened) = match failure.or_failure(self.barrier_store()).await {
             Ok(store) => (store, Ok(())),

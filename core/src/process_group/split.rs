@@ -103,7 +103,7 @@ impl ProcessGroup {
             ranks: ranks.to_vec(),
         };
         let group = self.inner.store.underlying()?;
-        let watch = self.watch_for_failure(&call.neighbours(rank), &call.ranks);
+        let watch = self.watch_for_loss_of(&call.ranks, &call.neighbours(rank));
         let own = watch.or_failure(own_connection(&group, ranks.len() as u32)).await;
         let own = own.map_err(|error| self.error_of(&call, error, false))?;
         if let Err(why) = group_options.backend.available() {

@@ -98,8 +98,11 @@ export class Room {
     tell: (missing: number, size: number) => void,
   ): Promise<boolean> {
     const key = (other: number) => this.#key(generation, `rank-${other}`);
-    await this.store.set(key(rank), encode(HERE));
     try {
+      // Somebody who gave up may have written here that this rank is not to come.
+      if (decode(await this.store.compareSet(key(rank), encode(""), encode(HERE))) === LEFT) {
+        return false;
+      }
       for (let other = 0; other < size; other += 1) {
         if (other > rank) {
           tell(size - other, size);
@@ -110,23 +113,27 @@ export class Room {
         }
       }
     } catch (error) {
-      if (signal.aborted) {
-        await this.#giveUp(generation, key, rank, size);
-      }
+      await this.#giveUp(generation, key, rank, size);
       throw error;
     }
     return true;
   }
 
+  /** Sends the others, who wait for this rank or come later, to the next group. */
   async #giveUp(
     generation: number,
     key: (other: number) => string,
     rank: number,
     size: number,
   ): Promise<void> {
-    await this.startAgain(generation);
-    for (let other = rank + 1; other < size; other += 1) {
-      await this.store.compareSet(key(other), encode(""), encode(LEFT));
+    try {
+      await this.startAgain(generation);
+      await this.store.set(key(rank), encode(LEFT));
+      for (let other = rank + 1; other < size; other += 1) {
+        await this.store.compareSet(key(other), encode(""), encode(LEFT));
+      }
+    } catch {
+      // Why it gave up is worth more than that it could not say so.
     }
   }
 

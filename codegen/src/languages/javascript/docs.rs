@@ -255,9 +255,15 @@ fn meaning(parameter: &Parameter) -> String {
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",
         Role::Timeout => "Limit of this call; none: the group's.",
+        Role::Options if !makes_a_group(&parameter.ty) => "The options of this call.",
         _ => named(&parameter.name),
     };
     said.to_owned()
+}
+
+/// Whether options of this type are those with which a group is made.
+fn makes_a_group(ty: &Type) -> bool {
+    matches!(ty.non_null(), Type::Dictionary(name) if name == "BackendOptions")
 }
 
 /// What a parameter of this name is, wherever it stands.
