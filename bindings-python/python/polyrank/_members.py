@@ -1,4 +1,4 @@
-"""`group` and `GroupMember`, where c10d keeps the default group and what stands for no group."""
+"""`group` and `GroupMember`: where c10d keeps the default group, and the value for a non-member."""
 
 from polyrank import _core
 from polyrank._core import NonGroupMember, ProcessGroup
