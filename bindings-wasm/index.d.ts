@@ -25,8 +25,8 @@ export * from "./js/runtime/types.js";
 /**
  * The type of a tensor's elements.
  *
- * NumPy and PyTorch names correspond as one expects: `f32` is `float32`, `u8` is `uint8`,
- * `complex64` is a pair of `f32`.
+ * NumPy and PyTorch names correspond: `f32` is `float32`, `u8` is `uint8`, `complex64` is a
+ * pair of `f32`.
  */
 export const DType: {
   /** `bool`, one byte, 0 or 1. */
@@ -61,14 +61,15 @@ export const DType: {
   readonly c128: "c128";
 };
 
-/** The name of an element type; the core's names are taken, too. */
+/** The name of an element type; the core's names are accepted, too. */
 export type DType = "bool" | "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "f16" | "bf16" | "f32" | "f64" | "c64" | "c128" | "complex64" | "complex128";
 
 /**
- * How elements of several ranks become one.
+ * How elements of several ranks are combined.
  *
- * Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
- * operator that has no meaning for an element type raises {@link UnsupportedDTypeError}.
+ * Integers wrap around. On `bool`, `SUM` and `MAX` are logical or, `PRODUCT` and `MIN` logical
+ * and. An operator that has no meaning for an element type raises {@link
+ * UnsupportedDTypeError}.
  */
 export class ReduceOp {
   private constructor();
@@ -78,9 +79,9 @@ export class ReduceOp {
   static readonly AVG: ReduceOp;
   /** Multiplication. */
   static readonly PRODUCT: ReduceOp;
-  /** The least; NaN propagates. */
+  /** The minimum; NaN propagates. */
   static readonly MIN: ReduceOp;
-  /** The greatest; NaN propagates. */
+  /** The maximum; NaN propagates. */
   static readonly MAX: ReduceOp;
   /** Bitwise and. */
   static readonly BAND: ReduceOp;
@@ -98,14 +99,14 @@ export class ReduceOp {
   readonly value: number;
   /** The factor of `premulSum(factor)`. */
   readonly factor?: number;
-  /** As a person writes it. */
+  /** `ReduceOp.SUM`, or `premulSum(0.5)`. */
   toString(): string;
 }
 
 /** Each rank's elements times `factor`, then the sum. */
 export function premulSum(factor: number): ReduceOp;
 
-/** The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`. */
+/** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export const BackendType: {
   /** None. */
   readonly UNDEFINED: 0;
@@ -123,14 +124,14 @@ export const BackendType: {
   readonly CUSTOM: 6;
 };
 
-/** The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`. */
+/** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export type BackendType = (typeof BackendType)[keyof typeof BackendType];
 
-/** The names of backends; `gloo` is `tcp` here. */
+/** The names of backends; `gloo` is an alias of `tcp`. */
 export const Backend: {
   /** None. */
   readonly UNDEFINED: "undefined";
-  /** Another name of `tcp`. */
+  /** An alias of `tcp`. */
   readonly GLOO: "gloo";
   /** NVIDIA's library, device memory. */
   readonly NCCL: "nccl";
@@ -146,10 +147,10 @@ export const Backend: {
   readonly WEBSOCKET: "websocket";
 };
 
-/** The names of backends; `gloo` is `tcp` here. */
+/** The names of backends; `gloo` is an alias of `tcp`. */
 export type Backend = (typeof Backend)[keyof typeof Backend];
 
-/** How an operation ended, as `Work.getFutureResult` gives it. */
+/** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult: {
   /** It is complete. */
   readonly SUCCESS: 0;
@@ -161,7 +162,7 @@ export const WorkResult: {
   readonly UNKNOWN: 100;
 };
 
-/** How an operation ended, as `Work.getFutureResult` gives it. */
+/** How an operation ended, from `Work.getFutureResult`. */
 export type WorkResult = (typeof WorkResult)[keyof typeof WorkResult];
 
 /** The kinds of errors, the same in every language. */
@@ -195,18 +196,18 @@ export type ErrorKind =
   | "MonitoredBarrier"
   | "Backend";
 
-/** The root of all errors of polyrank. A failure that has no better class is one of it. */
+/** The base class of all errors of polyrank, and the class of failures without one of their own. */
 export class PolyrankError extends Error {
   protected constructor();
   /** The kind of error, the same in every language: `RankFailed`. */
   readonly kind: ErrorKind | undefined;
-  /** The rank that it is about, if it is about one. */
+  /** The rank that the error is about, if it is about one. */
   readonly rank?: number;
   /** The collective that failed, if one did. */
   readonly collective?: string;
   /** The sequence number of the operation that failed, if one did. */
   readonly seq?: number;
-  /** The name of the group, if it is about one. */
+  /** The name of the group, if the error is about one. */
   readonly group?: string;
 }
 
@@ -256,7 +257,7 @@ export class DuplicateGroupError extends PolyrankError {
 
 /**
  * A backend of this name is registered already. For `registerBackend`, which this version does
- * not have.
+ * not implement.
  */
 export class DuplicateBackendError extends PolyrankError {
   protected constructor();
@@ -273,7 +274,7 @@ export class UnknownBackendError extends PolyrankError {
   readonly kind: "UnknownBackend";
   /** The name. */
   readonly backend: string;
-  /** The names that are known. */
+  /** The names that exist. */
   readonly known: string;
 }
 
@@ -282,7 +283,7 @@ export class UnsupportedError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "Unsupported";
-  /** The backend, store or group that was asked. */
+  /** The backend, store or group that does not support it. */
   readonly who: string;
   /** The operation. */
   readonly operation: string;
@@ -306,7 +307,7 @@ export class RankNotInGroupError extends PolyrankError {
   readonly kind: "RankNotInGroup";
 }
 
-/** `Work.wait(timeout)` expired; the operation goes on. */
+/** `Work.wait(timeout)` expired; the operation continues. */
 export class WaitTimeoutError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
@@ -423,8 +424,8 @@ export class CollectiveMismatchError extends DistBackendError {
 }
 
 /**
- * An operation passed its deadline; the group is broken. As `rank` of {@link RankFailedError}
- * names who is gone, `rank` and `missingRanks` name who did not come.
+ * An operation passed its deadline; the group is broken. `rank` and `missingRanks` name the
+ * ranks that did not come.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
@@ -445,7 +446,7 @@ export class CollectiveTimeoutError extends DistBackendError {
   readonly rank: number;
   /** The ranks that did not come, as far as is known, in ascending order. */
   readonly missingRanks: number[];
-  /** The rank whose limit passed first; it told the others. */
+  /** The rank whose limit passed first; it notified the others. */
   readonly waitingRank: number;
   /** How long it ran, ms. */
   readonly waitedMs: number;
@@ -566,33 +567,33 @@ export interface BackendOptions {
   /** Limit of each operation; none: the parent group's, or 30 min. In ms. */
   timeout?: number | null | undefined;
   /**
-   * The group's name; empty: made up.
+   * The group's name; empty: generated.
    * @defaultValue `""`
    */
   groupName?: string | undefined;
-  /** Global ranks of the members, by rank in the group; empty: those of the group are meant. */
+  /** Global ranks of the members, by rank in the group; empty: those of the group. */
   globalRanksInGroup?: readonly number[] | undefined;
 }
 
 /**
- * What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
- * library's choice. What is set and the library is too old for is an error before ranks meet.
+ * Configuration of NCCL communicators: c10d's `NCCLConfig`. What is not set, the library
+ * chooses. Setting what the library is too old for is an error, raised before ranks meet.
  */
 export interface NcclConfig {
   /**
-   * Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
-   * has a deadline.
+   * Whether calls of NCCL block, 0 or 1. Only 0 is accepted: they never block here, so that
+   * every wait has a deadline.
    */
   blocking?: number | null | undefined;
   /** Thread blocks that form a cluster, 0 to 8. */
   cgaClusterSize?: number | null | undefined;
-  /** Least number of thread blocks for a kernel, from 1. */
+  /** Minimum number of thread blocks for a kernel, from 1. */
   minCtas?: number | null | undefined;
-  /** Greatest number of thread blocks for a kernel, not below `minCtas`. */
+  /** Maximum number of thread blocks for a kernel, not below `minCtas`. */
   maxCtas?: number | null | undefined;
-  /** Name of the network module, as `Socket` or `IB`. */
+  /** Name of the network module, such as `Socket` or `IB`. */
   netName?: string | null | undefined;
-  /** Whether what is split off shares resources with the communicator it comes from, 0 or 1. */
+  /** Whether communicators that are split off share the parent's resources, 0 or 1. */
   splitShare?: number | null | undefined;
   /** Traffic class of the network's packets. Needs NCCL 2.26. */
   trafficClass?: number | null | undefined;
@@ -601,30 +602,30 @@ export interface NcclConfig {
   /** Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27. */
   collnetEnable?: number | null | undefined;
   /**
-   * What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it
-   * can be. Needs NCCL 2.27.
+   * The policy for thread blocks: 0 is the default, 1 efficiency, 2 none of them where possible.
+   * Needs NCCL 2.27.
    */
   ctaPolicy?: number | null | undefined;
   /**
-   * Whether what is left when ranks are taken out shares resources with the communicator it
-   * comes from, 0 or 1. Needs NCCL 2.27.
+   * Whether a communicator that is shrunk shares the original's resources, 0 or 1. Needs NCCL
+   * 2.27.
    */
   shrinkShare?: number | null | undefined;
   /** Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27. */
   nvlsCtas?: number | null | undefined;
   /** Channels to each peer over the network, from 1. Needs NCCL 2.28. */
   nChannelsPerNetPeer?: number | null | undefined;
-  /** Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28. */
+  /** Whether NVLink traffic is scheduled first, 0 or 1. Needs NCCL 2.28. */
   nvlinkCentricSched?: number | null | undefined;
 }
 
 /**
- * Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
- * where `BackendOptions` do, of a group in which NCCL serves a device.
+ * Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They are
+ * given in place of `BackendOptions`, to a group in which NCCL serves a device.
  */
 export interface NcclOptions extends BackendOptions {
   /**
-   * Whether the group's kernels come before those of other streams.
+   * Whether the group's kernels have priority over those of other streams.
    * @defaultValue `false`
    */
   isHighPriorityStream?: boolean | undefined;
@@ -634,7 +635,7 @@ export interface NcclOptions extends BackendOptions {
    * @defaultValue `false`
    */
   blockingWait?: boolean | undefined;
-  /** What NCCL itself is told. */
+  /** Configuration of NCCL itself. */
   config?: NcclConfig | undefined;
 }
 
@@ -678,7 +679,7 @@ export interface AllreduceOptions extends WaitOptions {
    * @defaultValue `true`
    */
   asyncOp?: boolean | undefined;
-  /** Indices of a sparse tensor's values. Sparse tensors are not built. */
+  /** Indices of a sparse tensor's values. Sparse tensors are not implemented. */
   sparseIndices?: unknown;
 }
 
@@ -699,7 +700,7 @@ export interface ReduceOptions extends WaitOptions {
    */
   rootRank?: number | undefined;
   /**
-   * Which tensor of a list is the root's, where one process gives several.
+   * Which tensor of a list is the root's, if one process passes several.
    * @defaultValue `0`
    */
   rootTensor?: number | undefined;
@@ -720,7 +721,7 @@ export interface BroadcastOptions extends WaitOptions {
    */
   rootRank?: number | undefined;
   /**
-   * Which tensor of a list is the root's, where one process gives several.
+   * Which tensor of a list is the root's, if one process passes several.
    * @defaultValue `0`
    */
   rootTensor?: number | undefined;
@@ -763,7 +764,7 @@ export interface GatherOptions extends WaitOptions {
 /** Options of `scatter`. */
 export interface ScatterOptions extends WaitOptions {
   /**
-   * The rank, in this group, that gives the tensors.
+   * The rank, in this group, that has the tensors.
    * @defaultValue `0`
    */
   rootRank?: number | undefined;
@@ -841,8 +842,8 @@ export interface InitProcessGroupOptions extends WaitOptions {
    */
   backend?: string | null | undefined;
   /**
-   * URL where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.;
-   * `?rank=…&world_size=…` may be in it.
+   * URL where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`; it may
+   * contain `?rank=…&world_size=…`.
    */
   initMethod?: string | null | undefined;
   /** Limit of joining and of operations; none: 30 min; 0: no limit. In ms. */
@@ -879,7 +880,7 @@ export interface NewGroupOptions extends WaitOptions {
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   pgOptions?: BackendOptions | NcclOptions | null | undefined;
   /**
-   * Taken as c10d does, and changes nothing: only members wait.
+   * Accepted for c10d's callers, and ignored: only members wait.
    * @defaultValue `false`
    */
   useLocalSynchronization?: boolean | undefined;
@@ -902,13 +903,13 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   opts?: BackendOptions | NcclOptions | null | undefined;
-  /** None: made from this group's name. A name serves once, also where the group was destroyed. */
+  /** None: made from this group's name. A name can be used once, even if the group is destroyed. */
   groupName?: string | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
   /**
-   * Without effect: the new group serves all kinds of devices that its backends do. Here so that
-   * calls for c10d run.
+   * Accepted for c10d's callers, and ignored: the new group serves all kinds of devices that its
+   * backends do.
    */
   deviceTypes?: readonly unknown[] | null | undefined;
 }
@@ -970,7 +971,7 @@ export class DeviceBackend {
  * that methods take are ranks in this group. A group serves one thread or several.
  *
  * When an operation fails or passes its deadline, the group is broken: all its operations, on
- * all ranks, raise the same error until the group is made anew.
+ * all ranks, raise the same error. Leave it, and make another.
  */
 export class ProcessGroup {
   private constructor();
@@ -1018,12 +1019,12 @@ export class ProcessGroup {
   getBackendName: ProcessGroup["name"];
   /** Another name of {@link ProcessGroup.name}. */
   backendName: ProcessGroup["name"];
-  /** The store behind the group, with the group's prefix. */
+  /** The store of the group, with the group's prefix. */
   getGroupStore(): Store;
   /**
    * The backend that serves a device.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param device - The device.
    * @throws {@link UnsupportedError}
@@ -1043,22 +1044,23 @@ export class ProcessGroup {
    */
   abort(): void;
   /**
-   * Leaves the group in good order, and closes connections. Operations in flight have 5 s to
-   * end; then they fail, on all ranks, also those that nobody waits for any more.
+   * Leaves the group cleanly, and closes connections. Operations in flight have 5 s to end; then
+   * they fail, on all ranks, even if nobody waits for them any more.
    *
-   * Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
-   * before the others have looked at its operation, and one that the others never call ends on
-   * nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-   * operation that ended on this rank without all others, up to a quarter of a second otherwise.
-   * A group that was split off another waits for nobody: leaving the group that it comes from
-   * tells. Raises, too, what a collective of this rank failed with, if nobody has asked for the
-   * outcome of any of them, unless the group was aborted.
+   * Raises if ranks disagree on what they ran and no call of this rank has reported it: a root
+   * may finish before the others have checked its operation, and an operation that the others
+   * never call fails on none of them. To detect that, ranks wait for one another when they
+   * leave: up to 3 s after an operation that ended on this rank without all others, up to a
+   * quarter of a second otherwise. A group that was split off another does not wait: a
+   * disagreement in it is reported when its parent is left. Also raises what a collective of
+   * this rank failed with, if nobody has retrieved the outcome of any of them, unless the group
+   * was aborted.
    */
   shutdown(options?: WaitOptions): Promise<void>;
   /**
    * Makes a group of some of this group's ranks. Its members call it, and wait for one another:
-   * each rank with the ranks of its own new group, so that one call can split the group into
-   * several. Of a group that is bound to a CUDA device, all ranks call it.
+   * each rank passes the ranks of its own new group, so that one call can split the group into
+   * several. If the group is bound to a CUDA device, all its ranks must call it.
    *
    * @param ranks - Ranks in this group, each once; the new ranks are their positions.
    * @returns The new group; none if this rank is not in `ranks`.
@@ -1070,9 +1072,8 @@ export class ProcessGroup {
    */
   splitGroup(ranks: readonly number[], options?: ProcessGroupSplitGroupOptions): Promise<ProcessGroup | null>;
   /**
-   * Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
-   * with a store of which nobody else uses the keys. Ranks are given in the order in which they
-   * come.
+   * Merges this group and others into one of `size` ranks. Every rank of each of them calls it,
+   * with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
    *
    * @param store - The store.
    * @param size - The number of ranks.
@@ -1085,7 +1086,7 @@ export class ProcessGroup {
      * @defaultValue `1800000`
      */
     timeout?: number | undefined;
-    /** None: made from the name of a group that is joined. */
+    /** None: made from the name of one of the merged groups. */
     groupName?: string | null | undefined;
     /** A description for logs. */
     groupDesc?: string | null | undefined;
@@ -1093,8 +1094,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
-   * over the ranks and over the list: each of them gets the same result.
+   * Every rank passes the same dtype and number of elements. A list of several tensors is
+   * reduced over the ranks and over the list: each of them gets the same result.
    *
    * @param tensors - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1104,8 +1105,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
-   * over the ranks and over the list: each of them gets the same result.
+   * Every rank passes the same dtype and number of elements. A list of several tensors is
+   * reduced over the ranks and over the list: each of them gets the same result.
    *
    * @param tensors - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1123,8 +1124,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
-   * over the ranks and over the list: each of them gets the same result.
+   * Every rank passes the same dtype and number of elements. A list of several tensors is
+   * reduced over the ranks and over the list: each of them gets the same result.
    *
    * @param tensors - Read, and overwritten by the result.
    * @param op - How elements are reduced.
@@ -1138,8 +1139,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
-   * over the ranks and over the list: each of them gets the same result.
+   * Every rank passes the same dtype and number of elements. A list of several tensors is
+   * reduced over the ranks and over the list: each of them gets the same result.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1157,8 +1158,8 @@ export class ProcessGroup {
   /**
    * Reduces a tensor over all ranks, in place; all ranks get the same bits.
    *
-   * Every rank gives the same dtype and number of elements. A list of several tensors is reduced
-   * over the ranks and over the list: each of them gets the same result.
+   * Every rank passes the same dtype and number of elements. A list of several tensors is
+   * reduced over the ranks and over the list: each of them gets the same result.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param op - How elements are reduced.
@@ -1222,7 +1223,7 @@ export class ProcessGroup {
   /**
    * All ranks get the root's tensor, in place of theirs.
    *
-   * Every rank gives the same dtype and number of elements.
+   * Every rank passes the same dtype and number of elements.
    *
    * @param tensors - Read, and overwritten by the result.
    * @throws {@link CollectiveMismatchError}
@@ -1231,7 +1232,7 @@ export class ProcessGroup {
   /**
    * All ranks get the root's tensor, in place of theirs.
    *
-   * Every rank gives the same dtype and number of elements.
+   * Every rank passes the same dtype and number of elements.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param root - The root: a rank in this group.
@@ -1251,10 +1252,10 @@ export class ProcessGroup {
   /**
    * All ranks get every rank's tensor: output `i` is rank `i`'s input.
    *
-   * Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+   * Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1262,10 +1263,10 @@ export class ProcessGroup {
   /**
    * All ranks get every rank's tensor: output `i` is rank `i`'s input.
    *
-   * Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+   * Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensor - What this rank gives. Read only.
+   * @param inputTensor - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1276,11 +1277,11 @@ export class ProcessGroup {
   /**
    * All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
    *
-   * Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
-   * lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
+   * Each input is an operation of its own: all ranks pass the same number of inputs. In Rust,
+   * where lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
    *
    * @param outputLists - What the results are written to.
-   * @param inputList - What this rank gives. Read only.
+   * @param inputList - The inputs of this rank. Read only.
    */
   allgatherCoalesced<T extends readonly (readonly TensorLike[])[]>(outputLists: T, inputList: readonly TensorLike[], options?: AllgatherOptions): Work<T>;
   /**
@@ -1290,7 +1291,7 @@ export class ProcessGroup {
    * `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param input - What this rank gives. Read only.
+   * @param input - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    */
   allGatherSingle<T extends TensorLike>(output: T, input: TensorLike, options?: AllgatherOptions): Work<T>;
@@ -1301,7 +1302,7 @@ export class ProcessGroup {
    * `(n, …)` from W ranks), or stacked (`(W, n, …)`). All inputs have the same size.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param input - What this rank gives. Read only.
+   * @param input - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    */
   allGatherSingle<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
@@ -1314,7 +1315,7 @@ export class ProcessGroup {
    * Several `allGatherSingle` in one operation.
    *
    * @param outputs - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param inputs - What this rank gives. Read only.
+   * @param inputs - The inputs of this rank. Read only.
    */
   allGatherSingleCoalesced<T extends readonly TensorLike[]>(outputs: T, inputs: readonly TensorLike[], options?: AllgatherOptions): Work<T>;
   /** Another name of {@link ProcessGroup.allGatherSingleCoalesced}. */
@@ -1322,11 +1323,11 @@ export class ProcessGroup {
   /**
    * The root gets every rank's tensor: output `i` is rank `i`'s input.
    *
-   * The root gives one output for each rank, of the size of that rank's input; the others give
+   * The root passes one output for each rank, of the size of that rank's input; the others pass
    * an empty list.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1334,11 +1335,11 @@ export class ProcessGroup {
   /**
    * The root gets every rank's tensor: output `i` is rank `i`'s input.
    *
-   * The root gives one output for each rank, of the size of that rank's input; the others give
+   * The root passes one output for each rank, of the size of that rank's input; the others pass
    * an empty list.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensor - What this rank gives. Read only.
+   * @param inputTensor - The input of this rank. Read only.
    * @param root - The root: a rank in this group.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
@@ -1349,21 +1350,21 @@ export class ProcessGroup {
   }): Work<T>;
   /**
    * The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
-   * ranks give no output.
+   * ranks pass no output.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
-   * @param input - What this rank gives. Read only.
+   * @param input - The input of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    */
   gatherSingle<T extends TensorLike | null>(output: T, input: TensorLike, options?: GatherOptions): Work<T>;
   /**
    * Each rank gets its tensor of the root's list.
    *
-   * The root gives one input for each rank, of the size of that rank's output; the others give
+   * The root passes one input for each rank, of the size of that rank's output; the others pass
    * an empty list.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
@@ -1371,11 +1372,11 @@ export class ProcessGroup {
   /**
    * Each rank gets its tensor of the root's list.
    *
-   * The root gives one input for each rank, of the size of that rank's output; the others give
+   * The root passes one input for each rank, of the size of that rank's output; the others pass
    * an empty list.
    *
    * @param outputTensor - What the result is written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @param root - The root: a rank in this group.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
@@ -1390,7 +1391,7 @@ export class ProcessGroup {
    * Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
@@ -1402,7 +1403,7 @@ export class ProcessGroup {
    * Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
    *
    * @param output - What the result is written to.
-   * @param input - What this rank gives. Read only.
+   * @param input - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
@@ -1422,7 +1423,7 @@ export class ProcessGroup {
    * Input `i` has the size of rank `i`'s output, on every rank; parts may have different sizes.
    *
    * @param output - What the result is written to.
-   * @param input - What this rank gives. Read only.
+   * @param input - The inputs of this rank. Read only.
    * @param op - How elements are reduced.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
@@ -1498,16 +1499,17 @@ export class ProcessGroup {
    * on rank `i`.
    *
    * @param outputTensors - What the results are written to.
-   * @param inputTensors - What this rank gives. Read only.
+   * @param inputTensors - The inputs of this rank. Read only.
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
   alltoall<T extends readonly TensorLike[]>(outputTensors: T, inputTensors: readonly TensorLike[], options?: AllToAllOptions): Work<T>;
   /**
-   * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+   * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+   * receives.
    *
-   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
-   * must come out even.
+   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, into
+   * which the rows must divide evenly.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - One part for each rank, along dimension 0. Read only.
@@ -1521,10 +1523,11 @@ export class ProcessGroup {
     inputSplitSizes?: readonly (number | bigint)[] | undefined;
   }): Work<T>;
   /**
-   * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+   * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+   * receives.
    *
-   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
-   * must come out even.
+   * Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, into
+   * which the rows must divide evenly.
    *
    * @param output - One part for each rank, along dimension 0. Overwritten by the result.
    * @param input - One part for each rank, along dimension 0. Read only.
@@ -1557,10 +1560,10 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
   }): Work<void>;
   /**
-   * Waits until all ranks came, and says which did not: rank 0 raises with the first missing
+   * Waits until all ranks came, and reports which did not: rank 0 raises with the first missing
    * rank, or with all of them if `waitAllRanks`, and so does every other rank. Returns when it
    * is done. Goes through the group's store; a missing rank does not break the group. A
-   * `timeout` of 0 waits for nobody: it passes where all others are there already.
+   * `timeout` of 0 waits for nobody: it passes if all others are there already.
    *
    * @throws {@link MonitoredBarrierError}
    */
@@ -1576,7 +1579,7 @@ export class ProcessGroup {
   /**
    * Calls `hook` before each operation, in the order of ids.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @param hook - The function.
@@ -1586,7 +1589,7 @@ export class ProcessGroup {
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
@@ -1595,7 +1598,7 @@ export class ProcessGroup {
   /**
    * Calls `hook` after each operation was issued, in the order of ids.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @param hook - The function.
@@ -1605,7 +1608,7 @@ export class ProcessGroup {
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
@@ -1614,7 +1617,7 @@ export class ProcessGroup {
   /**
    * Calls `hook` before the group is aborted because of an error or a deadline.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @param hook - The function.
@@ -1624,7 +1627,7 @@ export class ProcessGroup {
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
    * @throws {@link UnsupportedError}
@@ -1635,8 +1638,8 @@ export class ProcessGroup {
    *
    * The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
    * receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-   * `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
-   * itself.
+   * `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl`
+   * does not compare sizes. A rank cannot send to itself.
    *
    * @param tensors - A list with the one tensor to send.
    * @param dstRank - The other rank, in this group.
@@ -1654,7 +1657,7 @@ export class ProcessGroup {
   }): Work<void>;
   /**
    * Receives a tensor from a rank, into a list's one tensor, which must have the size and the
-   * dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
+   * dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
    *
    * @param tensors - What the results are written to.
    * @param srcRank - The other rank, in this group.
@@ -1671,7 +1674,7 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<T>;
   /**
-   * Receives a tensor from whichever rank sends first; `Work.sourceRank` says which.
+   * Receives a tensor from whichever rank sends first; `Work.sourceRank` is that rank.
    *
    * @param tensors - What the results are written to.
    * @throws {@link InvalidArgumentError}
@@ -1689,10 +1692,10 @@ export class ProcessGroup {
   /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
-   * The tensor is kept; its elements may be changed between the end of one start and the next.
-   * Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
-   * once, here, in JavaScript by every start. Only the checks are saved: a call that is made
-   * once, or waits long for the others, gains nothing.
+   * The tensor is kept alive; its elements may be changed whenever no start is running. Other
+   * ranks may have prepared the call or not. In Rust and Python the arguments are checked once,
+   * here, in JavaScript by every start. Only the checks are saved: a call that is made once, or
+   * waits long for other ranks, is not faster.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -1710,10 +1713,10 @@ export class ProcessGroup {
   /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
-   * The tensor is kept; its elements may be changed between the end of one start and the next.
-   * Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
-   * once, here, in JavaScript by every start. Only the checks are saved: a call that is made
-   * once, or waits long for the others, gains nothing.
+   * The tensor is kept alive; its elements may be changed whenever no start is running. Other
+   * ranks may have prepared the call or not. In Rust and Python the arguments are checked once,
+   * here, in JavaScript by every start. Only the checks are saved: a call that is made once, or
+   * waits long for other ranks, is not faster.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param op - How elements are reduced.
@@ -1725,9 +1728,9 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
   }): PreparedOperation<T>;
   /**
-   * Makes this group one of other members. All of them call it, with the same options.
+   * Replaces the members of this group. All new members call it, with the same options.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @param opts - The options of this call.
    * @throws {@link UnsupportedError}
@@ -1736,7 +1739,7 @@ export class ProcessGroup {
   /**
    * This process's handle, which the others need for `reconfigure`. It changes with every call.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @throws {@link UnsupportedError}
    */
@@ -1744,14 +1747,14 @@ export class ProcessGroup {
   /**
    * Makes a window, over `tensor` if it is given. All ranks call it.
    *
-   * Not built in this version.
+   * Not implemented in this version.
    *
    * @throws {@link UnsupportedError}
    */
   newWindow(options?: {
     tensor?: TensorLike | null | undefined;
   }): Window;
-  /** Leaves the group in good order: `await using group = …`. */
+  /** Leaves the group cleanly: `await using group = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** Begins to leave the group, without waiting: `using group = …`. */
   [Symbol.dispose](): void;
@@ -1766,18 +1769,17 @@ export class ProcessGroup {
  * timeout, 300 s unless set, and then raise {@link StoreTimeoutError}. This is the base class
  * of all stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
  *
- * Where several calls of one store are not awaited, each runs after those before it, also
- * those through a `PrefixStore`. Only a request that has to wait for another one holds up none
- * behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
- * request at a time, though: what shall not stand behind a request that waits is called on a
- * `clone`.
+ * If several calls of one store are not awaited, they run in the order in which they are made,
+ * including those through a `PrefixStore`. Only a request that waits (for a key, say) does not
+ * hold up later ones. The one connection of a `TCPStore` handles one request at a time,
+ * though: make calls that must not wait for such a request on a `clone`.
  */
 export class Store {
   protected constructor();
   /** Limit of requests that wait; zero is none. In ms. */
   readonly timeout: number;
   /**
-   * Sets `key` to `value`, over what was there.
+   * Sets `key` to `value`, replacing what was there.
    *
    * @param key - The key.
    * @param value - The new value.
@@ -1792,9 +1794,10 @@ export class Store {
    */
   get(key: string, options?: WaitOptions): Promise<Uint8Array>;
   /**
-   * Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
+   * Adds `amount` to the decimal number at `key`, 0 if there is none, atomically; returns the
+   * sum.
    *
-   * The value reads as decimal text with `get`. Two ranks that add at once both count.
+   * `get` returns the number as decimal text.
    *
    * For a BigInt the result is a BigInt. For a number it is a number; where that would not be
    * exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with {@link InvalidArgumentError},
@@ -1806,7 +1809,7 @@ export class Store {
    */
   add<A extends number | bigint>(key: string, amount: A, options?: WaitOptions): Promise<A extends bigint ? bigint : number>;
   /**
-   * Appends `value` to the value of `key`, which is made if it is not there.
+   * Appends `value` to the value of `key`, which is created if it is not there.
    *
    * @param key - The key.
    * @param value - The new value.
@@ -1826,16 +1829,16 @@ export class Store {
   clone(options?: WaitOptions): Promise<Store>;
   /**
    * Sets `key` to `desiredValue` if its value is `expectedValue`, or if it has none and
-   * `expectedValue` is empty; all in one step.
+   * `expectedValue` is empty; atomically.
    *
    * @param key - The key.
    * @param expectedValue - The value that is there, or an empty one.
    * @param desiredValue - The new value.
-   * @returns What is stored then; `expectedValue` if nothing is.
+   * @returns The value afterwards; `expectedValue` if there is none.
    */
   compareSet(key: string, expectedValue: BytesLike, desiredValue: BytesLike, options?: WaitOptions): Promise<Uint8Array>;
   /**
-   * Removes `key`; whether it was there.
+   * Removes `key`; returns whether it was there.
    *
    * @param key - The key.
    */
@@ -1862,12 +1865,12 @@ export class Store {
    * it is in PyTorch; queues are not counted.
    */
   numKeys(options?: WaitOptions): Promise<number>;
-  /** All keys, in no order. */
+  /** All keys, in no particular order. */
   listKeys(options?: WaitOptions): Promise<string[]>;
   /**
-   * Appends `value` to the queue `key`. Queues and values have their keys apart: `deleteKey`
-   * leaves a queue as it is, and `queuePop` a value. `get` of a key that is only a queue's
-   * waits; a `TCPStore` answers with an empty value, as PyTorch's does.
+   * Appends `value` to the queue `key`. Queues and values have separate keys: `deleteKey` does
+   * not remove a queue, nor `queuePop` a value. `get` of a key that is only a queue's waits; a
+   * `TCPStore` returns an empty value, as PyTorch's does.
    *
    * @param key - The key.
    * @param value - The new value.
@@ -1919,7 +1922,7 @@ export class Store {
     timeout: number;
   }): Promise<void>;
   /**
-   * Waits until `worldSize` callers came to the barrier `key`. Each key serves once.
+   * Waits until `worldSize` callers came to the barrier `key`. Each key can be used once.
    *
    * @param key - The key.
    * @param worldSize - The number of ranks.
@@ -1937,14 +1940,14 @@ export class Store {
   readonly [Symbol.toStringTag]: string;
 }
 
-/** A store in this process's memory, for threads as ranks and for tests. */
+/** A store in this process's memory, for ranks that are threads, and for tests. */
 export class HashStore extends Store {
   /** An empty store. */
   constructor();
 }
 
 /**
- * A store in one file of a directory that all ranks see; access is by file locks.
+ * A store in a file that all ranks can access; access is by file locks.
  *
  * The file must not be left over from an earlier job.
  */
@@ -1953,8 +1956,8 @@ export class FileStore extends Store {
   /** The file. */
   readonly path: string;
   /**
-   * Opens `fileName`, or makes it. The last of `worldSize` users removes the file; with a
-   * negative `worldSize` nobody does.
+   * Opens or creates `fileName`. The last of `worldSize` users removes the file; with a negative
+   * `worldSize` it is not removed.
    *
    * @param fileName - The file.
    * @throws {@link DistStoreError}
@@ -1968,12 +1971,12 @@ export class FileStore extends Store {
   }): Promise<FileStore>;
 }
 
-/** A view of another store: every key gets a prefix. How several groups share one store. */
+/** A view of another store: every key gets a prefix. This is how several groups share a store. */
 export class PrefixStore extends Store {
   /**
    * Puts `prefix` and a slash before every key of `store`.
    *
-   * @param prefix - What stands before every key, without the slash.
+   * @param prefix - What every key begins with, without the slash.
    * @param store - The store.
    */
   constructor(prefix: string, store: Store);
@@ -1989,7 +1992,7 @@ export class PrefixStore extends Store {
  */
 export class TCPStore extends Store {
   private constructor();
-  /** The host that was given. */
+  /** The host that was passed. */
   readonly host: string;
   /** The port on which the server listens. */
   readonly port: number;
@@ -2009,16 +2012,16 @@ export class TCPStore extends Store {
  * A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
  * WebSockets on its port; one of PyTorch does not.
  *
- * A WebSocket that breaks is opened again, and no request is lost or run twice. Until then the
- * other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
- * that, and it is taken to be dead.
+ * A WebSocket that breaks is reopened, and no request is lost or run twice. Meanwhile the
+ * other ranks wait for this one, for a grace period of 1.5 s unless it sets another; after
+ * that, they take it to be dead.
  */
 export class WebSocketStore extends Store {
   private constructor();
   /** The address of the store. */
   readonly url: string;
   /**
-   * Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
+   * Connects to `url`, a `ws://` or `wss://` address, retrying until `timeout`.
    *
    * @param url - The address.
    * @throws {@link DistNetworkError}
@@ -2032,8 +2035,8 @@ export class WebSocketStore extends Store {
     timeout?: number | undefined;
     /**
      * How long the others wait for this process when its WebSocket is lost and not closed: the
-     * store, at most 30 min, and the ranks of groups that meet in it, 1 min; none: 1.5 s, or what
-     * `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment. In ms.
+     * store, at most 30 min, and the ranks of groups that meet in it, at most 1 min; none:
+     * `POLYRANK_RECONNECT_GRACE_MS`, where there is an environment, or else 1.5 s. In ms.
      */
     reconnectGrace?: number | null | undefined;
   }): Promise<WebSocketStore>;
@@ -2067,12 +2070,12 @@ export function initProcessGroup(options?: InitProcessGroupOptions): Promise<Pro
 export function isInitialized(): boolean;
 
 /**
- * Leaves a group in good order; without `group`, all groups, and forgets the default group.
- * Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does.
- * A group other than the default group is left without waiting for other ranks: where they
- * have not said yet what they ran, destroying the default group tells of a disagreement. The
- * rank whose process hosts the store stays for the others to leave, up to ten seconds, unless
- * they are gone.
+ * Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
+ * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than
+ * the default group is left without waiting for other ranks: a disagreement on what they ran
+ * that is not known by then is reported when the default group is destroyed. The rank whose
+ * process hosts the store waits for the others to leave, up to ten seconds, unless they are
+ * gone.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}
@@ -2080,9 +2083,9 @@ export function isInitialized(): boolean;
 export function destroyProcessGroup(group?: GroupLike | null, options?: WaitOptions): Promise<void>;
 
 /**
- * Aborts a group and forgets it; without `group`, all groups and the default group, so that
- * another can be made. Every operation of it fails, on all ranks. Does not wait for operations
- * in flight: only until the other ranks were told, for a second at most.
+ * Aborts a group and unregisters it; without `group`, all groups and the default group, so
+ * that another can be made. Every operation of it fails, on all ranks. Does not wait for
+ * operations in flight, only until the other ranks have been notified, for a second at most.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
@@ -2098,12 +2101,12 @@ export function defaultGroup(): ProcessGroup;
 
 /**
  * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
- * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
- * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
- * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
- * error that names both.
+ * may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
+ * device, all its ranks must call it. Ranks that belong to several new groups must create them
+ * in the same order: calls that deadlock fail, on all ranks involved, with an error that names
+ * both.
  *
- * @returns The group; what stands for no member on a rank that is not in it.
+ * @returns The group; on a rank that is not in it, the value for a non-member.
  * @throws {@link CollectiveMismatchError}
  * @throws {@link DuplicateGroupError}
  * @throws {@link InvalidArgumentError}
@@ -2115,13 +2118,13 @@ export function defaultGroup(): ProcessGroup;
 export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
 /**
  * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
- * may call it too, as c10d wants them to, and wait for nobody. Of a default group that is
- * bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in
- * the same order: calls that wait for each other's ranks end, on all ranks in them, with an
- * error that names both.
+ * may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
+ * device, all its ranks must call it. Ranks that belong to several new groups must create them
+ * in the same order: calls that deadlock fail, on all ranks involved, with an error that names
+ * both.
  *
  * @param ranks - Global ranks; none: all.
- * @returns The group; what stands for no member on a rank that is not in it.
+ * @returns The group; on a rank that is not in it, the value for a non-member.
  * @throws {@link CollectiveMismatchError}
  * @throws {@link DuplicateGroupError}
  * @throws {@link InvalidArgumentError}
@@ -2134,8 +2137,9 @@ export function newGroup(ranks: readonly number[] | null | undefined, options?: 
 
 /**
  * Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a
- * list call it with the same list, and wait for one another; of a parent that is bound to a
- * CUDA device, all ranks do. The group of this rank; none if no list has it.
+ * list call it with the same list, and wait for one another; if the parent is bound to a CUDA
+ * device, all its ranks must call it. Returns the group of this rank; none if it is in no
+ * list.
  *
  * @throws {@link CollectiveMismatchError}
  * @throws {@link InvalidArgumentError}
@@ -2146,8 +2150,9 @@ export function newGroup(ranks: readonly number[] | null | undefined, options?: 
 export function splitGroup(options?: SplitGroupOptions): Promise<GroupLike>;
 /**
  * Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a
- * list call it with the same list, and wait for one another; of a parent that is bound to a
- * CUDA device, all ranks do. The group of this rank; none if no list has it.
+ * list call it with the same list, and wait for one another; if the parent is bound to a CUDA
+ * device, all its ranks must call it. Returns the group of this rank; none if it is in no
+ * list.
  *
  * @param parentPg - The group to split; none: the default group.
  * @throws {@link CollectiveMismatchError}
@@ -2184,7 +2189,7 @@ export function getRank(group?: GroupLike | null): number;
 export function getWorldSize(group?: GroupLike | null): number;
 
 /**
- * This process's rank among those on its host, as the launcher said.
+ * This process's rank among those on its host, from the launcher.
  *
  * @throws {@link RendezvousError}
  */
@@ -2194,7 +2199,7 @@ export function getNodeLocalRank(fallbackRank?: number | null): number;
 export function getPgCount(): number;
 
 /**
- * The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
+ * The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
@@ -2264,9 +2269,9 @@ export function createStoreClient(storeAddr: string, options?: WaitOptions & {
 /**
  * Registers a backend, for all later groups of this process.
  *
- * Not built in this version.
+ * Not implemented in this version.
  *
- * @param name - Its name; upper and lower case are one.
+ * @param name - Its name; case does not matter.
  * @param func - The function.
  * @throws {@link UnsupportedError}
  */
@@ -2292,7 +2297,7 @@ export function isBackendAvailable(backend: string): boolean;
  */
 export function backendUnavailableReason(backend: string): string;
 
-/** Whether the TCP backend, which answers to the name gloo too, is available. */
+/** Whether the TCP backend, of which `gloo` is an alias, is available. */
 export function isGlooAvailable(): boolean;
 /** Another name of {@link isGlooAvailable}. */
 export const isTcpAvailable: typeof isGlooAvailable;
@@ -2301,8 +2306,8 @@ export const isTcpAvailable: typeof isGlooAvailable;
 export function isNcclAvailable(): boolean;
 
 /**
- * Whether the MPI backend is available: an MPI library is found that fits to the launcher of
- * this process. It is loaded, and not initialised.
+ * Whether the MPI backend is available: an MPI library is found that matches the launcher of
+ * this process. It is loaded, but not initialised.
  */
 export function isMpiAvailable(): boolean;
 
@@ -2395,7 +2400,7 @@ export function reduce<T extends TensorLike>(tensor: T, options?: WaitOptions & 
  * All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
  *
  * @param tensorList - What the results are written to.
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  */
 export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2409,7 +2414,7 @@ export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor
  * Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
  *
  * @param outputTensorLists - What the results are written to.
- * @param inputTensorList - What this rank gives. Read only.
+ * @param inputTensorList - The inputs of this rank. Read only.
  */
 export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>(outputTensorLists: T, inputTensorList: readonly TensorLike[], options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2423,7 +2428,7 @@ export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>
  * stacked.
  *
  * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
- * @param inputTensor - What this rank gives. Read only.
+ * @param inputTensor - The input of this rank. Read only.
  */
 export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2435,9 +2440,9 @@ export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, input
 export const allGatherSingle: typeof allGatherIntoTensor;
 
 /**
- * `dst` gets every rank's tensor, in `gatherList`, which only it gives. Rank 0 unless said.
+ * `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  */
 export function gather<T extends readonly TensorLike[] | null | undefined = undefined>(tensor: TensorLike, options?: WaitOptions & {
     /** What the results are written to. */
@@ -2452,9 +2457,9 @@ export function gather<T extends readonly TensorLike[] | null | undefined = unde
     groupDst?: number | null | undefined;
   }): Work<T>;
 /**
- * `dst` gets every rank's tensor, in `gatherList`, which only it gives. Rank 0 unless said.
+ * `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  * @param gatherList - What the results are written to.
  */
 export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLike, gatherList: T | undefined, options?: WaitOptions & {
@@ -2469,13 +2474,13 @@ export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLik
   }): Work<T>;
 
 /**
- * Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless
- * said.
+ * Each rank gets its tensor of the `scatterList` of `src`, which only that rank passes. Rank 0
+ * unless given.
  *
  * @param tensor - What the result is written to.
  */
 export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions & {
-    /** What this rank gives. Read only. */
+    /** The inputs of this rank. Read only. */
     scatterList?: readonly TensorLike[] | null | undefined;
     /** The root's global rank. */
     src?: number | null | undefined;
@@ -2487,11 +2492,11 @@ export function scatter<T extends TensorLike>(tensor: T, options?: WaitOptions &
     groupSrc?: number | null | undefined;
   }): Work<T>;
 /**
- * Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless
- * said.
+ * Each rank gets its tensor of the `scatterList` of `src`, which only that rank passes. Rank 0
+ * unless given.
  *
  * @param tensor - What the result is written to.
- * @param scatterList - What this rank gives. Read only.
+ * @param scatterList - The inputs of this rank. Read only.
  */
 export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly TensorLike[] | null | undefined, options?: WaitOptions & {
     /** The root's global rank. */
@@ -2508,7 +2513,7 @@ export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly T
  * Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
  *
  * @param output - What the result is written to.
- * @param inputList - What this rank gives. Read only.
+ * @param inputList - The inputs of this rank. Read only.
  */
 export function reduceScatter<T extends TensorLike>(output: T, inputList: readonly TensorLike[], options?: WaitOptions & {
     /**
@@ -2543,8 +2548,8 @@ export function reduceScatterTensor<T extends TensorLike>(output: T, input: Tens
 export const reduceScatterSingle: typeof reduceScatterTensor;
 
 /**
- * Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
- * Sizes are rows; none cuts into equal parts.
+ * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+ * receives. Sizes are rows; none cuts into equal parts.
  *
  * @param output - One part for each rank, along dimension 0. Overwritten by the result.
  * @param input - One part for each rank, along dimension 0. Read only.
@@ -2564,7 +2569,7 @@ export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLik
  * Sends input `i` to rank `i` and receives output `i` from it, for every rank.
  *
  * @param outputTensorList - What the results are written to.
- * @param inputTensorList - What this rank gives. Read only.
+ * @param inputTensorList - The inputs of this rank. Read only.
  */
 export function allToAll<T extends readonly TensorLike[]>(outputTensorList: T, inputTensorList: readonly TensorLike[], options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -2586,7 +2591,7 @@ export function barrier(options?: WaitOptions & {
   }): Work<void>;
 
 /**
- * Waits until all ranks came, and says which did not: the first, or all of them if
+ * Waits until all ranks came, and reports which did not: the first, or all of them if
  * `waitAllRanks`. A `timeout` of 0 waits for nobody.
  *
  * @throws {@link MonitoredBarrierError}
@@ -2606,7 +2611,7 @@ export function monitoredBarrier(options?: WaitOptions & {
 /**
  * Sends a tensor to `dst`, and waits until it may be changed again.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
  * @throws {@link MessageDTypeError}
@@ -2627,8 +2632,8 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
   }): Work<void>;
 
 /**
- * Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
- * -1 if this process is not in the group.
+ * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
+ * global rank; -1 if this process is not in the group.
  *
  * @param tensor - What the result is written to.
  * @throws {@link InvalidArgumentError}
@@ -2653,7 +2658,7 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
 /**
  * Sends a tensor to `dst`, without waiting.
  *
- * @param tensor - What this rank gives. Read only.
+ * @param tensor - The input of this rank. Read only.
  * @throws {@link InvalidArgumentError}
  * @throws {@link MessageSizeError}
  * @throws {@link MessageDTypeError}
@@ -2726,7 +2731,7 @@ export function allGatherObject<T = any>(objectList: T[], obj: T, options?: Wait
   }): Promise<T[]>;
 
 /**
- * `dst` gets every rank's object, in `objectGatherList`, which only it gives.
+ * `dst` gets every rank's object, in `objectGatherList`, which only it passes.
  *
  * @param obj - This rank's object.
  * @throws {@link InvalidArgumentError}
@@ -2743,7 +2748,7 @@ export function gatherObject<T = any>(obj: T, options?: WaitOptions & {
     groupDst?: number | null | undefined;
   }): Promise<T[] | null | undefined>;
 /**
- * `dst` gets every rank's object, in `objectGatherList`, which only it gives.
+ * `dst` gets every rank's object, in `objectGatherList`, which only it passes.
  *
  * @param obj - This rank's object.
  * @param objectGatherList - At `dst`: a place for each rank's object.
@@ -2810,8 +2815,8 @@ export function sendObjectList<T = any>(objectList: T[], options?: WaitOptions &
   }): Promise<void>;
 
 /**
- * Receives objects into a list of the same length as the sender's. The sender's global rank;
- * -1 if this process is not in the group.
+ * Receives objects into a list of the same length as the sender's. Returns the sender's global
+ * rank; -1 if this process is not in the group.
  *
  * @param objectList - The objects; changed in place where this rank receives.
  * @throws {@link InvalidArgumentError}

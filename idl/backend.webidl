@@ -1,6 +1,6 @@
 // The backends, which run operations.
 
-/// The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`.
+/// The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`.
 [Numbers="0 1 2 3 4 5 6", Since=0.1]
 enum BackendType {
   /// None.
@@ -19,12 +19,12 @@ enum BackendType {
   "CUSTOM"
 };
 
-/// The names of backends; `gloo` is `tcp` here.
+/// The names of backends; `gloo` is an alias of `tcp`.
 [Constants, Since=0.1]
 enum Backend {
   /// None.
   "undefined",
-  /// Another name of `tcp`.
+  /// An alias of `tcp`.
   "gloo",
   /// NVIDIA's library, device memory.
   "nccl",
@@ -47,28 +47,28 @@ dictionary BackendOptions {
   DOMString? backend = null;
   /// Limit of each operation; none: the parent group's, or 30 min.
   Duration? timeout = null;
-  /// The group's name; empty: made up.
+  /// The group's name; empty: generated.
   DOMString group_name = "";
-  /// Global ranks of the members, by rank in the group; empty: those of the group are meant.
+  /// Global ranks of the members, by rank in the group; empty: those of the group.
   sequence<Rank> global_ranks_in_group = [];
 };
 
-/// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-/// library's choice. What is set and the library is too old for is an error before ranks meet.
+/// Configuration of NCCL communicators: c10d's `NCCLConfig`. What is not set, the library chooses.
+/// Setting what the library is too old for is an error, raised before ranks meet.
 [Since=0.1]
 dictionary NcclConfig {
-  /// Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
-  /// has a deadline.
+  /// Whether calls of NCCL block, 0 or 1. Only 0 is accepted: they never block here, so that every
+  /// wait has a deadline.
   unsigned long? blocking = null;
   /// Thread blocks that form a cluster, 0 to 8.
   unsigned long? cga_cluster_size = null;
-  /// Least number of thread blocks for a kernel, from 1.
+  /// Minimum number of thread blocks for a kernel, from 1.
   unsigned long? min_ctas = null;
-  /// Greatest number of thread blocks for a kernel, not below `min_ctas`.
+  /// Maximum number of thread blocks for a kernel, not below `min_ctas`.
   unsigned long? max_ctas = null;
-  /// Name of the network module, as `Socket` or `IB`.
+  /// Name of the network module, such as `Socket` or `IB`.
   DOMString? net_name = null;
-  /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
+  /// Whether communicators that are split off share the parent's resources, 0 or 1.
   unsigned long? split_share = null;
   /// Traffic class of the network's packets. Needs NCCL 2.26.
   unsigned long? traffic_class = null;
@@ -76,30 +76,30 @@ dictionary NcclConfig {
   DOMString? comm_name = null;
   /// Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27.
   unsigned long? collnet_enable = null;
-  /// What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it can
-  /// be. Needs NCCL 2.27.
+  /// The policy for thread blocks: 0 is the default, 1 efficiency, 2 none of them where possible.
+  /// Needs NCCL 2.27.
   unsigned long? cta_policy = null;
-  /// Whether what is left when ranks are taken out shares resources with the communicator it comes
-  /// from, 0 or 1. Needs NCCL 2.27.
+  /// Whether a communicator that is shrunk shares the original's resources, 0 or 1. Needs NCCL
+  /// 2.27.
   unsigned long? shrink_share = null;
   /// Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27.
   unsigned long? nvls_ctas = null;
   /// Channels to each peer over the network, from 1. Needs NCCL 2.28.
   unsigned long? n_channels_per_net_peer = null;
-  /// Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28.
+  /// Whether NVLink traffic is scheduled first, 0 or 1. Needs NCCL 2.28.
   unsigned long? nvlink_centric_sched = null;
 };
 
-/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
-/// where `BackendOptions` do, of a group in which NCCL serves a device.
+/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They are given
+/// in place of `BackendOptions`, to a group in which NCCL serves a device.
 [Backends="nccl", Since=0.1]
 dictionary NcclOptions : BackendOptions {
-  /// Whether the group's kernels come before those of other streams.
+  /// Whether the group's kernels have priority over those of other streams.
   boolean is_high_priority_stream = false;
   /// Whether `wait()` blocks the thread until the operation is done on the device, instead of
   /// ordering the caller's stream after it.
   boolean blocking_wait = false;
-  /// What NCCL itself is told.
+  /// Configuration of NCCL itself.
   NcclConfig config = {};
 };
 
@@ -126,7 +126,7 @@ callback ProcessGroupFactory = ProcessGroup (Store store, Rank rank, unsigned lo
 partial namespace distributed {
   /// Registers a backend, for all later groups of this process.
   ///
-  /// - `name`: its name; upper and lower case are one.
+  /// - `name`: its name; case does not matter.
   /// - `devices`: kinds of devices that it serves; none: `cpu`.
   [Unbuilt, Throws=DuplicateBackend]
   undefined register_backend(DOMString name, ProcessGroupFactory func,
@@ -140,14 +140,14 @@ partial namespace distributed {
   /// Empty if it can be used.
   DOMString backend_unavailable_reason(DOMString backend);
 
-  /// Whether the TCP backend, which answers to the name gloo too, is available.
+  /// Whether the TCP backend, of which `gloo` is an alias, is available.
   [Alias=is_tcp_available] boolean is_gloo_available();
 
   /// Whether the NCCL backend is available.
   boolean is_nccl_available();
 
-  /// Whether the MPI backend is available: an MPI library is found that fits to the launcher of
-  /// this process. It is loaded, and not initialised.
+  /// Whether the MPI backend is available: an MPI library is found that matches the launcher of
+  /// this process. It is loaded, but not initialised.
   boolean is_mpi_available();
 
   /// Whether the UCC backend is available; it never is.

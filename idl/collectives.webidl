@@ -5,7 +5,7 @@
 partial interface ProcessGroup {
   /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
   ///
-  /// Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+  /// Every rank passes the same dtype and number of elements. A list of several tensors is reduced
   /// over the ranks and over the list: each of them gets the same result.
   [Collective=allreduce, Number=0, Variant=Allreduce, Input=None, Output=One, Sizes=Equal, Reduces,
    Throws=(UnsupportedDType, CollectiveMismatch)]
@@ -34,7 +34,7 @@ partial interface ProcessGroup {
 
   /// All ranks get the root's tensor, in place of theirs.
   ///
-  /// Every rank gives the same dtype and number of elements.
+  /// Every rank passes the same dtype and number of elements.
   [Collective=broadcast, Number=2, Variant=Broadcast, Input=None, Output=One, Sizes=Equal, Rooted,
    Throws=CollectiveMismatch]
   Work broadcast([InOut] sequence<Tensor> tensors, optional BroadcastOptions opts = {});
@@ -47,7 +47,7 @@ partial interface ProcessGroup {
 
   /// All ranks get every rank's tensor: output `i` is rank `i`'s input.
   ///
-  /// Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+  /// Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
   [Collective=allgather, Number=3, Variant=Allgather, Input=One, Output=All, Sizes=PerRank,
    Throws=(InvalidArgument, CollectiveMismatch)]
   Work allgather([Out] sequence<sequence<Tensor>> output_tensors,
@@ -58,8 +58,8 @@ partial interface ProcessGroup {
 
   /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
   ///
-  /// Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
-  /// lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
+  /// Each input is an operation of its own: all ranks pass the same number of inputs. In Rust,
+  /// where lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
   [Collective=allgather, Coalesced]
   Work allgather_coalesced([Out] sequence<sequence<Tensor>> output_lists,
                            [In] sequence<Tensor> input_list,
@@ -84,7 +84,7 @@ partial interface ProcessGroup {
 
   /// The root gets every rank's tensor: output `i` is rank `i`'s input.
   ///
-  /// The root gives one output for each rank, of the size of that rank's input; the others give an
+  /// The root passes one output for each rank, of the size of that rank's input; the others pass an
   /// empty list.
   [Collective=gather, Number=4, Variant=Gather, Input=One, Output=AllAtRoot, Sizes=PerRankAtRoot,
    Rooted, Throws=(InvalidArgument, CollectiveMismatch)]
@@ -95,14 +95,14 @@ partial interface ProcessGroup {
               optional Duration? timeout = null);
 
   /// The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
-  /// ranks give no output.
+  /// ranks pass no output.
   [Collective=gather, Throws=InvalidArgument]
   Work gather_single([Out, Flat] Tensor? output, [In] Tensor input,
                      optional GatherOptions opts = {});
 
   /// Each rank gets its tensor of the root's list.
   ///
-  /// The root gives one input for each rank, of the size of that rank's output; the others give an
+  /// The root passes one input for each rank, of the size of that rank's output; the others pass an
   /// empty list.
   [Collective=scatter, Number=5, Variant=Scatter, Input=AllAtRoot, Output=One, Sizes=PerRankAtRoot,
    Rooted, Throws=(InvalidArgument, CollectiveMismatch)]
@@ -153,10 +153,11 @@ partial interface ProcessGroup {
   Work alltoall([Out] sequence<Tensor> output_tensors, [In] sequence<Tensor> input_tensors,
                 optional AllToAllOptions opts = {});
 
-  /// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+  /// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+  /// receives.
   ///
-  /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
-  /// must come out even.
+  /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, into
+  /// which the rows must divide evenly.
   [Collective=alltoall, Alias=alltoall_base, Throws=(InvalidArgument, CollectiveMismatch)]
   Work all_to_all_single([Out, Flat, Splits=output_split_sizes] Tensor output,
                          [In, Flat, Splits=input_split_sizes] Tensor input,
@@ -177,10 +178,10 @@ partial interface ProcessGroup {
   [Collective=barrier]
   Work barrier(optional Duration? timeout = null);
 
-  /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
+  /// Waits until all ranks came, and reports which did not: rank 0 raises with the first missing
   /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
   /// is done. Goes through the group's store; a missing rank does not break the group. A `timeout`
-  /// of 0 waits for nobody: it passes where all others are there already.
+  /// of 0 waits for nobody: it passes if all others are there already.
   [Waits, Throws=MonitoredBarrier]
   undefined monitored_barrier(optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);

@@ -8,7 +8,7 @@
 /// Free functions over the default process group.
 [Since=0.1]
 namespace distributed {
-  /// Limit of operations of a group that was given none: 30 min.
+  /// Default limit of a group's operations: 30 min.
   [Handwritten, Own=javascript] readonly attribute Duration default_pg_timeout;
 
   /// Whether this package can be used here.
@@ -22,7 +22,7 @@ namespace distributed {
   /// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
   ///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
   /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
-  ///   `file:///path`; `?rank=…&world_size=…` may be in it.
+  ///   `file:///path`; it may contain `?rank=…&world_size=…`.
   /// - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
   /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
   /// - `store`: where ranks meet, instead of `init_method`.
@@ -42,18 +42,17 @@ namespace distributed {
   /// Whether the default group exists.
   boolean is_initialized();
 
-  /// Leaves a group in good order; without `group`, all groups, and forgets the default group.
-  /// Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A
-  /// group other than the default group is left without waiting for other ranks: where they have
-  /// not said yet what they ran, destroying the default group tells of a disagreement. The rank
-  /// whose process hosts the store stays for the others to leave, up to ten seconds, unless they
-  /// are gone.
+  /// Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
+  /// are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the
+  /// default group is left without waiting for other ranks: a disagreement on what they ran that is
+  /// not known by then is reported when the default group is destroyed. The rank whose process
+  /// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
   [Waits, Leaves=in_order, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
-  /// Aborts a group and forgets it; without `group`, all groups and the default group, so that
+  /// Aborts a group and unregisters it; without `group`, all groups and the default group, so that
   /// another can be made. Every operation of it fails, on all ranks. Does not wait for operations
-  /// in flight: only until the other ranks were told, for a second at most.
+  /// in flight, only until the other ranks have been notified, for a second at most.
   [Waits, Leaves=immediately, Throws=NotInitialized]
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
@@ -68,19 +67,19 @@ namespace distributed {
   [Throws=NotInitialized, Alias="_get_default_group"] ProcessGroup default_group();
 
   /// Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
-  /// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
-  /// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
-  /// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-  /// that names both.
+  /// may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
+  /// device, all its ranks must call it. Ranks that belong to several new groups must create them
+  /// in the same order: calls that deadlock fail, on all ranks involved, with an error that names
+  /// both.
   ///
   /// - `ranks`: global ranks; none: all.
   /// - `timeout`: limit of the group's operations; none: the default.
   /// - `backend`: none: the default group's.
-  /// - `use_local_synchronization`: taken as c10d does, and changes nothing: only members wait.
+  /// - `use_local_synchronization`: accepted for c10d's callers, and ignored: only members wait.
   /// - `group_desc`: a description for logs.
   /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
   ///
-  /// Returns the group; what stands for no member on a rank that is not in it.
+  /// Returns the group; on a rank that is not in it, the value for a non-member.
   [Waits, Throws=(CollectiveMismatch, DuplicateGroup, InvalidArgument, NotInitialized, RankFailed,
                   Rendezvous, RendezvousTimeout)]
   ProcessGroup? new_group([Positional] optional sequence<Rank>? ranks = null,
@@ -91,8 +90,8 @@ namespace distributed {
                           optional Object? device_id = null, optional boolean sort_ranks = true);
 
   /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
-  /// call it with the same list, and wait for one another; of a parent that is bound to a CUDA
-  /// device, all ranks do. The group of this rank; none if no list has it.
+  /// call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
+  /// all its ranks must call it. Returns the group of this rank; none if it is in no list.
   [Waits, Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
   ProcessGroup? split_group([Positional] optional ProcessGroup? parent_pg = null,
                             optional sequence<sequence<Rank>>? split_ranks = null,
@@ -108,14 +107,14 @@ namespace distributed {
   [NonMember, Throws=NotInitialized]
   long get_world_size([Positional] optional ProcessGroup? group = null);
 
-  /// This process's rank among those on its host, as the launcher said.
+  /// This process's rank among those on its host, from the launcher.
   [Throws=Rendezvous]
   long get_node_local_rank([Positional] optional long? fallback_rank = null);
 
   /// The number of groups that this process made and has not destroyed.
   unsigned long get_pg_count();
 
-  /// The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
+  /// The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.
   [Throws=(NotInitialized, InvalidGroup)]
   DOMString get_backend([Positional] optional ProcessGroup? group = null);
 
@@ -157,7 +156,7 @@ namespace distributed {
 [Own=javascript]
 callback RendezvousHandler = any (DOMString url, Duration timeout, long rank, long world_size);
 
-/// Stands for a group that this process is not a member of: what `new_group` gives to a rank that
+/// Represents a group that this process is not a member of: what `new_group` returns on a rank that
 /// is not in it. A function that is given it as its group does nothing and returns nothing; a rank
 /// in it is -1.
 [Handwritten, Own=javascript, Since=0.1]

@@ -48,7 +48,7 @@ partial namespace distributed {
                                [Group] optional ProcessGroup? group = null,
                                [AsyncOp] optional boolean async_op = false);
 
-  /// `dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said.
+  /// `dst` gets every rank's tensor, in `gather_list`, which only it passes. Rank 0 unless given.
   [Collective=gather]
   Work? gather([In] Tensor tensor,
                [Out, Positional] optional sequence<Tensor>? gather_list = null,
@@ -57,8 +57,8 @@ partial namespace distributed {
                [AsyncOp] optional boolean async_op = false,
                [Root] optional Rank? group_dst = null);
 
-  /// Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
-  /// said.
+  /// Each rank gets its tensor of the `scatter_list` of `src`, which only that rank passes. Rank 0
+  /// unless given.
   [Collective=scatter]
   Work? scatter([Out] Tensor tensor,
                 [In, Positional] optional sequence<Tensor>? scatter_list = null,
@@ -81,8 +81,8 @@ partial namespace distributed {
                               [Group] optional ProcessGroup? group = null,
                               [AsyncOp] optional boolean async_op = false);
 
-  /// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
-  /// Sizes are rows; none cuts into equal parts.
+  /// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+  /// receives. Sizes are rows; none cuts into equal parts.
   [Collective=alltoall]
   Work? all_to_all_single([Out, Flat, Splits=output_split_sizes] Tensor output,
                           [In, Flat, Splits=input_split_sizes] Tensor input,
@@ -104,7 +104,7 @@ partial namespace distributed {
                 [AsyncOp] optional boolean async_op = false,
                 optional sequence<long>? device_ids = null, optional Duration? timeout = null);
 
-  /// Waits until all ranks came, and says which did not: the first, or all of them if
+  /// Waits until all ranks came, and reports which did not: the first, or all of them if
   /// `wait_all_ranks`. A `timeout` of 0 waits for nobody.
   [Waits, Throws=MonitoredBarrier]
   undefined monitored_barrier([Group] optional ProcessGroup? group = null,
@@ -117,8 +117,8 @@ partial namespace distributed {
                  [Group] optional ProcessGroup? group = null,
                  [Tag] optional unsigned long tag = 0, [Peer] optional Rank? group_dst = null);
 
-  /// Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
-  /// -1 if this process is not in the group.
+  /// Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
+  /// rank; -1 if this process is not in the group.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   long recv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
             [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
@@ -136,7 +136,7 @@ partial namespace distributed {
               [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
               [Peer] optional Rank? group_src = null);
 
-  /// Issues sends and receives together; a handle for each of them.
+  /// Issues sends and receives together; returns a handle for each of them.
   [Handwritten, Own=javascript, Throws=InvalidArgument]
   sequence<Work> batch_isend_irecv(sequence<P2POp> p2p_op_list);
 };

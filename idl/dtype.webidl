@@ -2,8 +2,8 @@
 
 /// The type of a tensor's elements.
 ///
-/// NumPy and PyTorch names correspond as one expects: `f32` is `float32`, `u8` is `uint8`,
-/// `complex64` is a pair of `f32`.
+/// NumPy and PyTorch names correspond: `f32` is `float32`, `u8` is `uint8`, `complex64` is a pair
+/// of `f32`.
 [DTypes, Since=0.1]
 namespace DType {
   /// `bool`, one byte, 0 or 1.

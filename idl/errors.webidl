@@ -1,5 +1,5 @@
 // Every kind of error: its fields, its message, and the classes it is in Python, where all of them
-// are cases of `PolyrankError`, a `RuntimeError`.
+// are subclasses of `PolyrankError`, a `RuntimeError`.
 
 /// An argument has a value that the call cannot take.
 [Error, Python=InvalidArgumentError, Bases=(ValueError),
@@ -44,7 +44,7 @@ dictionary DuplicateGroup {
 };
 
 /// A backend of this name is registered already. For `register_backend`, which this version does
-/// not have.
+/// not implement.
 [Error, Python=DuplicateBackendError, Bases=(ValueError),
  Message="Backend {backend} already registered"]
 dictionary DuplicateBackend {
@@ -58,7 +58,7 @@ dictionary DuplicateBackend {
 dictionary UnknownBackend {
   /// The name.
   required DOMString backend;
-  /// The names that are known.
+  /// The names that exist.
   required DOMString known;
 };
 
@@ -76,7 +76,7 @@ dictionary BackendUnavailable {
 [Error, Python=UnsupportedError, Bases=(NotImplementedError),
  Message="{who} does not support {operation}"]
 dictionary Unsupported {
-  /// The backend, store or group that was asked.
+  /// The backend, store or group that does not support it.
   required DOMString who;
   /// The operation.
   required DOMString operation;
@@ -120,8 +120,8 @@ dictionary CollectiveMismatch {
   required DOMString theirs;
 };
 
-/// An operation passed its deadline; the group is broken. As `rank` of `RankFailed` names who is
-/// gone, `rank` and `missing_ranks` name who did not come.
+/// An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+/// that did not come.
 [Error, Python=CollectiveTimeoutError, Parent=BackendError, Bases=(TimeoutError),
  Message="{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"]
 dictionary CollectiveTimeout {
@@ -136,7 +136,7 @@ dictionary CollectiveTimeout {
   required Rank rank;
   /// The ranks that did not come, as far as is known, in ascending order.
   required sequence<Rank> missing_ranks;
-  /// The rank whose limit passed first; it told the others.
+  /// The rank whose limit passed first; it notified the others.
   required Rank waiting_rank;
   /// How long it ran, ms.
   required unsigned long long waited_ms;
@@ -144,7 +144,7 @@ dictionary CollectiveTimeout {
   required DOMString detail;
 };
 
-/// `Work.wait(timeout)` expired; the operation goes on.
+/// `Work.wait(timeout)` expired; the operation continues.
 [Error, Python=WaitTimeoutError, Bases=(TimeoutError),
  Message="wait timed out after {waited_ms} ms; {collective} (operation {sequence}) goes on"]
 dictionary WaitTimeout {
@@ -309,6 +309,6 @@ dictionary MonitoredBarrier {
 dictionary BackendError {
   /// The backend.
   required DOMString backend;
-  /// What its library says.
+  /// The library's message.
   required DOMString message;
 };

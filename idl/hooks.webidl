@@ -1,4 +1,4 @@
-// Functions of the user that run around operations. Not built in this version.
+// Functions of the user that run before and after operations. Not implemented in this version.
 
 /// What a hook learns before an operation is issued.
 dictionary PreHookArgs {

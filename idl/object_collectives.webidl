@@ -9,8 +9,8 @@
 enum ObjectCodec {
   /// CBOR: nothing, booleans, numbers, texts, bytes, lists, maps, arrays. Runs no code.
   "cbor",
-  /// Python's pickle, for any object. Reading it may run code: only among trusted ranks, and only a
-  /// rank that says `pickle` itself reads it.
+  /// Python's pickle, for any object. Reading it may run code: use it only among trusted ranks.
+  /// Only a rank that passes `pickle` itself reads it.
   "pickle"
 };
 
@@ -29,7 +29,7 @@ partial namespace distributed {
                               optional ProcessGroup? group = null,
                               [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
-  /// `dst` gets every rank's object, in `object_gather_list`, which only it gives.
+  /// `dst` gets every rank's object, in `object_gather_list`, which only it passes.
   [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   undefined gather_object(Object obj, [Positional] optional Object? object_gather_list = null,
                           optional Rank? dst = null, optional ProcessGroup? group = null,
@@ -53,8 +53,8 @@ partial namespace distributed {
                              [Peer] optional Rank? group_dst = null,
                              [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
-  /// Receives objects into a list of the same length as the sender's. The sender's global rank;
-  /// -1 if this process is not in the group.
+  /// Receives objects into a list of the same length as the sender's. Returns the sender's global
+  /// rank; -1 if this process is not in the group.
   [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
   long recv_object_list(Object object_list, [GlobalPeer] optional Rank? src = null,
                         optional ProcessGroup? group = null,

@@ -9,7 +9,7 @@ dictionary AllreduceOptions {
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
-  /// Indices of a sparse tensor's values. Sparse tensors are not built.
+  /// Indices of a sparse tensor's values. Sparse tensors are not implemented.
   [Unbuilt] Object? sparse_indices = null;
 };
 
@@ -24,7 +24,7 @@ dictionary ReduceOptions {
   ReduceOp reduce_op = "SUM";
   /// The rank, in this group, that gets the result.
   [Root] Rank root_rank = 0;
-  /// Which tensor of a list is the root's, where one process gives several.
+  /// Which tensor of a list is the root's, if one process passes several.
   [RootTensor] unsigned long root_tensor = 0;
   /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
@@ -37,7 +37,7 @@ dictionary ReduceOptions {
 dictionary BroadcastOptions {
   /// The rank, in this group, whose data all get.
   [Root] Rank root_rank = 0;
-  /// Which tensor of a list is the root's, where one process gives several.
+  /// Which tensor of a list is the root's, if one process passes several.
   [RootTensor] unsigned long root_tensor = 0;
   /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
@@ -68,7 +68,7 @@ dictionary GatherOptions {
 /// Options of `scatter`.
 [Since=0.1]
 dictionary ScatterOptions {
-  /// The rank, in this group, that gives the tensors.
+  /// The rank, in this group, that has the tensors.
   [Root] Rank root_rank = 0;
   /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;

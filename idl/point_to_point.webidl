@@ -8,19 +8,19 @@ partial interface ProcessGroup {
   ///
   /// The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
   /// receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-  /// `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
-  /// itself.
+  /// `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl` does
+  /// not compare sizes. A rank cannot send to itself.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work send([In] sequence<Tensor> tensors, [Peer] Rank dst_rank,
             [Tag] optional unsigned long tag = 0);
 
   /// Receives a tensor from a rank, into a list's one tensor, which must have the size and the
-  /// dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
+  /// dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work recv([Out] sequence<Tensor> tensors, [Peer] Rank src_rank,
             [Tag] optional unsigned long tag = 0);
 
-  /// Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
+  /// Receives a tensor from whichever rank sends first; `Work.source_rank` is that rank.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work recv_anysource([Out] sequence<Tensor> tensors, [Tag] optional unsigned long tag = 0);
 };

@@ -3,10 +3,10 @@
 partial interface ProcessGroup {
   /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
   ///
-  /// The tensor is kept; its elements may be changed between the end of one start and the next.
+  /// The tensor is kept alive; its elements may be changed whenever no start is running.
   /// Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
   /// once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
-  /// or waits long for the others, gains nothing.
+  /// or waits long for other ranks, is not faster.
   [Handwritten, Throws=(UnsupportedDType, InvalidArgument)]
   PreparedOperation prepare_allreduce([InOut] Tensor tensor,
                                       [Positional] optional ReduceOp op = "SUM",
@@ -19,17 +19,17 @@ partial interface ProcessGroup {
 /// take part in it by an ordinary call.
 [Own=javascript, Since=0.1]
 interface PreparedOperation {
-  /// Starts the operation. All ranks start it equally often, or take part by ordinary calls. An
-  /// earlier start that goes on comes first, and what it failed with is raised.
+  /// Starts the operation, queued behind an earlier start that is still running, whose failure is
+  /// raised. All ranks start it equally often, or take part by ordinary calls.
   [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)] Work start();
 
-  /// Starts the operation and waits for it: what a loop that repeats one call calls. As `start`
-  /// and the wait for its work, without making a handle.
+  /// Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
+  /// without making a handle.
   [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   undefined run();
 
-  /// Waits for what was started last; true, also if nothing was started. Raises what it failed
-  /// with. As `Work.wait`.
+  /// Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed
+  /// with.
   [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   boolean wait(optional Duration? timeout = null);
 };

@@ -7,7 +7,7 @@
 /// take are ranks in this group. A group serves one thread or several.
 ///
 /// When an operation fails or passes its deadline, the group is broken: all its operations, on
-/// all ranks, raise the same error until the group is made anew.
+/// all ranks, raise the same error. Leave it, and make another.
 [Since=0.1]
 interface ProcessGroup {
   /// Joins the group of `size` ranks that meet in `store` under `group_name`.
@@ -42,7 +42,7 @@ interface ProcessGroup {
   /// Whether symmetric memory exchanges its handles through this group.
   [Unbuilt] attribute boolean use_pg_for_symm_mem_rendezvous;
 
-  /// The store behind the group, with the group's prefix.
+  /// The store of the group, with the group's prefix.
   Store get_group_store();
 
   /// The backend that serves a device.
@@ -61,28 +61,28 @@ interface ProcessGroup {
   /// Does not wait.
   undefined abort();
 
-  /// Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
-  /// then they fail, on all ranks, also those that nobody waits for any more.
+  /// Leaves the group cleanly, and closes connections. Operations in flight have 5 s to end; then
+  /// they fail, on all ranks, even if nobody waits for them any more.
   ///
-  /// Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
-  /// before the others have looked at its operation, and one that the others never call ends on
-  /// nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-  /// operation that ended on this rank without all others, up to a quarter of a second otherwise. A
-  /// group that was split off another waits for nobody: leaving the group that it comes from tells.
-  /// Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
-  /// of any of them, unless the group was aborted.
+  /// Raises if ranks disagree on what they ran and no call of this rank has reported it: a root may
+  /// finish before the others have checked its operation, and an operation that the others never
+  /// call fails on none of them. To detect that, ranks wait for one another when they leave: up to
+  /// 3 s after an operation that ended on this rank without all others, up to a quarter of a second
+  /// otherwise. A group that was split off another does not wait: a disagreement in it is reported
+  /// when its parent is left. Also raises what a collective of this rank failed with, if nobody has
+  /// retrieved the outcome of any of them, unless the group was aborted.
   [Waits, Leaves=in_order] undefined shutdown();
 
   /// Makes a group of some of this group's ranks. Its members call it, and wait for one another:
-  /// each rank with the ranks of its own new group, so that one call can split the group into
-  /// several. Of a group that is bound to a CUDA device, all ranks call it.
+  /// each rank passes the ranks of its own new group, so that one call can split the group into
+  /// several. If the group is bound to a CUDA device, all its ranks must call it.
   ///
   /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
   /// - `timeout`: limit of the new group's operations; none: this group's.
-  /// - `group_name`: none: made from this group's name. A name serves once, also where the group
-  ///   was destroyed.
-  /// - `device_types`: without effect: the new group serves all kinds of devices that its backends
-  ///   do. Here so that calls for c10d run.
+  /// - `group_name`: none: made from this group's name. A name can be used once, even if the group
+  ///   is destroyed.
+  /// - `device_types`: accepted for c10d's callers, and ignored: the new group serves all kinds of
+  ///   devices that its backends do.
   ///
   /// Returns the new group; none if this rank is not in `ranks`.
   [Handwritten, Waits, Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous,
@@ -93,12 +93,11 @@ interface ProcessGroup {
                             optional DOMString? group_desc = null,
                             optional sequence<Object>? device_types = null);
 
-  /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
-  /// with a store of which nobody else uses the keys. Ranks are given in the order in which they
-  /// come.
+  /// Merges this group and others into one of `size` ranks. Every rank of each of them calls it,
+  /// with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
   ///
   /// - `timeout`: limit of joining and of the new group's operations.
-  /// - `group_name`: none: made from the name of a group that is joined.
+  /// - `group_name`: none: made from the name of one of the merged groups.
   [Handwritten, Waits, Throws=(InvalidArgument, RendezvousTimeout)]
   ProcessGroup merge_remote_group(Store store, unsigned long size,
                                   optional Duration timeout = 1800,

@@ -1,4 +1,4 @@
-// Groups whose members change while they live. Not built in this version.
+// Groups whose members change. Not implemented in this version.
 
 /// The members of the group from now on.
 dictionary ReconfigureOptions {
@@ -13,7 +13,7 @@ dictionary ReconfigureOptions {
 };
 
 partial interface ProcessGroup {
-  /// Makes this group one of other members. All of them call it, with the same options.
+  /// Replaces the members of this group. All new members call it, with the same options.
   [Unbuilt] Work reconfigure(ReconfigureOptions opts);
 
   /// This process's handle, which the others need for `reconfigure`. It changes with every call.

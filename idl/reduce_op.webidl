@@ -1,9 +1,9 @@
 // Reduction operators, and which of them an element type has. The numbers are c10d's.
 
-/// How elements of several ranks become one.
+/// How elements of several ranks are combined.
 ///
-/// Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
-/// operator that has no meaning for an element type raises `UnsupportedDType`.
+/// Integers wrap around. On `bool`, `SUM` and `MAX` are logical or, `PRODUCT` and `MIN` logical
+/// and. An operator that has no meaning for an element type raises `UnsupportedDType`.
 [ReduceOps, Since=0.1]
 namespace ReduceOp {
   /// Addition.
@@ -12,9 +12,9 @@ namespace ReduceOp {
   [Number=1, DTypes="all -bool"] readonly attribute ReduceOp AVG;
   /// Multiplication.
   [Number=2, DTypes="all -complex"] readonly attribute ReduceOp PRODUCT;
-  /// The least; NaN propagates.
+  /// The minimum; NaN propagates.
   [Number=3, DTypes="all -complex"] readonly attribute ReduceOp MIN;
-  /// The greatest; NaN propagates.
+  /// The maximum; NaN propagates.
   [Number=4, DTypes="all -complex"] readonly attribute ReduceOp MAX;
   /// Bitwise and.
   [Number=5, DTypes="bool integers"] readonly attribute ReduceOp BAND;

@@ -6,25 +6,24 @@
 /// timeout, 300 s unless set, and then raise `StoreTimeout`. This is the base class of all
 /// stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
 ///
-/// Where several calls of one store are not awaited, each runs after those before it,
-/// also those through a `PrefixStore`. Only a request that has to wait for another one holds up
-/// none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
-/// request at a time, though: what shall not stand behind a request that waits is called on a
-/// `clone`.
+/// If several calls of one store are not awaited, they run in the order in which they are made,
+/// including those through a `PrefixStore`. Only a request that waits (for a key, say) does not
+/// hold up later ones. The one connection of a `TCPStore` handles one request at a time, though:
+/// make calls that must not wait for such a request on a `clone`.
 [Since=0.1]
 interface Store {
-  /// Sets `key` to `value`, over what was there.
+  /// Sets `key` to `value`, replacing what was there.
   [Waits, Throws=StoreError] undefined set(DOMString key, Bytes value);
 
   /// The value of `key`; waits for the key up to the store's timeout.
   [Waits, Blocks, Throws=StoreTimeout] Bytes get(DOMString key);
 
-  /// Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
+  /// Adds `amount` to the decimal number at `key`, 0 if there is none, atomically; returns the sum.
   ///
-  /// The value reads as decimal text with `get`. Two ranks that add at once both count.
+  /// `get` returns the number as decimal text.
   [Waits, Throws=NotACounter] long long add(DOMString key, long long amount);
 
-  /// Appends `value` to the value of `key`, which is made if it is not there.
+  /// Appends `value` to the value of `key`, which is created if it is not there.
   [Waits, Throws=StoreError] undefined append(DOMString key, Bytes value);
 
   /// Whether all `keys` are there. Does not wait.
@@ -35,12 +34,12 @@ interface Store {
   [Handwritten, Waits, Rust=clone_store] Store clone();
 
   /// Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
-  /// `expected_value` is empty; all in one step.
+  /// `expected_value` is empty; atomically.
   ///
-  /// Returns what is stored then; `expected_value` if nothing is.
+  /// Returns the value afterwards; `expected_value` if there is none.
   [Waits] Bytes compare_set(DOMString key, Bytes expected_value, Bytes desired_value);
 
-  /// Removes `key`; whether it was there.
+  /// Removes `key`; returns whether it was there.
   [Waits] boolean delete_key(DOMString key);
 
   /// Whether `append`, `multi_get`, `multi_set` and the queues work on this store.
@@ -57,12 +56,12 @@ interface Store {
   /// is in PyTorch; queues are not counted.
   [Waits] long long num_keys();
 
-  /// All keys, in no order.
+  /// All keys, in no particular order.
   [Waits] sequence<DOMString> list_keys();
 
-  /// Appends `value` to the queue `key`. Queues and values have their keys apart: `delete_key`
-  /// leaves a queue as it is, and `queue_pop` a value. `get` of a key that is only a queue's waits;
-  /// a `TCPStore` answers with an empty value, as PyTorch's does.
+  /// Appends `value` to the queue `key`. Queues and values have separate keys: `delete_key` does
+  /// not remove a queue, nor `queue_pop` a value. `get` of a key that is only a queue's waits; a
+  /// `TCPStore` returns an empty value, as PyTorch's does.
   [Waits, Throws=StoreError] undefined queue_push(DOMString key, Bytes value);
 
   /// Takes the first value of the queue `key`. On an empty queue it waits up to the store's
@@ -87,27 +86,27 @@ interface Store {
   [Handwritten, Waits, Blocks, Throws=StoreTimeout]
   undefined wait(sequence<DOMString> keys, Duration timeout);
 
-  /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
+  /// Waits until `world_size` callers came to the barrier `key`. Each key can be used once.
   ///
   /// - `timeout`: limit of the wait; none: the store's; zero: no limit.
   [Waits, Blocks, Throws=StoreTimeout]
   undefined barrier(DOMString key, unsigned long world_size, optional Duration? timeout = null);
 };
 
-/// A store in this process's memory, for threads as ranks and for tests.
+/// A store in this process's memory, for ranks that are threads, and for tests.
 [Since=0.1]
 interface HashStore : Store {
   /// An empty store.
   constructor();
 };
 
-/// A store in one file of a directory that all ranks see; access is by file locks.
+/// A store in a file that all ranks can access; access is by file locks.
 ///
 /// The file must not be left over from an earlier job.
 [Since=0.1]
 interface FileStore : Store {
-  /// Opens `file_name`, or makes it. The last of `world_size` users removes the file; with a
-  /// negative `world_size` nobody does.
+  /// Opens or creates `file_name`. The last of `world_size` users removes the file; with a negative
+  /// `world_size` it is not removed.
   [Factory=open, Waits, Throws=StoreError]
   constructor(DOMString file_name, optional long world_size = -1);
 
@@ -115,7 +114,7 @@ interface FileStore : Store {
   readonly attribute DOMString path;
 };
 
-/// A view of another store: every key gets a prefix. How several groups share one store.
+/// A view of another store: every key gets a prefix. This is how several groups share a store.
 [Since=0.1]
 interface PrefixStore : Store {
   /// Puts `prefix` and a slash before every key of `store`.
@@ -147,7 +146,7 @@ interface TCPStore : Store {
               optional boolean wait_for_workers = true, optional boolean multi_tenant = false,
               optional long? master_listen_fd = null, optional boolean use_libuv = true);
 
-  /// The host that was given.
+  /// The host that was passed.
   readonly attribute DOMString host;
 
   /// The port on which the server listens.
@@ -160,17 +159,17 @@ interface TCPStore : Store {
 /// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
 /// WebSockets on its port; one of PyTorch does not.
 ///
-/// A WebSocket that breaks is opened again, and no request is lost or run twice. Until then
-/// the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
-/// that, and it is taken to be dead.
+/// A WebSocket that breaks is reopened, and no request is lost or run twice. Meanwhile the other
+/// ranks wait for this one, for a grace period of 1.5 s unless it sets another; after that, they
+/// take it to be dead.
 [Since=0.1]
 interface WebSocketStore : Store {
-  /// Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
+  /// Connects to `url`, a `ws://` or `wss://` address, retrying until `timeout`.
   ///
   /// - `timeout`: limit of connecting and of requests that wait; zero is none.
   /// - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
-  ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
-  ///   none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
+  ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, at most
+  ///   1 min; none: `POLYRANK_RECONNECT_GRACE_MS`, where there is an environment, or else 1.5 s.
   [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
   constructor(DOMString url, optional Duration timeout = 300,
               optional Duration? reconnect_grace = null);

@@ -4,7 +4,7 @@
 ///
 /// Rust: anything that implements `Buffers`. Python: NumPy arrays, objects with the buffer
 /// protocol, objects with `__dlpack__` (PyTorch CPU tensors, JAX arrays for input). A contiguous
-/// tensor is used in place, without a copy; one with other strides goes through a staging copy.
+/// tensor is used in place, without a copy; others go through a staging copy.
 [Opaque] typedef any Tensor;
 
 /// A run of bytes. A string is taken as its UTF-8 encoding.

@@ -1,4 +1,4 @@
-// One-sided access to other ranks' memory. Not built in this version.
+// One-sided access to other ranks' memory. Not implemented in this version.
 
 /// Memory of all ranks of a group that each of them can reach without the owner's help.
 [Unbuilt]
@@ -13,7 +13,7 @@ interface Window {
   Work put(Tensor tensor, Rank dst, unsigned long long offset_nelems,
            optional boolean async_op = false);
 
-  /// Tells `peer` that something is ready.
+  /// Signals `peer`.
   Work signal(Rank peer, optional boolean async_op = false);
 
   /// Waits for the signal of `peer`.

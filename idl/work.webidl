@@ -1,6 +1,6 @@
 // The handle of an operation that takes time.
 
-/// How an operation ended, as `Work.get_future_result` gives it.
+/// How an operation ended, from `Work.get_future_result`.
 [Numbers="0 1 2 100", Since=0.1]
 enum WorkResult {
   /// It is complete.
@@ -15,14 +15,14 @@ enum WorkResult {
 
 /// A handle on an operation that was issued.
 ///
-/// Wait for it on a thread (`wait`), in a task (`await`), or look at it now and then
-/// (`is_completed`). The tensors of the operation must not be touched before it is complete.
+/// Wait for it on a thread (`wait`), in a task (`await`), or poll it (`is_completed`). The tensors
+/// of the operation must not be touched before it is complete.
 [Own=javascript, Since=0.1]
 interface Work {
   /// Waits until the operation is complete; true. Raises what the operation failed with.
   ///
-  /// With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation goes
-  /// on, and a later `wait` may succeed. None, or zero, means no limit of its own.
+  /// With a `timeout` it waits no longer than that and raises `WaitTimeout`; the operation
+  /// continues, and a later `wait` may succeed. None, or zero, means no limit of its own.
   [Handwritten, Throws=(WaitTimeout, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   boolean wait(optional Duration? timeout = null);
 
@@ -53,10 +53,10 @@ interface Work {
   /// The limit of the operation.
   [Handwritten] readonly attribute Duration timeout;
 
-  /// This handle; there for c10d's callers.
+  /// This handle; for c10d's callers.
   [Handwritten] Work boxed();
 
-  /// The handle that `boxed` gave.
+  /// The handle that `boxed` returned.
   [Handwritten] static Work unbox(Work boxed);
 };
 
@@ -64,19 +64,19 @@ interface Work {
 [NotIn=javascript]
 callback FutureCallback = any (Future future);
 
-/// A value that is there when an operation is complete.
+/// A value that is available when an operation is complete.
 [NotIn=javascript, Since=0.1]
 interface Future {
   /// Waits for the value, and returns it or raises what the operation failed with.
   [Handwritten] Object wait();
 
-  /// Whether the value, or the failure, is there. Does not wait.
+  /// Whether the value, or the failure, is available. Does not wait.
   [Handwritten] boolean done();
 
-  /// The value; raises if it is not there.
+  /// The value; raises if it is not available.
   [Handwritten] Object value();
 
-  /// Calls `callback` with this future when it is done; a future of what the callback returns.
+  /// Calls `callback` with this future when it is done; returns a future of the callback's result.
   [Handwritten] Future then(FutureCallback callback);
 
   /// Calls `callback` with this future when it is done.

@@ -1,4 +1,4 @@
-// polyrank for Node: loads the native half and gives the whole API.
+// polyrank for Node: loads the native half and exports the whole API.
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { constants } from "node:buffer";
@@ -11,8 +11,8 @@ import { withWorks } from "./work.js";
 const current = new AsyncLocalStorage();
 
 install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
-  mostBytes: Number.MAX_SAFE_INTEGER,
-  mostArrayBytes: constants.MAX_LENGTH,
+  maxMemoryBytes: Number.MAX_SAFE_INTEGER,
+  maxArrayBytes: constants.MAX_LENGTH,
   nextTurn: setImmediate,
   warn: (text) => process.emitWarning(text, "PolyrankWarning"),
   currentGroup: {

@@ -1,7 +1,7 @@
 // The native half's operations and calls as objects: the addon has functions for them, which are
 // cheaper to call than methods of its own objects. Knows nothing of what they are for.
 
-/** What `polyrank.node` gives. */
+/** The exports of `polyrank.node`. */
 let addon;
 
 /** `given`, the addon, with objects for operations and calls, as `interface Native` has them. */
@@ -9,13 +9,13 @@ export function withWorks(given) {
   addon = given;
   return {
     ...addon,
-    prepare(group, method, args, keywords, tensors, infos, startWithin) {
+    prepare(group, method, args, keywords, tensors, infos, maxEagerBytes) {
       const { prepare } = addon;
-      return new NativeWork(prepare(group, method, args, keywords, tensors, infos, startWithin));
+      return new NativeWork(prepare(group, method, args, keywords, tensors, infos, maxEagerBytes));
     },
-    prepareTogether(calls, startWithin) {
+    prepareTogether(calls, maxEagerBytes) {
       const { prepareTogether } = addon;
-      return new NativeWork(prepareTogether(calls, startWithin));
+      return new NativeWork(prepareTogether(calls, maxEagerBytes));
     },
     runShort(group, method, array, reduceOp, timeoutMs) {
       const outcome = addon.runShort(group, method, array, reduceOp, timeoutMs);
@@ -31,7 +31,7 @@ export function withWorks(given) {
 
 class NativeWork {
   #work;
-  /** Whether it went well and is over: the addon need not be asked any more. */
+  /** Whether it went well and is over: the addon need not be called any more. */
   #isOver;
 
   constructor(work) {

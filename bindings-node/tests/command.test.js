@@ -6,8 +6,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-const described = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
-const command = fileURLToPath(new URL(`../${described.bin.polyrank}`, import.meta.url));
+const packageJson = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
+const command = fileURLToPath(new URL(`../${packageJson.bin.polyrank}`, import.meta.url));
 
 /** Runs the command to its end. */
 function polyrank(...words) {
@@ -15,7 +15,7 @@ function polyrank(...words) {
 }
 
 test("all subcommands are there", () => {
-  assert.equal(polyrank("--version").stdout, `polyrank ${described.version}\n`);
+  assert.equal(polyrank("--version").stdout, `polyrank ${packageJson.version}\n`);
   for (const subcommand of ["run", "store", "bench", "predict"]) {
     const { status, stdout } = polyrank(subcommand, "--help");
     assert.deepEqual([status, stdout.includes(`Usage: polyrank ${subcommand}`)], [0, true]);

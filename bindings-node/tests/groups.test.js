@@ -15,7 +15,7 @@ const TARGET = process.env.POLYRANK_TARGET ?? path("../../target/debug");
 
 test("ranks that `polyrank run` started form the default group", async () => {
   const launcher = `${TARGET}/polyrank`;
-  assert.ok(existsSync(launcher), "the launcher is built: cargo build -p polyrank");
+  assert.ok(existsSync(launcher), "the launcher is built: cargo build -p polyrank-cli");
   const words = ["run", "-n", "3", "--", process.execPath, path("support/launched.js")];
   const { stdout } = await promisify(execFile)(launcher, words, { timeout: 120_000 });
   const line = stdout.split("\n").find((one) => one.includes('[{"'));

@@ -15,7 +15,7 @@ const all = await blocks(path("../README.md"));
 let place;
 
 before(async () => {
-  assert.ok(existsSync(`${TARGET}/polyrank`), "the launcher is built: cargo build -p polyrank");
+  assert.ok(existsSync(`${TARGET}/polyrank`), "the launcher is built: cargo build -p polyrank-cli");
   const programs = { polyrank: `${TARGET}/polyrank`, node: process.execPath };
   if (PYTHON !== undefined) programs.python = PYTHON;
   place = await folderOf(all, { polyrank: path("..") }, programs);

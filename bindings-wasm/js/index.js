@@ -1,5 +1,5 @@
-// polyrank for browsers: loads the native half, which is WebAssembly, and gives the whole API. The
-// module is ready when its import is.
+// polyrank for browsers: loads the native half, which is WebAssembly, and exports the whole API.
+// The module is ready when its import is.
 
 import { install } from "./runtime/native.js";
 import { native } from "./load.js";
@@ -19,8 +19,8 @@ const groups = [];
 
 install(native, {
   // Memory of WebAssembly has addresses of 32 bits, with a sign.
-  mostBytes: 2 ** 31 - 1,
-  mostArrayBytes: 2 ** 31 - 1,
+  maxMemoryBytes: 2 ** 31 - 1,
+  maxArrayBytes: 2 ** 31 - 1,
   nextTurn(callback) {
     due.push(callback);
     channel.port1.ref?.();

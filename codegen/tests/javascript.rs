@@ -163,7 +163,7 @@ fn comments_are_tsdoc_with_names_of_javascript() {
     assert_has(&text, "readonly whyNot: string;");
     assert_has(
         &text,
-        "   * Not built in this version.\n   *\n   * @throws {@link UnsupportedError}",
+        "   * Not implemented in this version.\n   *\n   * @throws {@link UnsupportedError}",
     );
 }
 
@@ -173,7 +173,7 @@ fn a_call_is_described_by_what_it_needs() {
     assert_has(&classes, "key: \"STORE_SET\", name: \"set\", required: 2, gives: \"nothing\"");
     assert_has(&classes, "key: \"STORE_WAIT\", name: \"wait\", required: 1, durations: [1]");
     assert_has(&classes, "required: 1, durations: [2], output: 0, outputName: \"tensors\"");
-    assert_has(&classes, "calls.unbuilt(\"ProcessGroup.later\")");
+    assert_has(&classes, "calls.unsupported(\"ProcessGroup.later\")");
     assert_has(&classes, "a FarStore is made by FarStore.connect()");
     assert_has(&classes, "register(\"FarStore\", FarStore, [\"FarStore\", \"Store\"]);");
 }

@@ -36,14 +36,14 @@ export function isInitialized(...given) {
 
 const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, inOrder: true, leaves: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** Leaves a group in good order; without `group`, all groups, and forgets the default group. Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the default group is left without waiting for other ranks: where they have not said yet what they ran, destroying the default group tells of a disagreement. The rank whose process hosts the store stays for the others to leave, up to ten seconds, unless they are gone. */
+/** Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the default group is left without waiting for other ranks: a disagreement on what they ran that is not known by then is reported when the default group is destroyed. The rank whose process hosts the store waits for the others to leave, up to ten seconds, unless they are gone. */
 export function destroyProcessGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_DESTROY_PROCESS_GROUP, null, given);
 }
 
 const DISTRIBUTED_ABORT_PROCESS_GROUP = { key: "DISTRIBUTED_ABORT_PROCESS_GROUP", name: "abortProcessGroup", required: 0, group: 0, groupName: "group", gives: "nothing" };
 
-/** Aborts a group and forgets it; without `group`, all groups and the default group, so that another can be made. Every operation of it fails, on all ranks. Does not wait for operations in flight: only until the other ranks were told, for a second at most. */
+/** Aborts a group and unregisters it; without `group`, all groups and the default group, so that another can be made. Every operation of it fails, on all ranks. Does not wait for operations in flight, only until the other ranks have been notified, for a second at most. */
 export function abortProcessGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_ABORT_PROCESS_GROUP, null, given);
 }
@@ -57,14 +57,14 @@ export function defaultGroup(...given) {
 
 const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], inOrder: true, gives: "group" };
 
-/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the same order: calls that wait for each other's ranks end, on all ranks in them, with an error that names both. */
+/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA device, all its ranks must call it. Ranks that belong to several new groups must create them in the same order: calls that deadlock fail, on all ranks involved, with an error that names both. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }
 
 const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
 
-/** Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list call it with the same list, and wait for one another; of a parent that is bound to a CUDA device, all ranks do. The group of this rank; none if no list has it. */
+/** Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list call it with the same list, and wait for one another; if the parent is bound to a CUDA device, all its ranks must call it. Returns the group of this rank; none if it is in no list. */
 export function splitGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_SPLIT_GROUP, null, given);
 }
@@ -85,7 +85,7 @@ export function getWorldSize(...given) {
 
 const DISTRIBUTED_GET_NODE_LOCAL_RANK = { key: "DISTRIBUTED_GET_NODE_LOCAL_RANK", name: "getNodeLocalRank", required: 0 };
 
-/** This process's rank among those on its host, as the launcher said. */
+/** This process's rank among those on its host, from the launcher. */
 export function getNodeLocalRank(...given) {
   return calls.invoke(DISTRIBUTED_GET_NODE_LOCAL_RANK, null, given);
 }
@@ -99,7 +99,7 @@ export function getPgCount(...given) {
 
 const DISTRIBUTED_GET_BACKEND = { key: "DISTRIBUTED_GET_BACKEND", name: "getBackend", required: 0, group: 0, groupName: "group" };
 
-/** The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`. */
+/** The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`. */
 export function getBackend(...given) {
   return calls.invoke(DISTRIBUTED_GET_BACKEND, null, given);
 }
@@ -148,7 +148,7 @@ export function createStoreClient(...given) {
 
 /** Registers a backend, for all later groups of this process. */
 export function registerBackend() {
-  return calls.unbuilt("distributed.register_backend");
+  return calls.unsupported("distributed.register_backend");
 }
 
 const DISTRIBUTED_IS_BACKEND_AVAILABLE = { key: "DISTRIBUTED_IS_BACKEND_AVAILABLE", name: "isBackendAvailable", required: 1 };
@@ -167,7 +167,7 @@ export function backendUnavailableReason(...given) {
 
 const DISTRIBUTED_IS_GLOO_AVAILABLE = { key: "DISTRIBUTED_IS_GLOO_AVAILABLE", name: "isGlooAvailable", required: 0 };
 
-/** Whether the TCP backend, which answers to the name gloo too, is available. */
+/** Whether the TCP backend, of which `gloo` is an alias, is available. */
 export function isGlooAvailable(...given) {
   return calls.invoke(DISTRIBUTED_IS_GLOO_AVAILABLE, null, given);
 }
@@ -182,7 +182,7 @@ export function isNcclAvailable(...given) {
 
 const DISTRIBUTED_IS_MPI_AVAILABLE = { key: "DISTRIBUTED_IS_MPI_AVAILABLE", name: "isMpiAvailable", required: 0 };
 
-/** Whether the MPI backend is available: an MPI library is found that fits to the launcher of this process. It is loaded, and not initialised. */
+/** Whether the MPI backend is available: an MPI library is found that matches the launcher of this process. It is loaded, but not initialised. */
 export function isMpiAvailable(...given) {
   return calls.invoke(DISTRIBUTED_IS_MPI_AVAILABLE, null, given);
 }
@@ -260,14 +260,14 @@ export const allGatherSingle = allGatherIntoTensor;
 
 const DISTRIBUTED_GATHER = { key: "DISTRIBUTED_GATHER", name: "gather", required: 1, output: 1, outputName: "gatherList", group: 3, groupName: "group" };
 
-/** `dst` gets every rank's tensor, in `gatherList`, which only it gives. Rank 0 unless said. */
+/** `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given. */
 export function gather(...given) {
   return calls.operate(DISTRIBUTED_GATHER, null, given);
 }
 
 const DISTRIBUTED_SCATTER = { key: "DISTRIBUTED_SCATTER", name: "scatter", required: 1, output: 0, outputName: "tensor", group: 3, groupName: "group" };
 
-/** Each rank gets its tensor of the `scatterList` of `src`, which only it gives. Rank 0 unless said. */
+/** Each rank gets its tensor of the `scatterList` of `src`, which only that rank passes. Rank 0 unless given. */
 export function scatter(...given) {
   return calls.operate(DISTRIBUTED_SCATTER, null, given);
 }
@@ -289,7 +289,7 @@ export const reduceScatterSingle = reduceScatterTensor;
 
 const DISTRIBUTED_ALL_TO_ALL_SINGLE = { key: "DISTRIBUTED_ALL_TO_ALL_SINGLE", name: "allToAllSingle", required: 2, output: 0, outputName: "output", group: 4, groupName: "group" };
 
-/** Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came. Sizes are rows; none cuts into equal parts. */
+/** Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it receives. Sizes are rows; none cuts into equal parts. */
 export function allToAllSingle(...given) {
   return calls.operate(DISTRIBUTED_ALL_TO_ALL_SINGLE, null, given);
 }
@@ -310,7 +310,7 @@ export function barrier(...given) {
 
 const DISTRIBUTED_MONITORED_BARRIER = { key: "DISTRIBUTED_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [1], inOrder: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** Waits until all ranks came, and says which did not: the first, or all of them if `waitAllRanks`. A `timeout` of 0 waits for nobody. */
+/** Waits until all ranks came, and reports which did not: the first, or all of them if `waitAllRanks`. A `timeout` of 0 waits for nobody. */
 export function monitoredBarrier(...given) {
   return calls.invokeAsync(DISTRIBUTED_MONITORED_BARRIER, null, given);
 }
@@ -324,7 +324,7 @@ export function send(...given) {
 
 const DISTRIBUTED_RECV = { key: "DISTRIBUTED_RECV", name: "recv", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group", nonMember: -1 };
 
-/** Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank; -1 if this process is not in the group. */
+/** Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global rank; -1 if this process is not in the group. */
 export function recv(...given) {
   return calls.operate(DISTRIBUTED_RECV, null, given);
 }
@@ -359,7 +359,7 @@ export function allGatherObject(...given) {
 
 const DISTRIBUTED_GATHER_OBJECT = { key: "DISTRIBUTED_GATHER_OBJECT", name: "gatherObject", required: 1, objects: ["obj", "objectGatherList"], group: 3, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** `dst` gets every rank's object, in `objectGatherList`, which only it gives. */
+/** `dst` gets every rank's object, in `objectGatherList`, which only it passes. */
 export function gatherObject(...given) {
   return objects.gatherObject(DISTRIBUTED_GATHER_OBJECT, given);
 }
@@ -380,7 +380,7 @@ export function sendObjectList(...given) {
 
 const DISTRIBUTED_RECV_OBJECT_LIST = { key: "DISTRIBUTED_RECV_OBJECT_LIST", name: "recvObjectList", required: 1, objects: ["objectList"], group: 2, groupName: "group", nonMember: -1 };
 
-/** Receives objects into a list of the same length as the sender's. The sender's global rank; -1 if this process is not in the group. */
+/** Receives objects into a list of the same length as the sender's. Returns the sender's global rank; -1 if this process is not in the group. */
 export function recvObjectList(...given) {
   return objects.recvObjectList(DISTRIBUTED_RECV_OBJECT_LIST, given);
 }

@@ -1,5 +1,5 @@
 // Arguments of a call: JavaScript values in, neutral ones for the native half out. Options come as
-// one plain object behind the others. Which overload is meant, the core decides; nothing here knows
+// one plain object after the others. Which overload is meant, the core decides; nothing here knows
 // a method.
 
 import { ReduceOp } from "../generated/constants.js";
@@ -24,8 +24,8 @@ export function split(spec, given) {
 }
 
 /** The value that a call was given for a parameter, by position or among the options. */
-export function argument({ positional, options }, place, name) {
-  return place < positional.length ? positional[place] : options?.[name];
+export function argument({ positional, options }, index, name) {
+  return index < positional.length ? positional[index] : options?.[name];
 }
 
 /** The signal among the options, if there is one. */
@@ -63,7 +63,7 @@ export function tensorArguments(spec, { positional, options }) {
   return call;
 }
 
-/** A value that is in the native half's words already. */
+/** A value that is already in the native half's form. */
 export class Marked {
   constructor(marked) {
     this.marked = marked;
@@ -87,7 +87,7 @@ export function idlName(name) {
   let known = idlNames.get(name);
   if (known === undefined) {
     known = name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    // Programs that make names up in a loop shall not fill the memory.
+    // Programs that generate names in a loop must not fill the memory.
     if (idlNames.size < 1000) idlNames.set(name, known);
   }
   return known;
@@ -115,14 +115,14 @@ const DURATIONS = new Set(["timeout", "reconnectGrace"]);
 /** Options that this layer itself looks at. */
 const OWN = new Set(["signal"]);
 
-/** How many lists and records may stand in one another: as in Python. */
+/** How deep lists and records may be nested: as in Python. */
 const DEEPEST = 4;
 
 function neutral(spec, positional, options, ofObject) {
   const args = new Array(positional.length);
-  for (let place = 0; place < args.length; place += 1) {
-    const value = positional[place];
-    args[place] = spec.durations?.includes(place) ? duration(value) : one(value, ofObject, 0);
+  for (let index = 0; index < args.length; index += 1) {
+    const value = positional[index];
+    args[index] = spec.durations?.includes(index) ? duration(value) : one(value, ofObject, 0);
   }
   return { args, keywords: options === null ? null : members(options, ofObject, 0) };
 }
@@ -229,9 +229,9 @@ function reduceOp(operator) {
   return { kind: "reduceOp", code };
 }
 
-/** A value that only JavaScript understands: the core may say no to it by its type. */
+/** A value that only JavaScript understands: the core may refuse it by its type. */
 function foreign(value) {
   const interfaces = value instanceof NonGroupMember ? ["ProcessGroup"] : [];
   const callable = typeof value === "function";
-  return { kind: "foreign", typeName: typeName(value), interfaces, callable, slot: 0 };
+  return { kind: "foreign", typeName: typeName(value), interfaces, callable };
 }

@@ -1,8 +1,13 @@
-// Calls of the native half: arguments over, answers back, errors as their classes. A method is
-// described by a record: `key` its name in the core's tables, `required` how many arguments must be
-// given, `durations` which positions are lengths of time; `group`, `output` where the group and
-// the result stand; `nonMember`, what a process that is not in the group gets; `leaves`, that the
-// call leaves groups.
+// Calls of the native half: converts arguments and results, and makes errors of their classes. A
+// method is described by a record, `spec`:
+//
+// - `key`: its name in the core's tables; `name`: its name in JavaScript, for messages;
+// - `required`: how many arguments must be given; `durations`: the indices of lengths of time;
+// - `group`, `output`: the indices of the group and of the result (null: none); `groupName`,
+//   `outputName`: their names among the options;
+// - `gives`: what it returns: "nothing", "integer", "group", or anything else if not set;
+// - `nonMember`: the result for a process that is not in the group; not set: an error;
+// - `inOrder`: the call begins after the earlier calls of its groups; `leaves`: it leaves them.
 
 import {
   argument,
@@ -28,7 +33,7 @@ import { native, platform } from "./native.js";
 import { follow, start } from "./operations.js";
 import { DoneOperation, runShort } from "./short.js";
 import { untilAborted } from "./signals.js";
-import { MADE_HERE, NOTHING_TO_DO, Work } from "./work.js";
+import { INTERNAL, NOTHING_TO_DO, Work } from "./work.js";
 
 /** A call that does not wait: its value. */
 export function invoke(spec, self, given) {
@@ -53,8 +58,8 @@ export function invokeAsync(spec, self, given, watch) {
   });
 }
 
-/** As `invokeAsync`, with neutral arguments and the answer as the native half gives it. A call of a
- * group begins when it is its turn there. */
+/** As `invokeAsync`, with neutral arguments and the native half's own result. A call of a group
+ * begins when it is its turn there. */
 export function invokeNative(spec, self, args, keywords, signal, watch) {
   const handle = receiver(spec, self);
   if (spec.inOrder === true) {
@@ -82,12 +87,12 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
   });
 }
 
-/** A call, with neutral arguments, that begins when it is told to. Wrong arguments throw. */
+/** A call, with neutral arguments, that has not begun. Wrong arguments throw. */
 export function resolved(spec, handle, args, keywords) {
   return wrapped(() => native.resolve(handle, spec.key, args, keywords));
 }
 
-/** What a resolved call answers, as the native half gives it. */
+/** The native half's own result of a resolved call, which begins now. */
 export function begun(call, cancellation) {
   return wrapped(() => call.begin(cancellation)).catch((error) => {
     throw asError(error);
@@ -103,8 +108,8 @@ export function make(spec, given) {
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
   const short = runShort(spec, self, values);
-  if (short instanceof DoneOperation) return new Work(MADE_HERE, short, values[0], values);
-  if (short !== null) return goOn(spec, short, values);
+  if (short instanceof DoneOperation) return new Work(INTERNAL, short, values[0], values);
+  if (short !== null) return continued(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
   const signal = signalOf(call.options);
@@ -113,24 +118,24 @@ export function operate(spec, self, values) {
   const handle = receiver(spec, self);
   const given = tensorArguments(spec, call);
   const { args, keywords, tensors, infos, arrays } = given;
-  const operation = start(given, groupOf(spec, call, handle), (startWithin) => {
+  const operation = start(given, groupOf(spec, call, handle), (maxEagerBytes) => {
     return wrapped(() => {
-      return native.prepare(handle, spec.key, args, keywords, tensors, infos, startWithin);
+      return native.prepare(handle, spec.key, args, keywords, tensors, infos, maxEagerBytes);
     });
   });
   if (signal !== null) endWith(signal, operation);
-  return new Work(MADE_HERE, operation, value, arrays);
+  return new Work(INTERNAL, operation, value, arrays);
 }
 
-/** The handle of a short call that goes on as `work`. */
-function goOn(spec, work, values) {
+/** The handle of a short call that continues as `work`. */
+function continued(spec, work, values) {
   const { tensors, infos, views, arrays, bytes } = tensorArguments(spec, split(spec, values));
   const operation = follow(work, { tensors, infos, views, bytes });
-  return new Work(MADE_HERE, operation, values[0], arrays);
+  return new Work(INTERNAL, operation, values[0], arrays);
 }
 
-/** Messages of tensors on devices, of one group, that go together: the handle of each, which is
- * that of all. */
+/** Messages of tensors on devices, of one group, that are issued together: the handle of each,
+ * which is that of all. */
 export function operateTogether(messages) {
   const parts = messages.map(({ spec, values }) => {
     const call = split(spec, values);
@@ -142,18 +147,18 @@ export function operateTogether(messages) {
   const calls = parts.map(({ spec: { key }, args, keywords, tensors, infos }) => {
     return [key, args, keywords, tensors, infos];
   });
-  const operation = start(all, groupOf(spec, call, null), (startWithin) => {
-    return wrapped(() => native.prepareTogether(calls, startWithin));
+  const operation = start(all, groupOf(spec, call, null), (maxEagerBytes) => {
+    return wrapped(() => native.prepareTogether(calls, maxEagerBytes));
   });
   const arrays = of("arrays");
   return parts.map(({ spec, call }) => {
     const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
-    return new Work(MADE_HERE, operation, value, arrays);
+    return new Work(INTERNAL, operation, value, arrays);
   });
 }
 
-/** Leaves a group in good order, and the free functions forget it if they made it and still know
- * it. A group that was left is left again without harm. */
+/** Leaves a group cleanly, and removes it from the default registry if that still knows it. Leaving
+ * twice is harmless. */
 export async function leave(group, destroy, shutdown) {
   try {
     await invokeAsync(destroy, null, [group]);
@@ -164,8 +169,8 @@ export async function leave(group, destroy, shutdown) {
   }
 }
 
-/** A call of something that only stands in the surface. */
-export function unbuilt(path) {
+/** A call of something that is declared in the IDL but not implemented. */
+export function unsupported(path) {
   const who = `polyrank ${native.version()}`;
   const operation = camelName(path);
   const text = `${who} does not support ${operation}`;
@@ -178,7 +183,7 @@ export function isNonMember(spec, call) {
   return argument(call, spec.group, spec.groupName) === NON_GROUP_MEMBER;
 }
 
-/** What a function answers to a process that is not in the group. */
+/** The result of a function in a process that is not in the group. */
 export function nonMemberResult(spec) {
   if (spec.nonMember !== undefined) return spec.nonMember ?? undefined;
   const message = "this process is not a member of it";
@@ -232,13 +237,13 @@ function nonMemberWork(spec, value) {
   platform.warn(
     `Running ${spec.name} in a process which does not belong to the given group does nothing.`,
   );
-  return new Work(MADE_HERE, NOTHING_TO_DO, value, []);
+  return new Work(INTERNAL, NOTHING_TO_DO, value, []);
 }
 
 function failed(reason, value) {
   const failure = { error: reason };
   const ended = { ...NOTHING_TO_DO, failure, whenEnded: (listener) => listener(failure) };
-  return new Work(MADE_HERE, ended, value, []);
+  return new Work(INTERNAL, ended, value, []);
 }
 
 function endWith(signal, operation) {

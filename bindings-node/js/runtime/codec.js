@@ -142,7 +142,7 @@ for (const [tag, array] of ARRAYS) {
   };
 }
 
-/** Of a tag that nobody here knows, the value says more than an error. */
+/** For an unknown tag, the value is more useful than an error. */
 const tags = new Proxy(known, {
   get: (_, tag) => known[tag] ?? ((read) => read()),
 });

@@ -27,10 +27,10 @@ import {
 } from "./tensors.js";
 import { byteLengthOf, bytesOf } from "./views.js";
 
-/** What the native half is told of a tensor of a device: there is no array of it. */
+/** The description of a tensor of a device for the native half: there is no array of it. */
 export let describedOnDevice;
 
-const MADE_HERE = Symbol("polyrank.cudaTensor");
+const INTERNAL = Symbol("polyrank.cudaTensor");
 
 /** A tensor in memory of a CUDA device. */
 export class CudaTensor extends Elements {
@@ -39,7 +39,7 @@ export class CudaTensor extends Elements {
   #stream;
 
   constructor(made, dtype, info, device, stream) {
-    if (made !== MADE_HERE) {
+    if (made !== INTERNAL) {
       throw new InvalidTypeError(
         "a CudaTensor is made by CudaTensor.from(), zeros(), empty() or fromPointer()",
       );
@@ -72,12 +72,12 @@ export class CudaTensor extends Elements {
     return allocated(dtype, shape, options, "zeros");
   }
 
-  /** A tensor whose elements are whatever they are. */
+  /** A tensor whose elements are not initialised. */
   static empty(dtype, shape, options) {
     return allocated(dtype, shape, options, "empty");
   }
 
-  /** Memory that somebody else owns. */
+  /** Memory of another library. */
   static fromPointer({ pointer, dtype, shape, strides, device, stream = 0n, owner } = {}) {
     const called = "CudaTensor.fromPointer";
     const index = indexOf(device, "fromPointer");
@@ -119,7 +119,7 @@ export class CudaTensor extends Elements {
     return this.#stream;
   }
 
-  /** The elements, as they are after what the stream was issued. */
+  /** The elements, after the work already issued on the stream. */
   async toArray() {
     const bytes = await this.#download();
     const View = VIEWS[this.dtype];
@@ -139,7 +139,7 @@ export class CudaTensor extends Elements {
     };
     check();
     const bytes = await this.#download();
-    // It may have been given away meanwhile.
+    // It may have been transferred meanwhile.
     check();
     bytesOf(array).set(bytes);
     return array;
@@ -175,7 +175,7 @@ export class CudaTensor extends Elements {
 }
 
 function made(dtype, info, device, stream = 0n) {
-  return new CudaTensor(MADE_HERE, dtype, Object.freeze(info), device, stream);
+  return new CudaTensor(INTERNAL, dtype, Object.freeze(info), device, stream);
 }
 
 async function allocated(dtype, shape, options, called) {
@@ -195,7 +195,7 @@ function sizesOf(shape, elementBytes, called) {
   return sizes;
 }
 
-/** What the native half answers, in its own time. */
+/** A promise of the native half, with errors of their classes. */
 async function asked(called, question) {
   const half = nativeHalf(called);
   try {

@@ -1,10 +1,10 @@
-// Objects that stand for something native: process groups and stores. Their class is found by the
-// name that the native half gives the handle. Knows no class by name.
+// Objects that wrap something native: process groups and stores. Their class is found by the type
+// name of the handle. Knows no class by name.
 
 /** The property of an object that holds its native handle. */
 export const HANDLE = Symbol("polyrank.handle");
 
-/** What a constructor is called with by this package alone: then the handle follows. */
+/** The argument by which only this package can call a constructor; the handle follows it. */
 export const MADE = Symbol("polyrank.made");
 
 const classes = new Map();
@@ -20,7 +20,7 @@ export function register(name, made, interfaces) {
   classes.set(name, { made, interfaces });
 }
 
-/** Keeps `handle` in `object`, which stands for it from now on. */
+/** Keeps `handle` in `object`, which wraps it from now on. */
 export function keep(object, handle) {
   const interfaces = classes.get(handle.type)?.interfaces ?? [];
   const marked = { kind: "handle", handle, typeName: handle.type, interfaces };
@@ -30,12 +30,12 @@ export function keep(object, handle) {
   ended.register(object, handle.id);
 }
 
-/** The native handle of `object`; none if it stands for nothing native. */
+/** The native handle of `object`; none if it wraps nothing native. */
 export function handleOf(object) {
   return object?.[HANDLE]?.handle ?? null;
 }
 
-/** Whether `value` is a handle as the native half gives them. */
+/** Whether `value` is a handle of the native half. */
 export function isHandle(value) {
   return typeof value === "object" && value !== null && classes.has(value.type);
 }

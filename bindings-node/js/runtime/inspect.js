@@ -1,6 +1,6 @@
-// What Node's `console.log` and `util.inspect` show of groups, stores and tensors, and what `String`
-// makes of them: what a person wants to know. What is native says it itself, in the words of all
-// languages.
+// What Node's `console.log` and `util.inspect` show of groups, stores and tensors, and what
+// `String` makes of them: a short description for debugging. That of a native object comes from the
+// core, and is the same in all languages.
 
 import * as classes from "../generated/classes.js";
 import { CudaTensor } from "./cuda.js";
@@ -9,23 +9,23 @@ import { NonGroupMember } from "./members.js";
 import { Tensor } from "./tensors.js";
 import { INSPECT } from "./work.js";
 
-/** Has objects of a class shown as what `text` gives for one. */
-function show(made, text) {
+/** Sets how instances of `cls` are shown: as what `describe` returns for one. */
+function setInspect(cls, describe) {
   const value = function value() {
-    return text(this);
+    return describe(this);
   };
   for (const name of [INSPECT, "toString"]) {
-    Object.defineProperty(made.prototype, name, { value, configurable: true, writable: true });
+    Object.defineProperty(cls.prototype, name, { value, configurable: true, writable: true });
   }
 }
 
-/** What the native half says of the object; the name of its class where it has none. */
+/** The native half's description of the object; the name of its class where it has none. */
 const native = (object) => handleOf(object)?.describe() ?? object[Symbol.toStringTag];
 
-show(classes.ProcessGroup, native);
-show(classes.Store, native);
-show(Tensor, ({ dtype, shape }) => `Tensor(${dtype}, [${shape.join(", ")}])`);
-show(CudaTensor, ({ dtype, shape, device }) => {
+setInspect(classes.ProcessGroup, native);
+setInspect(classes.Store, native);
+setInspect(Tensor, ({ dtype, shape }) => `Tensor(${dtype}, [${shape.join(", ")}])`);
+setInspect(CudaTensor, ({ dtype, shape, device }) => {
   return `CudaTensor(${dtype}, [${shape.join(", ")}], ${device})`;
 });
-show(NonGroupMember, () => "NonGroupMember()");
+setInspect(NonGroupMember, () => "NonGroupMember()");

@@ -1,9 +1,9 @@
-// What stands for a process group that this process is not a member of. Knows nothing of groups.
+// The value for a process group that this process is not a member of. Knows nothing of groups.
 
-/** What `newGroup` gives to a rank that is not in the new group; it has one instance. */
+/** What `newGroup` returns on a rank that is not in the new group; it has one instance. */
 export class NonGroupMember {
   constructor(made) {
-    if (made !== MADE_HERE) throw new TypeError("NON_GROUP_MEMBER is the only NonGroupMember");
+    if (made !== INTERNAL) throw new TypeError("NON_GROUP_MEMBER is the only NonGroupMember");
     Object.freeze(this);
   }
 
@@ -12,7 +12,7 @@ export class NonGroupMember {
   }
 }
 
-const MADE_HERE = Symbol("polyrank.nonGroupMember");
+const INTERNAL = Symbol("polyrank.nonGroupMember");
 
 /** The only instance: as a group it makes functions do nothing. */
-export const NON_GROUP_MEMBER = new NonGroupMember(MADE_HERE);
+export const NON_GROUP_MEMBER = new NonGroupMember(INTERNAL);

@@ -46,7 +46,7 @@ export function findOverlaps({ tensors, infos }) {
   return found;
 }
 
-/** The operations in flight that must be over before this one begins. */
+/** The operations in flight that must end before this one begins. */
 export function predecessors(found, native) {
   const before = new Set();
   for (const { own, other } of found) {
@@ -57,13 +57,13 @@ export function predecessors(found, native) {
   return before;
 }
 
-/** Whether the operation will write there; one that was given up by a signal copies nothing out. */
+/** Whether the operation will write there; one that a signal cancelled copies nothing out. */
 function isToBeWritten({ operation, index, isOwned }) {
   const { native, state } = operation;
   return native.outputs.includes(index) && (isOwned || state !== "ended");
 }
 
-/** Whether it may still read there, when the one behind it, `native`, has written. */
+/** Whether it may still read there, when the one after it, `native`, has written. */
 function isToBeRead({ operation, isOwned }, native) {
   return isOwned || (!operation.native.issued && operation.native.group !== native.group);
 }

@@ -1,7 +1,7 @@
-// What the layer wants of its native half, and of the platform under it. Each package's own
+// What the shared layer requires of the native half, and of the platform. Each package's own
 // `js/index.js` installs both before the first call.
 
-/** A value as the native half takes it. */
+/** A value in the form in which it is passed to the native half. */
 export type Arg =
   | null
   | undefined
@@ -23,41 +23,41 @@ export type MarkedArg =
   | { kind: "record"; members: Record<string, Arg> }
   /** A group or a store. */
   | { kind: "handle"; handle: NativeObject; typeName: string; interfaces: string[] }
-  /** Any other object: the resolver may say no to it by its type. */
-  | { kind: "foreign"; typeName: string; interfaces: string[]; callable: boolean; slot: number }
+  /** Any other object: the resolver may refuse it by its type. */
+  | { kind: "foreign"; typeName: string; interfaces: string[]; callable: boolean }
   /** An object, or a list of objects, of an object collective. */
   | ({ kind: "object" } & ObjectPayload);
 
 /** An object that travels as CBOR. */
 export interface ObjectPayload {
-  /** For a list: how many places it has; -1: what was given is not a list. */
+  /** For a list: its length; -1: what was given is not a list. */
   length?: number;
   /** The encoding, of the object or of the whole list. */
   bytes?: Uint8Array;
-  /** Why it cannot be encoded: the other ranks are told. */
+  /** Why it cannot be encoded, which is sent to the other ranks. */
   failed?: string;
   /** For `scatter_object_list`: the encodings of the objects, one by one. */
   items?: { bytes?: Uint8Array; failed?: string }[];
 }
 
-/** What a tensor is, where its array does not say it all. Offset and strides in elements. */
+/** What the array of a tensor does not tell. Offset and strides are in elements. */
 export interface TensorInfo {
   dtype: number;
   shape: readonly number[];
   strides?: readonly number[];
   offset?: number;
-  /** Memory of `Native.alloc` or of a device: used as it is, not copied; its place in `tensors` is
+  /** Memory of `Native.alloc` or of a device: used in place, not copied; its entry in `tensors` is
    * empty. */
   memory?: NativeMemory;
 }
 
 /** Memory that the native half owns. */
 export interface NativeMemory {
-  /** All of it, where it is now: to be asked for anew after each await. */
+  /** All of it, where it is now: to be called again after each await. */
   view(): Uint8Array;
-  /** Of a device's: where it begins. */
+  /** For memory of a device: its address. */
   readonly address?: bigint;
-  /** Of a device's: releases it, which operations under way have all the same. */
+  /** For memory of a device: releases it; operations in flight keep it alive. */
   release?(): void;
 }
 
@@ -67,9 +67,9 @@ export interface NativeObject {
   readonly type: string;
   /** Equal for handles on the same thing, if handles of this type can be on the same thing. */
   readonly id?: number;
-  /** What a person wants to know of it, for `util.inspect`; only in Node. */
+  /** A short description for debugging (`util.inspect`); Node only. */
   describe?(): string;
-  /** Releases it; later calls of it throw. */
+  /** Releases it; operations in flight keep it alive, and later calls of it throw. */
   release?(): void;
 }
 
@@ -83,7 +83,7 @@ export interface NativeErrorData {
 
 /** An operation: prepared, issued, complete. */
 export interface NativeWork {
-  /** Different for all operations of this realm. */
+  /** Unique in this realm. */
   readonly id: number;
   /** The collective, for messages. */
   readonly name: string;
@@ -97,56 +97,57 @@ export interface NativeWork {
   readonly issued: boolean;
   /** Bytes that were copied in until now. */
   readonly bytesCopiedIn: number;
-  /** Copies at most `budget` bytes in; the bytes that are left. Throws if an array has changed. */
+  /** Copies at most `budget` bytes in; returns the bytes left. Throws if an array has changed. */
   copyIn(tensors: Uint8Array[], budget: number): number;
   /** Issues it, when nothing is left to copy in. Throws as the core does. */
   issue(): void;
-  /** It will not be issued, though it was called: its group is aborted on all ranks. */
+  /** Cancels an operation that was called but not issued: its group is aborted on all ranks. */
   giveUp(why: string): void;
-  /** Whether it ended. Moves things once, does not block. */
+  /** Whether it ended. Makes progress once, does not block. */
   isDone(): boolean;
-  /** Has `onCompleted` name its id once it ended, soon if it has. Keeps the process alive. */
+  /** Reports its id to `onCompleted` once it ended, soon if it has. Keeps the process alive. */
   watch(): void;
-  /** What it failed with, once it ended. */
+  /** The error, once it ended; null if it succeeded. */
   error(): NativeErrorData | null;
-  /** Copies at most `budget` bytes out; the bytes left. Throws if an array has changed. */
+  /** Copies at most `budget` bytes out; returns the bytes left. Throws if an array has changed. */
   copyOut(tensors: Uint8Array[], budget: number): number;
-  /** Once it ended: the rank in the group that sent what was received; nothing if nobody did. */
+  /** Once it ended: the rank in the group that sent what was received; none if nothing was. */
   sourceRank(): number | null | undefined;
 }
 
-/** A call that waits, of a group: resolved, not begun. */
+/** A call of a group that waits: resolved, not begun. */
 export interface NativeCall {
-  /** Identities of the groups in whose order it stands; nothing of the first is begun before it is
-   * over. */
+  /** The groups whose call order it follows; no later call of the first begins before it has
+   * ended. */
   readonly groups: number[];
-  /** The rank in the group with which it exchanges a message; nothing: with any, or none. */
+  /** The rank in the group with which it exchanges a message; none: with any, or no message. */
   peer(): number | null | undefined;
-  /** Aborts those groups: the call leaves them, and what was called before it takes too long. */
+  /** Aborts those groups, which the call leaves, when earlier calls take too long. */
   abortGroups(): void;
   /** Begins, once. `cancel` ends the wait. */
   begin(cancel: number | undefined): Promise<unknown>;
 }
 
-/** The native half. All keys are names of the core's tables: "STORE_GET", "TCP_STORE_NEW". */
+/** The native half. Methods have the names of the core's tables: "STORE_GET", "TCP_STORE_NEW". */
 export interface Native {
   readonly platform: "node" | "web";
   version(): string;
-  /** How long operations may still go on when their group is left. */
+  /** How long operations may still run when their group is left. */
   shutdownLimitMs(): number;
   /** Zeroed memory. */
   alloc(bytes: number): NativeMemory;
-  /** As `prepare`, for messages of devices that go together: a method's key, arguments by position
-   * and by name, tensors and infos of each. As what follows, it is not there in a browser. */
+  /** As `prepare`, for messages of devices that are issued together: a method's key, arguments by
+   * position and by name, tensors and infos of each. This and the `cuda*` members exist in Node
+   * only. */
   prepareTogether?(
     calls: [string, Arg[], Record<string, Arg> | null, Uint8Array[], (number | TensorInfo)[]][],
-    startWithin: number,
+    maxEagerBytes: number,
   ): NativeWork;
   /** A copy of `bytes` in memory of a CUDA device. */
   cudaUpload?(bytes: Uint8Array, index: number): Promise<NativeMemory>;
-  /** Memory of a CUDA device, zeroed or whatever it is. */
+  /** Memory of a CUDA device, zeroed or uninitialised. */
   cudaAllocate?(bytes: number, index: number, zeroed: boolean): Promise<NativeMemory>;
-  /** Memory of somebody else's on a CUDA device, which `owner` keeps. */
+  /** Memory of another library on a CUDA device, which `owner` keeps alive. */
   cudaMemoryAt?(
     address: bigint,
     bytes: number,
@@ -154,12 +155,12 @@ export interface Native {
     stream: bigint,
     owner: unknown,
   ): NativeMemory;
-  /** A copy of the bytes of such memory, as they are after what its stream was issued. */
+  /** A copy of the bytes of such memory, taken after the work already issued on its stream. */
   cudaDownload?(memory: NativeMemory, from: number, to: number): Promise<Uint8Array>;
   /**
-   * Resolves and checks a collective or a message. If at most `startWithin` bytes are to be copied
-   * in, copies them and issues it (-1: never), and looks for a few microseconds whether it ends.
-   * `infos[i]` is the number of the dtype where `tensors[i]` is a flat array of it.
+   * Resolves and checks a collective or a message. If at most `maxEagerBytes` bytes (-1: none) are
+   * to be copied in, copies them, issues the operation, and polls for a few microseconds whether it
+   * ends. `infos[i]` is the number of the dtype where `tensors[i]` is a flat array of it.
    */
   prepare(
     group: NativeObject | null,
@@ -168,20 +169,21 @@ export interface Native {
     keywords: Record<string, Arg> | null,
     tensors: Uint8Array[],
     infos: (TensorInfo | number)[],
-    startWithin: number,
+    maxEagerBytes: number,
   ): NativeWork;
-  /** The number of a method whose calls may be short; -1: they never are. As what follows, it is
-   * not there in a browser. */
+  /** The number of a method whose calls may be short; -1: they never are. This and the other
+   * `short*` members, and `runShort`, exist in Node only. */
   shortMethod?(method: string): number;
-  /** The limit of the operations of a group, ms; 0: the default group's. NaN: there is none. */
+  /** The limit of the operations of a group, ms; NaN if there is no such group. `group` is the
+   * identity of a group; 0 means the default group. */
   shortTimeoutMs?(group: number): number;
-  /** The name of a group, as there. */
+  /** The name of a group, given as for `shortTimeoutMs`. */
   shortGroupName?(group: number): string | null;
   /**
    * A collective on one small array in place, from the call to its result: the sequence number if
-   * it is done, its work if it goes on, null if it was declined and nothing happened. `reduceOp` is
-   * the number of the operator, -1: none is given. A group of another limit than `timeoutMs` is
-   * declined, too.
+   * it is done, its work if it continues, null if it was declined and nothing happened. `reduceOp`
+   * is the number of the operator; -1: none is given. A group with a different timeout than
+   * `timeoutMs` is declined, too.
    */
   runShort?(
     group: number,
@@ -219,15 +221,15 @@ export interface Native {
   onCompleted(callback: (ids: number[]) => void): void;
 }
 
-/** The platform under the layer. */
+/** The platform: Node, or a browser. */
 export interface Platform {
-  /** No memory has more bytes. */
-  readonly mostBytes: number;
-  /** No array looks at more of them. */
-  readonly mostArrayBytes: number;
-  /** Calls `callback` in the next turn of the event loop, after events that are there already. */
+  /** Largest allocation, in bytes. */
+  readonly maxMemoryBytes: number;
+  /** Largest typed array, in bytes. */
+  readonly maxArrayBytes: number;
+  /** Calls `callback` in the next turn of the event loop, after events that are already queued. */
   nextTurn(callback: () => void): void;
-  /** Tells the programmer of something that is probably a mistake. */
+  /** Warns the programmer of a probable mistake. */
   warn(text: string): void;
   /** The group of the innermost `withProcessGroup`. */
   currentGroup: { run<R>(group: object, callback: () => R): R; get(): object | undefined };

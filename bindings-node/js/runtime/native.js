@@ -1,5 +1,5 @@
-// The native half of the package and the platform under it, as the package's own entry installs
-// them. `interface Native` is written down in native.d.ts. Knows nothing of calls.
+// The native half of the package and the platform, as the package's own entry installs them.
+// `interface Native` is written down in native.d.ts. Knows nothing of calls.
 
 /** @type {import("./native.js").Native} */
 export let native;
@@ -9,7 +9,7 @@ export let platform;
 
 const waiting = [];
 
-/** Gives the layer its native half; once, before the first call. */
+/** Sets the native half and the platform; once, before the first call. */
 export function install(nativeHalf, platformBelow) {
   native = nativeHalf;
   platform = platformBelow;

@@ -1,6 +1,6 @@
 // The free functions that carry objects: encode, let the core exchange payloads, decode into the
-// list that was given. What cannot be encoded is told to the other ranks, who would wait for it.
-// A payload takes two operations, its size and its bytes: collectives keep their group's queue
+// list that was passed. What cannot be encoded is reported to the other ranks, which would wait for
+// it. A payload takes two operations, its size and its bytes: collectives keep their group's queue
 // until both are over, and messages go one behind the other from rank to rank.
 
 import { Marked, argument, plainArguments, signalOf, split, typeName } from "./arguments.js";
@@ -54,7 +54,7 @@ export function recvObjectList(spec, given) {
 /** Messages on their way, by direction and group: each with its peer, and when it is over. */
 const lanes = new Map();
 
-/** Calls the core with the first arguments as payloads, and puts what it answers to its place. */
+/** Calls the core with the first arguments as payloads, and stores the results in their lists. */
 function exchange(spec, given, payloads, finish, way = collectives) {
   const call = split(spec, given);
   const signal = signalOf(call.options);

@@ -1,7 +1,7 @@
-// Operations on their way: their copies in slices, their issue, their completion. Copies are made
-// on this thread, at most TURN_BYTES in a turn of the event loop; the operations of one group are
-// issued in the order of its queue. The native half keeps no array: each slice is handed the arrays
-// anew, so that one that was detached is noticed and not touched. Knows nothing of promises or of
+// Operations in flight: their copies in slices, their issue, their completion. Copies are made on
+// this thread, at most TURN_BYTES in a turn of the event loop; the operations of one group are
+// issued in the order of its queue. The native half keeps no array: each slice is passed the arrays
+// again, so that one that was detached is noticed and not touched. Knows nothing of promises or of
 // arguments.
 
 import { InvalidArgumentError, asError } from "../generated/errors.js";
@@ -10,13 +10,13 @@ import { native, platform, whenInstalled } from "./native.js";
 import { enqueue, isFree, ready, resume, unblock, whenReady } from "./queues.js";
 import { byteLengthOf } from "./views.js";
 
-/** As much is copied at once without counting. */
+/** Copies of up to this many bytes are made immediately and not counted. */
 const SMALL_BYTES = 64 * 1024;
-/** As much is copied in a turn of the event loop. */
+/** Bytes that are copied in a turn of the event loop. */
 const TURN_BYTES = 4 * 1024 * 1024;
-/** As much of one operation is copied before it is another one's turn. */
+/** Bytes of one operation that are copied before the next one's turn. */
 const SLICE_BYTES = 1024 * 1024;
-/** As much every slice counts for, so that a turn has an end however small they are. */
+/** Bytes that every slice counts for at least, so that a turn ends however small they are. */
 const MIN_SLICE_BYTES = 4096;
 
 /** Operations whose results are being copied out. */
@@ -31,7 +31,7 @@ let turnIsDue = false;
 export class Operation {
   /** "queued" | "running" | "arriving" | "ended" */
   state = "queued";
-  /** What it ended with: null, or a record with the error, which may be any value. */
+  /** The outcome: null, or a record with the error, which may be any value. */
   failure = null;
   #listeners = null;
   #abandoned = false;
@@ -40,9 +40,9 @@ export class Operation {
 
   /** Where its tensors lie, while it is in flight. */
   spans = [];
-  /** Operations in flight that must be over before this one copies in. */
+  /** Operations in flight that must end before this one copies in. */
   predecessors = null;
-  /** Operations that wait for this one so. */
+  /** Operations for which this one is such a predecessor. */
   successors = null;
 
   constructor(nativeWork, { tensors, infos, views, bytes }) {
@@ -64,12 +64,12 @@ export class Operation {
     else (this.#listeners ??= new Set()).add(listener);
   }
 
-  /** Forgets a listener. */
+  /** Removes a listener. */
   forget(listener) {
     this.#listeners?.delete(listener);
   }
 
-  /** Looks whether it is complete, without waiting. */
+  /** Checks whether it is complete, without waiting. */
   poll() {
     if (running.has(this.native.id) && this.native.isDone()) this.arrive();
   }
@@ -81,7 +81,7 @@ export class Operation {
     this.#notify({ error: reason });
   }
 
-  /** It cannot be issued, though the other ranks count on it. */
+  /** It cannot be issued, although the other ranks depend on it. */
   giveUp(error) {
     this.native.giveUp(error?.message ?? String(error));
     this.end({ error });
@@ -186,18 +186,18 @@ export function follow(nativeWork, call) {
 
 function runIssued(operation) {
   operation.run();
-  // Most small ones are over by now.
+  // Most small ones have ended by now.
   if (operation.tensors !== null) registerMemory(operation);
   return operation;
 }
 
-/** Has `operation` wait until those before it are over. */
+/** Makes `operation` wait until those before it have ended. */
 function waitFor(operation, before) {
   operation.predecessors = before;
   for (const other of before) (other.successors ??= []).push(operation);
 }
 
-/** Lets those go on that waited for `operation`. */
+/** Resumes those that waited for `operation`. */
 function release(operation) {
   releaseMemory(operation);
   if (operation.successors === null) return;

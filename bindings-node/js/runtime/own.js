@@ -1,5 +1,5 @@
-// What has a form of its own in JavaScript: the current group, meeting at a URL, messages issued
-// together, the names of backends.
+// What exists only in JavaScript: the current group, rendezvous at a URL, messages issued together,
+// the names of backends.
 
 import { Backend } from "../generated/constants.js";
 import { duration, signalOf, split } from "./arguments.js";
@@ -18,12 +18,12 @@ import { platform } from "./native.js";
 import { elementsOf } from "./tensors.js";
 import { INSPECT } from "./work.js";
 
-/** Limit of operations of a group that was given none, ms. */
+/** Default limit of a group's operations, ms. */
 export const DEFAULT_TIMEOUT_MS = 30 * 60 * 1000;
 
 const WHY_NOT = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", required: 1 };
 
-/** The name of a backend in lower case, if there is one of that name. */
+/** Validates a backend name and returns it in lower case. */
 export function parseBackend(name) {
   const lower = String(name).toLowerCase();
   if (Object.values(Backend).includes(lower)) return lower;
@@ -53,7 +53,7 @@ export function currentProcessGroup() {
 const handlers = new Map();
 const RENDEZVOUS = { key: "DISTRIBUTED_RENDEZVOUS", required: 1 };
 
-/** Adds a URL scheme, which later meetings of this realm know. */
+/** Adds a URL scheme to later calls of this realm. */
 export function registerRendezvousHandler(scheme, handler) {
   if (typeof handler !== "function") {
     throw new InvalidTypeError("registerRendezvousHandler(): 'handler' must be a function");
@@ -81,7 +81,7 @@ export function rendezvous(url, options = {}) {
 /** The call that makes the default group now, if one does. */
 let beginning = null;
 
-/** Makes the default group, and gives it. */
+/** Makes the default group, and returns it. */
 export function initProcessGroup(spec, given) {
   const { options } = split(spec, given);
   // A call that was given up may take a moment until it is over.
@@ -101,7 +101,7 @@ export function initProcessGroup(spec, given) {
   }
 }
 
-/** A call of `initProcessGroup` that is under way. */
+/** A call of `initProcessGroup` that is running. */
 class Beginning {
   #isWatched = false;
   #resolve;
@@ -168,7 +168,7 @@ export class P2POp {
   }
 }
 
-/** Issues sends and receives together, in their order; a handle for each of them. */
+/** Issues sends and receives together, in their order; returns a handle for each of them. */
 export function batchIsendIrecv(operations) {
   if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
     throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
@@ -214,7 +214,7 @@ export class PreparedOperation {
     this.#what = what;
   }
 
-  /** Starts the operation. Operations on one tensor come one after the other. */
+  /** Starts the operation. Operations on one tensor run one after the other. */
   start() {
     this.#last = this.#call();
     return this.#last;
@@ -225,7 +225,7 @@ export class PreparedOperation {
     await this.start();
   }
 
-  /** Waits for what was started last. */
+  /** Waits for the last start. */
   async wait() {
     return this.#last === null ? undefined : await this.#last;
   }

@@ -9,26 +9,26 @@
 export const ready = new Map();
 /** Those whose first operation must wait for another one, on the same memory. */
 const blocked = new Map();
-/** Those whose first is a call under way. */
-const held = new Map();
+/** Those whose first is a call that is running. */
+const running = new Map();
 
 let notifyReady = () => {};
 
-/** Has `callback` called when there is something in `ready`. */
+/** Sets `callback` to be called when there is something in `ready`. */
 export function whenReady(callback) {
   notifyReady = callback;
 }
 
 /** Whether an operation may be issued immediately: nothing is queued before it in its group. The
- * group's native half is asked only if it matters; null: it is not known here. */
+ * group's native half is used only if it matters; null: it is not known here. */
 export function isFree(group) {
   if (ready.size > 0 || blocked.size > 0) return false;
-  return held.size === 0 || (group !== null && !held.has(group.id));
+  return running.size === 0 || (group !== null && !running.has(group.id));
 }
 
 /** Whether nothing waits in any group. */
 export function isIdle() {
-  return ready.size === 0 && blocked.size === 0 && held.size === 0;
+  return ready.size === 0 && blocked.size === 0 && running.size === 0;
 }
 
 /** Puts an operation at the end of its group's queue. */
@@ -36,8 +36,8 @@ export function enqueue(operation) {
   append(operation.native.group, operation);
 }
 
-/** Runs `begin` when everything that was called before it in `groups` is issued. What is called
- * in the first of them behind it waits until it is over. */
+/** Runs `begin` once everything called earlier on `groups` is issued; later calls on the first
+ * group wait until it ends. */
 export function inOrder(groups, begin) {
   const [first, ...others] = groups;
   if (first === undefined) return begin();
@@ -46,23 +46,23 @@ export function inOrder(groups, begin) {
   return waitInQueue(first, () => before.then(begin));
 }
 
-/** As `inOrder`, for a call that leaves the groups: what was called before it has this long
- * to end, as operations in flight have. Then `abort` ends it. */
+/** As `inOrder`, for a call that leaves the groups: earlier calls have `limitMs` to end, as
+ * operations in flight have. Then `abort` ends them. */
 export function inOrderOrAfterAbort(groups, begin, limitMs, abort) {
-  const isBehind = groups.some((group) => queueOf(group) !== undefined);
-  const timer = isBehind ? setTimeout(abort, limitMs) : null;
+  const isQueued = groups.some((group) => queueOf(group) !== undefined);
+  const timer = isQueued ? setTimeout(abort, limitMs) : null;
   return inOrder(groups, () => {
     clearTimeout(timer);
     return begin();
   });
 }
 
-/** Goes on with a queue that was taken out of `ready`. */
+/** Continues a queue that was taken out of `ready`. */
 export function resume(group, queue) {
   const [first] = queue;
   if (first === undefined) return;
   if (first instanceof QueuedCall) {
-    held.set(group, queue);
+    running.set(group, queue);
     first.begin(() => next(group, queue));
   } else if (first.predecessors !== null && first.predecessors.size > 0) {
     blocked.set(group, queue);
@@ -72,7 +72,7 @@ export function resume(group, queue) {
   }
 }
 
-/** Lets those queues go on whose first operation waits for no other one any more. */
+/** Resumes queues whose first operation is no longer blocked. */
 export function unblock() {
   for (const [group, queue] of blocked) {
     if (queue[0].predecessors.size > 0) continue;
@@ -81,7 +81,7 @@ export function unblock() {
   }
 }
 
-/** A call that keeps its queue from going on until it is over. */
+/** A call that holds up its queue until it has ended. */
 class QueuedCall {
   #begin;
   #settle;
@@ -108,7 +108,7 @@ function waitInQueue(group, begin) {
 }
 
 function queueOf(group) {
-  return ready.get(group) ?? blocked.get(group) ?? held.get(group);
+  return ready.get(group) ?? blocked.get(group) ?? running.get(group);
 }
 
 function append(group, entry) {
@@ -118,7 +118,7 @@ function append(group, entry) {
 }
 
 function next(group, queue) {
-  held.delete(group);
+  running.delete(group);
   queue.shift();
   resume(group, queue);
 }

@@ -1,5 +1,5 @@
 // Short calls: a collective on one small array, in place, from the call to its result in one call
-// of the native half. Whatever is unusual about the call, or goes on beside it, is declined.
+// of the native half. Anything unusual about the call, or about what runs beside it, is declined.
 // Only Node has them: in a browser no operation is done in the call that issues it.
 
 import { ReduceOp } from "../generated/constants.js";
@@ -11,7 +11,7 @@ import { isInMemoryOfOurs } from "./owned.js";
 import { isIdle } from "./queues.js";
 import { isTypedArray } from "./views.js";
 
-/** What the native half takes for "no operator is given". */
+/** The native half's number for "no operator is given". */
 const NO_OPERATOR = -1;
 
 /** The numbers of methods, by their keys; -1: they have no short calls. */
@@ -66,8 +66,8 @@ class DoneWork {
   }
 }
 
-/** What became of a call of the method `spec` with these values: a `DoneOperation`, or the native
- * half's work, which goes on; null: nothing happened, and the call goes the long way. */
+/** Tries a call of the method `spec` with these values: a `DoneOperation`, or the native half's
+ * work, which continues; null: nothing happened, and the call takes the long way. */
 export function runShort(spec, self, values) {
   if (native.runShort === undefined || values.length === 0 || values.length > 2) return null;
   const [array] = values;
@@ -84,7 +84,7 @@ export function runShort(spec, self, values) {
 }
 
 function learn(group) {
-  // Programs that make groups in a loop shall not fill the memory.
+  // Programs that make groups in a loop must not fill the memory.
   if (groups.size >= MAX_GROUPS) groups.clear();
   const timeoutMs = native.shortTimeoutMs(group);
   groups.set(group, { name: native.shortGroupName(group), timeoutMs });

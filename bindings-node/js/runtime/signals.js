@@ -2,7 +2,7 @@
 
 import { native } from "./native.js";
 
-/** What `begin` gives, unless `signal` ends the wait first; it gets a number to cancel with. */
+/** What `begin` returns, unless `signal` ends the wait first; it gets a number to cancel with. */
 export function untilAborted(signal, begin) {
   if (signal === null) return begin(undefined);
   if (signal.aborted) return Promise.reject(signal.reason);

@@ -93,7 +93,7 @@ export function inPlace(tensorBytes, info) {
 /** What the native half is told of a tensor, and the array to copy: empty if it owns the memory. */
 export let described;
 
-const MADE_HERE = Symbol("polyrank.tensor");
+const INTERNAL = Symbol("polyrank.tensor");
 /** The array of a tensor that is used in place: there is nothing to copy. */
 export const NO_BYTES = new Uint8Array(0);
 
@@ -141,7 +141,7 @@ export class Tensor extends Elements {
   #info;
 
   constructor(made, dtype, data, memory, info) {
-    if (made !== MADE_HERE) {
+    if (made !== INTERNAL) {
       throw new InvalidTypeError("a Tensor is made by tensor(data) or alloc(dtype, shape)");
     }
     super(dtype, info);
@@ -209,7 +209,7 @@ export function tensor(data, options = {}) {
   const info = { dtype: code, shape: sizes };
   if (steps !== undefined) info.strides = steps;
   if (offset !== 0) info.offset = offset;
-  return new Tensor(MADE_HERE, dtype, data, null, Object.freeze(info));
+  return new Tensor(INTERNAL, dtype, data, null, Object.freeze(info));
 }
 
 /** A tensor of zeros in memory that polyrank owns, which operations use without copying it. */
@@ -217,10 +217,10 @@ export function alloc(dtype, shape) {
   const name = dtypeOf(dtype, "alloc");
   const sizes = counts(typeof shape === "number" ? [shape] : shape, "shape");
   const { bytes, code } = DTYPES.get(name);
-  checkSize(sizes, bytes, "alloc", platform.mostArrayBytes);
+  checkSize(sizes, bytes, "alloc", platform.maxArrayBytes);
   const memory = wrapped(() => native.alloc(product(sizes) * bytes));
   const info = Object.freeze({ dtype: code, shape: sizes, memory });
-  return new Tensor(MADE_HERE, name, null, memory, info);
+  return new Tensor(INTERNAL, name, null, memory, info);
 }
 
 export function dtypeOf(name, called) {
@@ -245,18 +245,19 @@ function checkCount(count, name) {
   if (!Number.isSafeInteger(count) || count < 0) {
     throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${count}`);
   }
-  if (count > platform.mostBytes) {
-    throw new InvalidArgumentError(`'${name}' must be at most ${platform.mostBytes}, not ${count}`);
+  const { maxMemoryBytes: max } = platform;
+  if (count > max) {
+    throw new InvalidArgumentError(`'${name}' must be at most ${max}, not ${count}`);
   }
 }
 
-/** No memory has as many elements as the lengths that are not 0 say, so that there is none of which
- * this is a part without elements. */
-export function checkSize(sizes, elementBytes, called, mostBytes = platform.mostBytes) {
+/** Throws if a tensor of these sizes is larger than memory can be. Sizes of 0 are left out: the
+ * others must be possible all the same. */
+export function checkSize(sizes, elementBytes, called, maxBytes = platform.maxMemoryBytes) {
   const bytes = product(sizes.filter((size) => size !== 0)) * elementBytes;
-  if (bytes <= mostBytes) return;
-  const most = `there can be ${mostBytes} bytes at most`;
-  throw new InvalidArgumentError(`${called}(): [${sizes}] has too many elements; ${most}`);
+  if (bytes <= maxBytes) return;
+  const limit = `there can be ${maxBytes} bytes at most`;
+  throw new InvalidArgumentError(`${called}(): [${sizes}] has too many elements; ${limit}`);
 }
 
 export function product(sizes) {

@@ -1,4 +1,4 @@
-// What has a form of its own in JavaScript, declared by hand; `index.d.ts` exports all of it.
+// Declarations that exist only in JavaScript, written by hand; `index.d.ts` exports all of them.
 
 import type {
   AbortedError,
@@ -59,21 +59,22 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, a {@link Tensor}, or a
  * {@link CudaTensor}.
  *
- * An array is copied to native memory at the call and back when the operation is complete; do not
- * touch it in between. One that is detached or resized meanwhile rejects the operation, and is not
- * written; if it was not copied yet, as a large one or one behind others, the group is aborted on
- * all ranks, which count on this one. Operations on one array are run one after the other,
- * in the order of the calls. Memory of {@link alloc} is used without a copy.
+ * An array's elements are copied to native memory, at the latest when the operation is issued, and
+ * copied back when it completes; do not touch the array in between. If it is detached or resized
+ * meanwhile, the operation rejects and the array is not written. If it had not been copied in yet
+ * (a large array, or one queued behind others), the group is aborted on all ranks, because they
+ * depend on this one. Operations on one array run one after the other, in the order of the calls.
+ * Memory of {@link alloc} is used without a copy.
  */
 export type TensorLike = ArrayLike | Tensor | CudaTensor;
 
 /** A run of bytes; a string is its UTF-8 encoding. */
 export type BytesLike = string | ArrayBufferView | ArrayBuffer;
 
-/** A process group, or what {@link newGroup} gives to a rank that is not in it. */
+/** A process group, or what {@link newGroup} returns on a rank that is not in it. */
 export type GroupLike = ProcessGroup | NonGroupMember;
 
-/** The array in which a tensor of a dtype is seen. */
+/** The class of array for the elements of a tensor of a dtype. */
 export type ArrayOf<D extends DType> = D extends "f32" | "c64"
   ? Float32Array
   : D extends "f64" | "c128"
@@ -96,13 +97,13 @@ export type ArrayOf<D extends DType> = D extends "f32" | "c64"
                     ? BigUint64Array
                     : Uint16Array | Float16ArrayLike;
 
-/** What {@link tensor} is told. */
+/** Options of {@link tensor}. */
 export interface TensorOptions {
   /** The element type; that of the array unless given. `c64` is a pair of `f32`. */
   dtype?: DType | undefined;
   /** The sizes, outermost first; all elements in one dimension unless given. */
   shape?: readonly number[] | undefined;
-  /** Elements between neighbours of each dimension; row by row unless given. */
+  /** Stride of each dimension, in elements; row by row unless given. */
   strides?: readonly number[] | undefined;
   /**
    * The first element.
@@ -118,7 +119,7 @@ export class Tensor<A extends ArrayLike = ArrayLike> {
   readonly dtype: DType;
   /** The sizes, outermost first. */
   readonly shape: number[];
-  /** Elements between neighbours of each dimension. */
+  /** Stride of each dimension, in elements. */
   readonly strides: number[];
   /** The first element of `data` that belongs to it. */
   readonly offset: number;
@@ -127,13 +128,13 @@ export class Tensor<A extends ArrayLike = ArrayLike> {
   /** Bytes of all elements. */
   readonly byteLength: number;
   /**
-   * The memory. Of a tensor that polyrank owns, ask for it anew after each await: in a browser all
+   * The memory. For a tensor that polyrank owns, get it again after each await: in a browser all
    * such memory is one buffer, whose views become empty when it grows. An operation that is given
    * an array over such memory uses it in place, as it would the tensor.
    *
-   * The tensor, and the array that this gives, keep owned memory alive. In a browser a part of that
-   * array (`data.subarray(…)`, `new Uint8Array(data.buffer, …)`) does not: keep the tensor for as
-   * long as you use the part, or its memory may be given to another tensor.
+   * The tensor, and the array that this returns, keep owned memory alive. In a browser a part of
+   * that array (`data.subarray(…)`, `new Uint8Array(data.buffer, …)`) does not: keep the tensor for
+   * as long as you use the part, or its memory may be given to another tensor.
    */
   readonly data: A;
   /** `Tensor`. */
@@ -151,9 +152,9 @@ export class Tensor<A extends ArrayLike = ArrayLike> {
 export function tensor<A extends ArrayLike>(data: A, options?: TensorOptions): Tensor<A>;
 
 /**
- * A tensor of zeros in memory that polyrank owns: operations use it without copying it. The memory
- * is freed when neither the tensor nor an array that its `data` gave is used any more; see there
- * for what does not keep it.
+ * A tensor of zeros in memory that polyrank owns: operations use it without copying it. Freed when
+ * neither the tensor nor the array from `data` is referenced any more; see {@link Tensor.data} for
+ * the exception.
  *
  * @param dtype - The element type.
  * @param shape - The sizes, outermost first; a number is one dimension.
@@ -178,7 +179,7 @@ export interface CudaOptions {
 /** A typed array: all but a DataView. */
 export type ElementArray = Exclude<ArrayLike, DataView>;
 
-/** What {@link CudaTensor.fromPointer} is told. */
+/** Options of {@link CudaTensor.fromPointer}. */
 export interface CudaPointer<D extends DType = DType> {
   /** The first element's address on the device (`CUdeviceptr`). */
   pointer: bigint;
@@ -186,7 +187,7 @@ export interface CudaPointer<D extends DType = DType> {
   dtype: D;
   /** The sizes, outermost first; a number is one dimension. */
   shape: number | readonly number[];
-  /** Elements between neighbours of each dimension; row by row unless given. */
+  /** Stride of each dimension, in elements; row by row unless given. */
   strides?: readonly number[] | undefined;
   /**
    * The device on which the memory lies.
@@ -194,22 +195,22 @@ export interface CudaPointer<D extends DType = DType> {
    */
   device?: CudaDevice | undefined;
   /**
-   * The stream (`CUstream`) in whose order the memory is used: operations come after what was
-   * issued there before them. Unless given, the default stream.
+   * The stream (`CUstream`) in whose order the memory is used: operations run after the work
+   * already issued on it. Unless given, the default stream.
    */
   stream?: bigint | undefined;
-  /** What owns the memory: kept until nothing of polyrank uses that any more. */
+  /** What owns the memory: kept alive until polyrank no longer uses it. */
   owner: object;
 }
 
 /**
  * A tensor in memory of a CUDA device, for groups with the backend `nccl`. Operations use it in
- * place; they come after what was issued on its stream when they were called, and what awaits one
- * goes on when the device is done with it.
+ * place. Operations run after the work already issued on its stream; awaiting one resumes when the
+ * device has finished.
  *
- * The driver is asked on another thread, so that nothing here blocks the event loop. Without one,
- * whatever makes a tensor fails with {@link BackendUnavailableError}, which says what was looked
- * for; in a browser with {@link UnsupportedError}.
+ * The driver is called on another thread, so nothing here blocks the event loop. Without a CUDA
+ * driver, whatever makes a tensor fails with {@link BackendUnavailableError}, which says what was
+ * looked for; in a browser with {@link UnsupportedError}.
  */
 export class CudaTensor<A extends ElementArray = ElementArray> {
   private constructor();
@@ -279,7 +280,7 @@ export class CudaTensor<A extends ElementArray = ElementArray> {
   readonly dtype: DType;
   /** The sizes, outermost first. */
   readonly shape: number[];
-  /** Elements between neighbours of each dimension. */
+  /** Stride of each dimension, in elements. */
   readonly strides: number[];
   /** The number of elements. */
   readonly size: number;
@@ -292,30 +293,30 @@ export class CudaTensor<A extends ElementArray = ElementArray> {
   /** The stream in whose order the memory is used; `0n` is the default stream. */
   readonly stream: bigint;
   /**
-   * A copy of the elements, as they are after what was issued on the stream. Await operations on
-   * the tensor first.
+   * A copy of the elements, as they are after the work already issued on the stream. Await
+   * operations on the tensor first.
    */
   toArray(): Promise<A>;
   /**
-   * As {@link CudaTensor.toArray}, into an array with as many bytes, which it gives back.
+   * As {@link CudaTensor.toArray}, into an array with as many bytes, which it returns.
    *
    * @throws {@link InvalidArgumentError} if the array has more or fewer.
    */
   copyTo<B extends ArrayLike>(array: B): Promise<B>;
   /**
-   * Frees the memory when no operation uses it any more, without waiting for the collector, which
-   * frees it too. Whatever uses the tensor afterwards fails.
+   * Frees the memory when no operation uses it any more, without waiting for the garbage collector.
+   * Later uses of the tensor fail.
    */
   free(): void;
   /** `CudaTensor`. */
   readonly [Symbol.toStringTag]: string;
 }
 
-/** Options of whatever takes time. */
+/** Options of every asynchronous call. */
 export interface WaitOptions {
   /**
-   * Ends the wait: the promise rejects with the signal's reason. A collective goes on among the
-   * ranks, but its result is not written back; a request of a store is given up.
+   * Ends the wait: the promise rejects with the signal's reason. A collective continues among the
+   * ranks, but its result is not written back; a request of a store is cancelled.
    */
   signal?: AbortSignalLike | null | undefined;
 }
@@ -328,34 +329,35 @@ export interface AbortSignalLike {
   readonly reason: any;
   /** Adds a function to call when it fires. */
   addEventListener(type: "abort", listener: () => void, options?: any): void;
-  /** Takes such a function away. */
+  /** Removes such a function. */
   removeEventListener(type: "abort", listener: () => void): void;
 }
 
 /**
- * A handle on an operation that was issued. Await it: `await group.allreduce(x)` gives `x` back,
+ * A handle on an operation that was issued. Await it: `await group.allreduce(x)` returns `x`,
  * reduced. The tensors of the operation must not be touched before it is complete.
  *
- * A failure is thrown by whatever waits for it; one that nobody waits for disturbs nobody.
+ * A failure is thrown by whatever waits for it; one that nobody waits for is not reported as an
+ * unhandled rejection.
  */
 export class Work<R = unknown> implements PromiseLike<R> {
   private constructor();
 
-  /** As of a promise: the result as it was passed to the call, or what the call failed with. */
+  /** As in `Promise`: the result as it was passed to the call, or what the call failed with. */
   then<A = R, B = never>(
     onfulfilled?: ((value: R) => A | PromiseLike<A>) | null,
     onrejected?: ((reason: any) => B | PromiseLike<B>) | null,
   ): Promise<A | B>;
 
-  /** As of a promise. */
+  /** As in `Promise`. */
   catch<B = never>(onrejected?: ((reason: any) => B | PromiseLike<B>) | null): Promise<R | B>;
 
-  /** As of a promise. */
+  /** As in `Promise`. */
   finally(onfinally?: (() => void) | null): Promise<R>;
 
   /**
    * Waits until the operation is complete, no longer than `timeout`. When that has passed, the
-   * operation goes on, and a later wait may succeed.
+   * operation continues, and a later wait may succeed.
    *
    * @param options - `timeout` in ms; none, or zero, means no limit of its own.
    * @throws {@link WaitTimeoutError}
@@ -396,7 +398,7 @@ export class Work<R = unknown> implements PromiseLike<R> {
    */
   sourceRank(): number;
 
-  /** Without a device: waits. */
+  /** The same as `wait()` without a timeout. */
   synchronize(): Promise<R>;
 
   /** The limit of the operation, ms. */
@@ -409,7 +411,7 @@ export class Work<R = unknown> implements PromiseLike<R> {
   readonly [Symbol.toStringTag]: string;
 }
 
-/** Stands for a group that this process is not a member of. A function that is given it as its
+/** Represents a group that this process is not a member of. A function that is given it as its
  * group does nothing; a rank in it is -1. */
 export class NonGroupMember {
   private constructor();
@@ -417,21 +419,21 @@ export class NonGroupMember {
   readonly [Symbol.toStringTag]: "NonGroupMember";
 }
 
-/** What {@link newGroup} gives to a rank that is not in the new group. */
+/** What {@link newGroup} returns on a rank that is not in the new group. */
 export const NON_GROUP_MEMBER: NonGroupMember;
 
-/** Limit of operations of a group that was given none, ms: 30 min. */
+/** Default limit of a group's operations, ms: 30 min. */
 export const DEFAULT_TIMEOUT_MS: number;
 
 /**
- * The name of a backend in lower case, if there is one of that name.
+ * Validates a backend name and returns it in lower case.
  *
  * @throws {@link UnknownBackendError}
  */
 export function parseBackend(name: string): Backend;
 
 /**
- * Runs `callback` with `group` as the current group, and gives what it gives. In Node the group
+ * Runs `callback` with `group` as the current group, and returns its result. In Node the group
  * stays the current one through everything that the callback awaits; in a browser until the
  * callback awaits for the first time.
  */
@@ -454,17 +456,17 @@ export interface Rendezvous {
   worldSize: number;
 }
 
-/** What is known of a meeting beforehand; -1: it must be in the URL, or come of the meeting. */
+/** What is known before a rendezvous. -1 if not known: the URL or the rendezvous supplies it. */
 export interface RendezvousRequest {
   /** This process's rank, or -1. */
   rank: number;
   /** The number of ranks, or -1. */
   worldSize: number;
-  /** Limit of the meeting, ms. */
+  /** Limit of the rendezvous, ms. */
   timeout: number;
 }
 
-/** Meets the other ranks at a URL of a scheme of the user's. */
+/** Handles a custom URL scheme: meets the other ranks there. */
 export type RendezvousHandler = (
   url: string,
   request: RendezvousRequest,
@@ -475,18 +477,18 @@ export type RendezvousHandler = (
  *
  * @param url - `env://`, `tcp://host:port`, `file:///path`, `ws://host:port`, `wss://…`, or one of
  * a scheme that was registered.
- * @param options - What the URL does not say; `timeout` in ms.
+ * @param options - What is not in the URL; `timeout` in ms.
  * @throws {@link RendezvousError}
  * @throws {@link RendezvousTimeoutError}
  */
 export function rendezvous(
   url: string,
   options?: WaitOptions & {
-    /** This process's rank; -1: the URL or the environment says it. */
+    /** This process's rank; -1: from the URL or the environment. */
     rank?: number | undefined;
-    /** The number of ranks; -1: the URL or the environment says it. */
+    /** The number of ranks; -1: from the URL or the environment. */
     worldSize?: number | undefined;
-    /** Limit of the meeting, ms; none: 30 min. */
+    /** Limit of the rendezvous, ms; none: 30 min. */
     timeout?: number | null | undefined;
   },
 ): Promise<Rendezvous>;
@@ -508,19 +510,18 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
-   * Starts the operation, after an earlier start that goes on. All ranks start it equally often, or
-   * take part by ordinary calls. What it fails with is the handle's.
+   * Starts the operation, queued behind an earlier start that is still running. All ranks start it
+   * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedDTypeError}
    */
   start(): Work<T>;
   /**
-   * Starts the operation and waits for it: what a loop that repeats one call calls. Rejects with
-   * what it failed with.
+   * Starts it and waits: the usual call in a loop. Rejects with what it failed with.
    */
   run(): Promise<void>;
   /**
-   * Waits for what was started last: its result, or `undefined` if nothing was. Rejects with what
+   * Waits for the last start: its result, or `undefined` if there was none. Rejects with what
    * it failed with.
    */
   wait(): Promise<T | undefined>;
@@ -564,9 +565,9 @@ export class P2POp {
 }
 
 /**
- * Issues sends and receives together, in their order; a handle for each of them. Those of
- * {@link CudaTensor}s in one group are one operation, so that they meet in whatever order the ranks
- * list them; each handle is then that of all.
+ * Issues sends and receives together, in their order; returns a handle for each of them. Those of
+ * {@link CudaTensor}s in one group are one operation, so that they match in whatever order the
+ * ranks list them; each handle is then that of all.
  *
  * @throws {@link InvalidTypeError}
  */

@@ -1,5 +1,5 @@
-// Views on memory, asked what they are by JavaScript's own getters: a view may have properties of
-// its own with the same names, which say something else. Knows nothing of tensors.
+// Views on memory, read by JavaScript's own getters: a view may have properties of its own with the
+// same names and other values. Knows nothing of tensors.
 
 import { InvalidArgumentError } from "../generated/errors.js";
 
@@ -21,7 +21,7 @@ export function bufferOf(array) {
   return typed.buffer.call(array);
 }
 
-/** The bytes that a view has now; 0 if its memory was given away. */
+/** The bytes that a view has now; 0 if its memory was transferred. */
 export function byteLengthOf(view) {
   try {
     return (typed.class.call(view) === undefined ? data : typed).byteLength.call(view);

@@ -1,15 +1,16 @@
 // `Work`: the handle of a collective or a message, which can be awaited. A failure that nobody
-// asks for disturbs nobody: its promise is made by the first `then`. Knows nothing of copies.
+// retrieves is not an unhandled rejection: its promise is made by the first `then`. Knows nothing
+// of copies.
 
 import { InvalidArgumentError, InvalidTypeError, WaitTimeoutError } from "../generated/errors.js";
 import { camelName, signalOf } from "./arguments.js";
 import { WorkResult } from "../generated/constants.js";
 
-/** The name by which Node asks an object what to show of it. */
+/** The name of the method by which Node gets what to show of an object. */
 export const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 
-/** What `new Work` is called with by this package alone. */
-export const MADE_HERE = Symbol("polyrank.work");
+/** The argument by which only this package can call `new Work`. */
+export const INTERNAL = Symbol("polyrank.work");
 
 /** A handle on an operation that was issued. */
 export class Work {
@@ -19,7 +20,7 @@ export class Work {
   #settled = null;
 
   constructor(made, operation, value, arrays) {
-    if (made !== MADE_HERE) throw new InvalidTypeError("a Work is what operations return");
+    if (made !== INTERNAL) throw new InvalidTypeError("a Work is what operations return");
     this.#operation = operation;
     this.#value = value;
     this.#arrays = arrays;
@@ -156,7 +157,7 @@ export class Work {
   }
 }
 
-/** What stands for the operation where there is nothing to do. */
+/** The operation of a handle where there is nothing to do. */
 export const NOTHING_TO_DO = Object.freeze({
   state: "ended",
   failure: null,
@@ -174,7 +175,7 @@ export const NOTHING_TO_DO = Object.freeze({
   whenEnded: (listener) => listener(null),
 });
 
-/** Timers take no longer time than this. */
+/** The longest time that timers accept. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 function limitOf(timeout) {

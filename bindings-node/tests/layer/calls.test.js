@@ -153,10 +153,10 @@ test("a Tensor says what an array cannot", async () => {
     assert.throws(call, (error) => /^Invalid(Argument|Type)Error$/.test(error.name), `${call}`);
   }
   assert.deepEqual(pr.tensor(new Uint8Array(4), { shape: [0, 9] }).size, 0);
-  native.mostBytes = 2 ** 31 - 1;
+  native.maxMemoryBytes = 2 ** 31 - 1;
   assert.throws(() => pr.alloc("f32", [2 ** 20, 2 ** 9, 0]), { kind: "InvalidArgument" });
   assert.throws(() => pr.tensor(new Uint8Array(4), { shape: [0], strides: [2 ** 32] }), /at most/);
-  native.mostBytes = undefined;
+  native.maxMemoryBytes = undefined;
 });
 
 test("stores take bytes of any kind and give numbers that are exact", async () => {

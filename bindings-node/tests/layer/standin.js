@@ -12,11 +12,11 @@ export async function standIn(options = {}) {
   const turns = { count: 0 };
   const groups = [];
   install(native, {
-    get mostBytes() {
-      return native.mostBytes ?? Number.MAX_SAFE_INTEGER;
+    get maxMemoryBytes() {
+      return native.maxMemoryBytes ?? Number.MAX_SAFE_INTEGER;
     },
-    get mostArrayBytes() {
-      return this.mostBytes;
+    get maxArrayBytes() {
+      return this.maxMemoryBytes;
     },
     nextTurn: (callback) =>
       setImmediate(() => {
@@ -81,14 +81,14 @@ class StandIn {
     return { view: () => memory };
   }
 
-  prepare(group, method, args, keywords, tensors, infos, startWithin) {
+  prepare(group, method, args, keywords, tensors, infos, maxEagerBytes) {
     const refusal = this.answers.get(method);
     if (refusal instanceof Error) throw refusal;
     const key = group ?? keywords?.group?.handle ?? null;
     const work = new StandInWork(this, key?.id ?? 0, method, tensors);
-    this.calls.push({ key: method, args, keywords, infos, startWithin });
+    this.calls.push({ key: method, args, keywords, infos, maxEagerBytes });
     this.works.push(work);
-    if (work.bytesIn <= startWithin) {
+    if (work.bytesIn <= maxEagerBytes) {
       work.copyIn(tensors, work.bytesIn);
       work.issue();
     }

@@ -26,7 +26,7 @@ const INSTANCES = {
 };
 
 /** What every class and function has. */
-const EVERYWHERE = new Set(["constructor", "length", "name", "prototype"]);
+const EVERYWHERE = new Set(["constructor", "length", "name", "prototype", "toString"]);
 
 test("every declared name is there, and every name is declared", () => {
   const values = [...declared.values()].filter(({ kind }) => !/interface|type/.test(kind));

@@ -9,7 +9,7 @@ from polyrank import _core
 
 
 def run(words: list[str]) -> int:
-    """Runs the command with `words` behind its name; the exit code."""
+    """Runs the command with `words` after its name; returns the exit code."""
     # The command handles signals itself; Python's handler would only raise when it is done.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Scripts run with the interpreter that runs this one.

@@ -162,8 +162,8 @@ _Bool: TypeAlias = bool
 class DType:
     """The type of a tensor's elements.
 
-    NumPy and PyTorch names correspond as one expects: `f32` is `float32`, `u8` is `uint8`,
-    `complex64` is a pair of `f32`.
+    NumPy and PyTorch names correspond: `f32` is `float32`, `u8` is `uint8`, `complex64` is a pair
+    of `f32`.
     """
 
     bool: ClassVar[DType]
@@ -208,10 +208,10 @@ class DType:
 
 @final
 class ReduceOp:
-    """How elements of several ranks become one.
+    """How elements of several ranks are combined.
 
-    Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
-    operator that has no meaning for an element type raises `UnsupportedDTypeError`.
+    Integers wrap around. On `bool`, `SUM` and `MAX` are logical or, `PRODUCT` and `MIN` logical
+    and. An operator that has no meaning for an element type raises `UnsupportedDTypeError`.
     """
 
     SUM: ClassVar[ReduceOp]
@@ -221,9 +221,9 @@ class ReduceOp:
     PRODUCT: ClassVar[ReduceOp]
     """Multiplication."""
     MIN: ClassVar[ReduceOp]
-    """The least; NaN propagates."""
+    """The minimum; NaN propagates."""
     MAX: ClassVar[ReduceOp]
-    """The greatest; NaN propagates."""
+    """The maximum; NaN propagates."""
     BAND: ClassVar[ReduceOp]
     """Bitwise and."""
     BOR: ClassVar[ReduceOp]
@@ -256,7 +256,7 @@ def premul_sum(factor: float) -> ReduceOp:
     """Each rank's elements times `factor`, then the sum."""
 
 class PolyrankError(RuntimeError):
-    """The root of all errors of polyrank. A failure that has no better class is one of it."""
+    """The base class of all errors, and the class of failures without one of their own."""
 
     kind: str | None
     rank: int | None
@@ -294,7 +294,7 @@ class DuplicateGroupError(PolyrankError):
 
 class DuplicateBackendError(PolyrankError, ValueError):
     """A backend of this name is registered already. For `register_backend`, which this version does
-    not have.
+    not implement.
     """
 
     backend: str
@@ -323,7 +323,7 @@ class RankNotInGroupError(PolyrankError, ValueError):
     message: str
 
 class WaitTimeoutError(PolyrankError, TimeoutError):
-    """`Work.wait(timeout)` expired; the operation goes on."""
+    """`Work.wait(timeout)` expired; the operation continues."""
 
     sequence: int
     waited_ms: int
@@ -392,8 +392,8 @@ class CollectiveMismatchError(DistBackendError):
     theirs: str
 
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
-    """An operation passed its deadline; the group is broken. As `rank` of `RankFailedError` names who is
-    gone, `rank` and `missing_ranks` name who did not come.
+    """An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+    that did not come.
     """
 
     sequence: int
@@ -456,7 +456,7 @@ class BackendOptions(Options):
     def timeout(self, value: _Duration | None) -> None: ...
     @property
     def group_name(self) -> str:
-        """The group's name; empty: made up."""
+        """The group's name; empty: generated."""
     @group_name.setter
     def group_name(self, value: str) -> None: ...
     @property
@@ -466,7 +466,7 @@ class BackendOptions(Options):
     def groupName(self, value: str) -> None: ...
     @property
     def global_ranks_in_group(self) -> Sequence[int]:
-        """Global ranks of the members, by rank in the group; empty: those of the group are meant."""
+        """Global ranks of the members, by rank in the group; empty: those of the group."""
     @global_ranks_in_group.setter
     def global_ranks_in_group(self, value: Sequence[SupportsIndex]) -> None: ...
     @property
@@ -478,14 +478,14 @@ class BackendOptions(Options):
 
 
 class NcclConfig(Options):
-    """What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-    library's choice. What is set and the library is too old for is an error before ranks meet.
+    """Configuration of NCCL communicators: c10d's `NCCLConfig`. What is not set, the library chooses.
+    Setting what the library is too old for is an error, raised before ranks meet.
     """
 
     @property
     def blocking(self) -> int | None:
-        """Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
-        has a deadline.
+        """Whether calls of NCCL block, 0 or 1. Only 0 is accepted: they never block here, so that every
+        wait has a deadline.
         """
     @blocking.setter
     def blocking(self, value: SupportsIndex | None) -> None: ...
@@ -501,7 +501,7 @@ class NcclConfig(Options):
     def cgaClusterSize(self, value: SupportsIndex | None) -> None: ...
     @property
     def min_ctas(self) -> int | None:
-        """Least number of thread blocks for a kernel, from 1."""
+        """Minimum number of thread blocks for a kernel, from 1."""
     @min_ctas.setter
     def min_ctas(self, value: SupportsIndex | None) -> None: ...
     @property
@@ -511,7 +511,7 @@ class NcclConfig(Options):
     def minCtas(self, value: SupportsIndex | None) -> None: ...
     @property
     def max_ctas(self) -> int | None:
-        """Greatest number of thread blocks for a kernel, not below `min_ctas`."""
+        """Maximum number of thread blocks for a kernel, not below `min_ctas`."""
     @max_ctas.setter
     def max_ctas(self, value: SupportsIndex | None) -> None: ...
     @property
@@ -521,7 +521,7 @@ class NcclConfig(Options):
     def maxCtas(self, value: SupportsIndex | None) -> None: ...
     @property
     def net_name(self) -> str | None:
-        """Name of the network module, as `Socket` or `IB`."""
+        """Name of the network module, such as `Socket` or `IB`."""
     @net_name.setter
     def net_name(self, value: str | None) -> None: ...
     @property
@@ -531,7 +531,7 @@ class NcclConfig(Options):
     def netName(self, value: str | None) -> None: ...
     @property
     def split_share(self) -> int | None:
-        """Whether what is split off shares resources with the communicator it comes from, 0 or 1."""
+        """Whether communicators that are split off share the parent's resources, 0 or 1."""
     @split_share.setter
     def split_share(self, value: SupportsIndex | None) -> None: ...
     @property
@@ -571,8 +571,8 @@ class NcclConfig(Options):
     def collnetEnable(self, value: SupportsIndex | None) -> None: ...
     @property
     def cta_policy(self) -> int | None:
-        """What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it can
-        be. Needs NCCL 2.27.
+        """The policy for thread blocks: 0 is the default, 1 efficiency, 2 none of them where possible.
+        Needs NCCL 2.27.
         """
     @cta_policy.setter
     def cta_policy(self, value: SupportsIndex | None) -> None: ...
@@ -583,8 +583,8 @@ class NcclConfig(Options):
     def ctaPolicy(self, value: SupportsIndex | None) -> None: ...
     @property
     def shrink_share(self) -> int | None:
-        """Whether what is left when ranks are taken out shares resources with the communicator it comes
-        from, 0 or 1. Needs NCCL 2.27.
+        """Whether a communicator that is shrunk shares the original's resources, 0 or 1. Needs NCCL
+        2.27.
         """
     @shrink_share.setter
     def shrink_share(self, value: SupportsIndex | None) -> None: ...
@@ -615,7 +615,7 @@ class NcclConfig(Options):
     def nChannelsPerNetPeer(self, value: SupportsIndex | None) -> None: ...
     @property
     def nvlink_centric_sched(self) -> int | None:
-        """Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28."""
+        """Whether NVLink traffic is scheduled first, 0 or 1. Needs NCCL 2.28."""
     @nvlink_centric_sched.setter
     def nvlink_centric_sched(self, value: SupportsIndex | None) -> None: ...
     @property
@@ -627,13 +627,13 @@ class NcclConfig(Options):
 
 
 class NcclOptions(BackendOptions):
-    """Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
-    where `BackendOptions` do, of a group in which NCCL serves a device.
+    """Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They are given
+    in place of `BackendOptions`, to a group in which NCCL serves a device.
     """
 
     @property
     def is_high_priority_stream(self) -> bool:
-        """Whether the group's kernels come before those of other streams."""
+        """Whether the group's kernels have priority over those of other streams."""
     @is_high_priority_stream.setter
     def is_high_priority_stream(self, value: bool) -> None: ...
     @property
@@ -655,7 +655,7 @@ class NcclOptions(BackendOptions):
     def blockingWait(self, value: bool) -> None: ...
     @property
     def config(self) -> NcclConfig:
-        """What NCCL itself is told."""
+        """Configuration of NCCL itself."""
     @config.setter
     def config(self, value: NcclConfig) -> None: ...
     def __new__(cls, backend: str | None = ..., timeout: _Duration | None = ..., group_name: str = ..., global_ranks_in_group: Sequence[SupportsIndex] = ..., is_high_priority_stream: bool = ..., blocking_wait: bool = ..., config: NcclConfig = ...) -> Self: ...
@@ -691,7 +691,7 @@ class AllreduceOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     @property
     def sparse_indices(self) -> Any | None:
-        """Indices of a sparse tensor's values. Sparse tensors are not built."""
+        """Indices of a sparse tensor's values. Sparse tensors are not implemented."""
     @sparse_indices.setter
     def sparse_indices(self, value: object | None) -> None: ...
     @property
@@ -733,7 +733,7 @@ class ReduceOptions(Options):
     def rootRank(self, value: SupportsIndex) -> None: ...
     @property
     def root_tensor(self) -> int:
-        """Which tensor of a list is the root's, where one process gives several."""
+        """Which tensor of a list is the root's, if one process passes several."""
     @root_tensor.setter
     def root_tensor(self, value: SupportsIndex) -> None: ...
     @property
@@ -774,7 +774,7 @@ class BroadcastOptions(Options):
     def rootRank(self, value: SupportsIndex) -> None: ...
     @property
     def root_tensor(self) -> int:
-        """Which tensor of a list is the root's, where one process gives several."""
+        """Which tensor of a list is the root's, if one process passes several."""
     @root_tensor.setter
     def root_tensor(self, value: SupportsIndex) -> None: ...
     @property
@@ -857,7 +857,7 @@ class ScatterOptions(Options):
 
     @property
     def root_rank(self) -> int:
-        """The rank, in this group, that gives the tensors."""
+        """The rank, in this group, that has the tensors."""
     @root_rank.setter
     def root_rank(self, value: SupportsIndex) -> None: ...
     @property
@@ -1005,7 +1005,7 @@ class DeviceBackend:
 
 @final
 class NonGroupMember:
-    """Stands for a group that this process is not a member of: what `new_group` gives to a rank that
+    """Represents a group that this process is not a member of: what `new_group` returns on a rank that
     is not in it. A function that is given it as its group does nothing and returns nothing; a rank
     in it is -1.
     """
@@ -1042,20 +1042,20 @@ class PreparedOperation:
     """
 
     def start(self) -> Work:
-        """Starts the operation. All ranks start it equally often, or take part by ordinary calls. An
-        earlier start that goes on comes first, and what it failed with is raised.
+        """Starts the operation, queued behind an earlier start that is still running, whose failure is
+        raised. All ranks start it equally often, or take part by ordinary calls.
 
         Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def run(self) -> None:
-        """Starts the operation and waits for it: what a loop that repeats one call calls. As `start`
-        and the wait for its work, without making a handle.
+        """Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
+        without making a handle.
 
         Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def wait(self, timeout: _Duration | None = None) -> bool:
-        """Waits for what was started last; true, also if nothing was started. Raises what it failed
-        with. As `Work.wait`.
+        """Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed
+        with.
 
         Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
@@ -1070,7 +1070,7 @@ class ProcessGroup:
     take are ranks in this group. A group serves one thread or several.
 
     When an operation fails or passes its deadline, the group is broken: all its operations, on
-    all ranks, raise the same error until the group is made anew.
+    all ranks, raise the same error. Leave it, and make another.
     """
 
     @property
@@ -1116,11 +1116,11 @@ class ProcessGroup:
     getBackendName = name
     backend_name = name
     def get_group_store(self) -> Store:
-        """The store behind the group, with the group's prefix."""
+        """The store of the group, with the group's prefix."""
     def get_backend(self, device: object) -> DeviceBackend:
         """The backend that serves a device.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def set_timeout(self, timeout: _Duration) -> None:
         """Sets the limit of all later operations that have none of their own; 0 means no limit."""
@@ -1131,40 +1131,39 @@ class ProcessGroup:
         Does not wait.
         """
     def shutdown(self) -> None:
-        """Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
-        then they fail, on all ranks, also those that nobody waits for any more.
+        """Leaves the group cleanly, and closes connections. Operations in flight have 5 s to end; then
+        they fail, on all ranks, even if nobody waits for them any more.
 
-        Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
-        before the others have looked at its operation, and one that the others never call ends on
-        nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-        operation that ended on this rank without all others, up to a quarter of a second otherwise. A
-        group that was split off another waits for nobody: leaving the group that it comes from tells.
-        Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
-        of any of them, unless the group was aborted.
+        Raises if ranks disagree on what they ran and no call of this rank has reported it: a root may
+        finish before the others have checked its operation, and an operation that the others never
+        call fails on none of them. To detect that, ranks wait for one another when they leave: up to
+        3 s after an operation that ended on this rank without all others, up to a quarter of a second
+        otherwise. A group that was split off another does not wait: a disagreement in it is reported
+        when its parent is left. Also raises what a collective of this rank failed with, if nobody has
+        retrieved the outcome of any of them, unless the group was aborted.
         """
     def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[object] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. Its members call it, and wait for one another:
-        each rank with the ranks of its own new group, so that one call can split the group into
-        several. Of a group that is bound to a CUDA device, all ranks call it.
+        each rank passes the ranks of its own new group, so that one call can split the group into
+        several. If the group is bound to a CUDA device, all its ranks must call it.
 
         - `ranks`: ranks in this group, each once; the new ranks are their positions.
         - `timeout`: limit of the new group's operations; none: this group's.
-        - `group_name`: none: made from this group's name. A name serves once, also where the group
-          was destroyed.
-        - `device_types`: without effect: the new group serves all kinds of devices that its backends
-          do. Here so that calls for c10d run.
+        - `group_name`: none: made from this group's name. A name can be used once, even if the group
+          is destroyed.
+        - `device_types`: accepted for c10d's callers, and ignored: the new group serves all kinds of
+          devices that its backends do.
 
         Returns the new group; none if this rank is not in `ranks`.
 
         Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
-        """Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
-        with a store of which nobody else uses the keys. Ranks are given in the order in which they
-        come.
+        """Merges this group and others into one of `size` ranks. Every rank of each of them calls it,
+        with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
 
         - `timeout`: limit of joining and of the new group's operations.
-        - `group_name`: none: made from the name of a group that is joined.
+        - `group_name`: none: made from the name of one of the merged groups.
 
         Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
         """
@@ -1172,7 +1171,7 @@ class ProcessGroup:
     def allreduce(self, tensors: Sequence[_Tensor], opts: AllreduceOptions = ...) -> Work:
         """Reduces a tensor over all ranks, in place; all ranks get the same bits.
 
-        Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+        Every rank passes the same dtype and number of elements. A list of several tensors is reduced
         over the ranks and over the list: each of them gets the same result.
 
         `opts` has its usual values by default.
@@ -1217,7 +1216,7 @@ class ProcessGroup:
     def broadcast(self, tensors: Sequence[_Tensor], opts: BroadcastOptions = ...) -> Work:
         """All ranks get the root's tensor, in place of theirs.
 
-        Every rank gives the same dtype and number of elements.
+        Every rank passes the same dtype and number of elements.
 
         `opts` has its usual values by default.
 
@@ -1236,7 +1235,7 @@ class ProcessGroup:
     def allgather(self, output_tensors: Sequence[Sequence[_Tensor]], input_tensors: Sequence[_Tensor], opts: AllgatherOptions = ...) -> Work:
         """All ranks get every rank's tensor: output `i` is rank `i`'s input.
 
-        Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+        Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
 
         `opts` has its usual values by default.
 
@@ -1252,8 +1251,8 @@ class ProcessGroup:
     def allgather_coalesced(self, output_lists: Sequence[Sequence[_Tensor]], input_list: Sequence[_Tensor], opts: AllgatherOptions = ...) -> Work:
         """All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
 
-        Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
-        lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
+        Each input is an operation of its own: all ranks pass the same number of inputs. In Rust,
+        where lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
 
         `opts` has its usual values by default.
         """
@@ -1287,7 +1286,7 @@ class ProcessGroup:
     def gather(self, output_tensors: Sequence[Sequence[_Tensor]], input_tensors: Sequence[_Tensor], opts: GatherOptions = ...) -> Work:
         """The root gets every rank's tensor: output `i` is rank `i`'s input.
 
-        The root gives one output for each rank, of the size of that rank's input; the others give an
+        The root passes one output for each rank, of the size of that rank's input; the others pass an
         empty list.
 
         `opts` has its usual values by default.
@@ -1303,7 +1302,7 @@ class ProcessGroup:
     def gather(self, output_tensors: Sequence[_Tensor], input_tensor: _Tensor, root: SupportsIndex, timeout: _Duration | None = None) -> Work: ...
     def gather_single(self, output: _Tensor | None, input: _Tensor, opts: GatherOptions = ...) -> Work:
         """The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
-        ranks give no output.
+        ranks pass no output.
 
         `opts` has its usual values by default.
 
@@ -1313,7 +1312,7 @@ class ProcessGroup:
     def scatter(self, output_tensors: Sequence[_Tensor], input_tensors: Sequence[Sequence[_Tensor]], opts: ScatterOptions = ...) -> Work:
         """Each rank gets its tensor of the root's list.
 
-        The root gives one input for each rank, of the size of that rank's output; the others give an
+        The root passes one input for each rank, of the size of that rank's output; the others pass an
         empty list.
 
         `opts` has its usual values by default.
@@ -1384,10 +1383,11 @@ class ProcessGroup:
         """
     @overload
     def all_to_all_single(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] = ..., input_split_sizes: Sequence[SupportsIndex] = ..., opts: AllToAllOptions = ...) -> Work:
-        """Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+        """Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+        receives.
 
-        Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
-        must come out even.
+        Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, into
+        which the rows must divide evenly.
 
         `opts` has its usual values by default.
 
@@ -1417,42 +1417,42 @@ class ProcessGroup:
     @overload
     def barrier(self, timeout: _Duration | None = None) -> Work: ...
     def monitored_barrier(self, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
-        """Waits until all ranks came, and says which did not: rank 0 raises with the first missing
+        """Waits until all ranks came, and reports which did not: rank 0 raises with the first missing
         rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
         is done. Goes through the group's store; a missing rank does not break the group. A `timeout`
-        of 0 waits for nobody: it passes where all others are there already.
+        of 0 waits for nobody: it passes if all others are there already.
 
         Raises `MonitoredBarrierError`.
         """
     def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` before each operation, in the order of ids.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def unregister_pre_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
         """Calls `hook` after each operation was issued, in the order of ids.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def unregister_post_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def register_abort_hook(self, hook_id: SupportsIndex, hook: Callable[[], None]) -> None:
         """Calls `hook` before the group is aborted because of an error or a deadline.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def send(self, tensors: Sequence[_Tensor], dst_rank: SupportsIndex, tag: SupportsIndex = 0) -> Work:
         """Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
@@ -1462,48 +1462,48 @@ class ProcessGroup:
 
         The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
         receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-        `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
-        itself.
+        `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl` does
+        not compare sizes. A rank cannot send to itself.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
     def recv(self, tensors: Sequence[_Tensor], src_rank: SupportsIndex, tag: SupportsIndex = 0) -> Work:
         """Receives a tensor from a rank, into a list's one tensor, which must have the size and the
-        dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
+        dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
     def recv_anysource(self, tensors: Sequence[_Tensor], tag: SupportsIndex = 0) -> Work:
-        """Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
+        """Receives a tensor from whichever rank sends first; `Work.source_rank` is that rank.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
     def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
 
-        The tensor is kept; its elements may be changed between the end of one start and the next.
+        The tensor is kept alive; its elements may be changed whenever no start is running.
         Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
         once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
-        or waits long for the others, gains nothing.
+        or waits long for other ranks, is not faster.
 
         `op` is `ReduceOp.SUM` by default.
 
         Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
         """
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
-        """Makes this group one of other members. All of them call it, with the same options.
+        """Replaces the members of this group. All new members call it, with the same options.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def get_reconfigure_handle(self) -> str:
         """This process's handle, which the others need for `reconfigure`. It changes with every call.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
     def new_window(self, tensor: _Tensor | None = None) -> Window:
         """Makes a window, over `tensor` if it is given. All ranks call it.
 
-        Not built in this version: raises `UnsupportedError`.
+        Not implemented in this version: raises `UnsupportedError`.
         """
 
 
@@ -1515,18 +1515,17 @@ class Store:
     timeout, 300 s unless set, and then raise `StoreTimeoutError`. This is the base class of all
     stores; use `TCPStore`, `FileStore`, `HashStore` or `PrefixStore`.
 
-    Where several calls of one store are not awaited, each runs after those before it,
-    also those through a `PrefixStore`. Only a request that has to wait for another one holds up
-    none behind it: what comes behind overtakes it. The one connection of a `TCPStore` carries one
-    request at a time, though: what shall not stand behind a request that waits is called on a
-    `clone`.
+    If several calls of one store are not awaited, they run in the order in which they are made,
+    including those through a `PrefixStore`. Only a request that waits (for a key, say) does not
+    hold up later ones. The one connection of a `TCPStore` handles one request at a time, though:
+    make calls that must not wait for such a request on a `clone`.
     """
 
     @property
     def timeout(self) -> timedelta:
         """Limit of requests that wait; zero is none."""
     def set(self, key: str, value: _Bytes) -> None:
-        """Sets `key` to `value`, over what was there.
+        """Sets `key` to `value`, replacing what was there.
 
         Raises `DistStoreError`.
         """
@@ -1536,14 +1535,14 @@ class Store:
         Raises `StoreTimeoutError`.
         """
     def add(self, key: str, amount: SupportsIndex) -> int:
-        """Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
+        """Adds `amount` to the decimal number at `key`, 0 if there is none, atomically; returns the sum.
 
-        The value reads as decimal text with `get`. Two ranks that add at once both count.
+        `get` returns the number as decimal text.
 
         Raises `NotACounterError`.
         """
     def append(self, key: str, value: _Bytes) -> None:
-        """Appends `value` to the value of `key`, which is made if it is not there.
+        """Appends `value` to the value of `key`, which is created if it is not there.
 
         Raises `DistStoreError`.
         """
@@ -1555,12 +1554,12 @@ class Store:
         """
     def compare_set(self, key: str, expected_value: _Bytes, desired_value: _Bytes) -> bytes:
         """Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
-        `expected_value` is empty; all in one step.
+        `expected_value` is empty; atomically.
 
-        Returns what is stored then; `expected_value` if nothing is.
+        Returns the value afterwards; `expected_value` if there is none.
         """
     def delete_key(self, key: str) -> bool:
-        """Removes `key`; whether it was there."""
+        """Removes `key`; returns whether it was there."""
     def has_extended_api(self) -> bool:
         """Whether `append`, `multi_get`, `multi_set` and the queues work on this store."""
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
@@ -1578,11 +1577,11 @@ class Store:
         is in PyTorch; queues are not counted.
         """
     def list_keys(self) -> list[str]:
-        """All keys, in no order."""
+        """All keys, in no particular order."""
     def queue_push(self, key: str, value: _Bytes) -> None:
-        """Appends `value` to the queue `key`. Queues and values have their keys apart: `delete_key`
-        leaves a queue as it is, and `queue_pop` a value. `get` of a key that is only a queue's waits;
-        a `TCPStore` answers with an empty value, as PyTorch's does.
+        """Appends `value` to the queue `key`. Queues and values have separate keys: `delete_key` does
+        not remove a queue, nor `queue_pop` a value. `get` of a key that is only a queue's waits; a
+        `TCPStore` returns an empty value, as PyTorch's does.
 
         Raises `DistStoreError`.
         """
@@ -1610,7 +1609,7 @@ class Store:
     @overload
     def wait(self, keys: Sequence[str], timeout: _Duration) -> None: ...
     def barrier(self, key: str, world_size: SupportsIndex, timeout: _Duration | None = None) -> None:
-        """Waits until `world_size` callers came to the barrier `key`. Each key serves once.
+        """Waits until `world_size` callers came to the barrier `key`. Each key can be used once.
 
         - `timeout`: limit of the wait; none: the store's; zero: no limit.
 
@@ -1619,14 +1618,14 @@ class Store:
 
 
 class HashStore(Store):
-    """A store in this process's memory, for threads as ranks and for tests."""
+    """A store in this process's memory, for ranks that are threads, and for tests."""
 
     def __new__(cls, *positional: Never, **keywords: Never) -> Self:
         """An empty store."""
 
 
 class FileStore(Store):
-    """A store in one file of a directory that all ranks see; access is by file locks.
+    """A store in a file that all ranks can access; access is by file locks.
 
     The file must not be left over from an earlier job.
     """
@@ -1635,15 +1634,15 @@ class FileStore(Store):
     def path(self) -> str:
         """The file."""
     def __new__(cls, file_name: str, world_size: SupportsIndex = -1) -> Self:
-        """Opens `file_name`, or makes it. The last of `world_size` users removes the file; with a
-        negative `world_size` nobody does.
+        """Opens or creates `file_name`. The last of `world_size` users removes the file; with a negative
+        `world_size` it is not removed.
 
         Raises `DistStoreError`.
         """
 
 
 class PrefixStore(Store):
-    """A view of another store: every key gets a prefix. How several groups share one store."""
+    """A view of another store: every key gets a prefix. This is how several groups share a store."""
 
     @property
     def underlying_store(self) -> Store:
@@ -1662,7 +1661,7 @@ class TCPStore(Store):
 
     @property
     def host(self) -> str:
-        """The host that was given."""
+        """The host that was passed."""
     @property
     def port(self) -> int:
         """The port on which the server listens."""
@@ -1691,21 +1690,21 @@ class WebSocketStore(Store):
     """A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
     WebSockets on its port; one of PyTorch does not.
 
-    A WebSocket that breaks is opened again, and no request is lost or run twice. Until then
-    the other ranks wait for this one, for a grace of 1.5 s unless it asks for another; longer than
-    that, and it is taken to be dead.
+    A WebSocket that breaks is reopened, and no request is lost or run twice. Meanwhile the other
+    ranks wait for this one, for a grace period of 1.5 s unless it sets another; after that, they
+    take it to be dead.
     """
 
     @property
     def url(self) -> str:
         """The address of the store."""
     def __new__(cls, url: str, timeout: _Duration = ..., reconnect_grace: _Duration | None = None) -> Self:
-        """Connects to `url`, a `ws://` or `wss://` address, and tries until `timeout`.
+        """Connects to `url`, a `ws://` or `wss://` address, retrying until `timeout`.
 
         - `timeout`: limit of connecting and of requests that wait; zero is none.
         - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
-          not closed: the store, at most 30 min, and the ranks of groups that meet in it, 1 min;
-          none: 1.5 s, or what `POLYRANK_RECONNECT_GRACE_MS` says where there is an environment.
+          not closed: the store, at most 30 min, and the ranks of groups that meet in it, at most
+          1 min; none: `POLYRANK_RECONNECT_GRACE_MS`, where there is an environment, or else 1.5 s.
 
         Raises `DistNetworkError`, `StoreTimeoutError`.
         """
@@ -1721,8 +1720,8 @@ class Window:
 class Work:
     """A handle on an operation that was issued.
 
-    Wait for it on a thread (`wait`), in a task (`await`), or look at it now and then
-    (`is_completed`). The tensors of the operation must not be touched before it is complete.
+    Wait for it on a thread (`wait`), in a task (`await`), or poll it (`is_completed`). The tensors
+    of the operation must not be touched before it is complete.
     """
 
     @property
@@ -1731,8 +1730,8 @@ class Work:
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits until the operation is complete; true. Raises what the operation failed with.
 
-        With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation goes
-        on, and a later `wait` may succeed. None, or zero, means no limit of its own.
+        With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation
+        continues, and a later `wait` may succeed. None, or zero, means no limit of its own.
 
         Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
@@ -1757,31 +1756,31 @@ class Work:
     def synchronize(self) -> None:
         """Orders the device's current stream after the operation. Without a device: `wait`."""
     def boxed(self) -> Work:
-        """This handle; there for c10d's callers."""
+        """This handle; for c10d's callers."""
     @staticmethod
     def unbox(boxed: Work) -> Work:
-        """The handle that `boxed` gave."""
+        """The handle that `boxed` returned."""
     def __await__(self) -> Generator[Any, None, bool]: ...
 
 
 @final
 class Future:
-    """A value that is there when an operation is complete."""
+    """A value that is available when an operation is complete."""
 
     def wait(self) -> Any:
         """Waits for the value, and returns it or raises what the operation failed with."""
     def done(self) -> bool:
-        """Whether the value, or the failure, is there. Does not wait."""
+        """Whether the value, or the failure, is available. Does not wait."""
     def value(self) -> Any:
-        """The value; raises if it is not there."""
+        """The value; raises if it is not available."""
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Calls `callback` with this future when it is done; a future of what the callback returns."""
+        """Calls `callback` with this future when it is done; returns a future of the callback's result."""
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Calls `callback` with this future when it is done."""
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 default_pg_timeout: timedelta
-"""Limit of operations of a group that was given none: 30 min."""
+"""Default limit of a group's operations: 30 min."""
 
 def is_available() -> bool:
     """Whether this package can be used here."""
@@ -1797,7 +1796,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
       rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
     - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
-      `file:///path`; `?rank=…&world_size=…` may be in it.
+      `file:///path`; it may contain `?rank=…&world_size=…`.
     - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
     - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
     - `store`: where ranks meet, instead of `init_method`.
@@ -1812,20 +1811,19 @@ def is_initialized() -> bool:
     """Whether the default group exists."""
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Leaves a group in good order; without `group`, all groups, and forgets the default group.
-    Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A
-    group other than the default group is left without waiting for other ranks: where they have
-    not said yet what they ran, destroying the default group tells of a disagreement. The rank
-    whose process hosts the store stays for the others to leave, up to ten seconds, unless they
-    are gone.
+    """Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
+    are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the
+    default group is left without waiting for other ranks: a disagreement on what they ran that is
+    not known by then is reported when the default group is destroyed. The rank whose process
+    hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
 
     Raises `InvalidGroupError`.
     """
 
 def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Aborts a group and forgets it; without `group`, all groups and the default group, so that
+    """Aborts a group and unregisters it; without `group`, all groups and the default group, so that
     another can be made. Every operation of it fails, on all ranks. Does not wait for operations
-    in flight: only until the other ranks were told, for a second at most.
+    in flight, only until the other ranks have been notified, for a second at most.
 
     Raises `NotInitializedError`.
     """
@@ -1850,27 +1848,27 @@ _get_default_group = default_group
 
 def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True) -> ProcessGroup | NonGroupMember:
     """Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
-    may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
-    to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
-    same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-    that names both.
+    may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
+    device, all its ranks must call it. Ranks that belong to several new groups must create them
+    in the same order: calls that deadlock fail, on all ranks involved, with an error that names
+    both.
 
     - `ranks`: global ranks; none: all.
     - `timeout`: limit of the group's operations; none: the default.
     - `backend`: none: the default group's.
-    - `use_local_synchronization`: taken as c10d does, and changes nothing: only members wait.
+    - `use_local_synchronization`: accepted for c10d's callers, and ignored: only members wait.
     - `group_desc`: a description for logs.
     - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
 
-    Returns the group; what stands for no member on a rank that is not in it.
+    Returns the group; on a rank that is not in it, the value for a non-member.
 
     Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
 def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
     """Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
-    call it with the same list, and wait for one another; of a parent that is bound to a CUDA
-    device, all ranks do. The group of this rank; none if no list has it.
+    call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
+    all its ranks must call it. Returns the group of this rank; none if it is in no list.
 
     Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
@@ -1888,7 +1886,7 @@ def get_world_size(group: ProcessGroup | NonGroupMember | None = None) -> int:
     """
 
 def get_node_local_rank(fallback_rank: SupportsIndex | None = None) -> int:
-    """This process's rank among those on its host, as the launcher said.
+    """This process's rank among those on its host, from the launcher.
 
     Raises `RendezvousError`.
     """
@@ -1897,7 +1895,7 @@ def get_pg_count() -> int:
     """The number of groups that this process made and has not destroyed."""
 
 def get_backend(group: ProcessGroup | NonGroupMember | None = None) -> str:
-    """The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
+    """The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.
 
     Raises `NotInitializedError`, `InvalidGroupError`.
     """
@@ -1955,10 +1953,10 @@ def create_store_client(store_addr: str, timeout: _Duration = ...) -> Store:
 def register_backend(name: str, func: Callable[[Store, int, int, timedelta], ProcessGroup], extended_api: bool = False, devices: Sequence[str] | None = None) -> None:
     """Registers a backend, for all later groups of this process.
 
-    - `name`: its name; upper and lower case are one.
+    - `name`: its name; case does not matter.
     - `devices`: kinds of devices that it serves; none: `cpu`.
 
-    Not built in this version: raises `UnsupportedError`.
+    Not implemented in this version: raises `UnsupportedError`.
     """
 
 def is_backend_available(backend: str) -> bool:
@@ -1970,7 +1968,7 @@ def backend_unavailable_reason(backend: str) -> str:
     """
 
 def is_gloo_available() -> bool:
-    """Whether the TCP backend, which answers to the name gloo too, is available."""
+    """Whether the TCP backend, of which `gloo` is an alias, is available."""
 
 is_tcp_available = is_gloo_available
 
@@ -1978,8 +1976,8 @@ def is_nccl_available() -> bool:
     """Whether the NCCL backend is available."""
 
 def is_mpi_available() -> bool:
-    """Whether the MPI backend is available: an MPI library is found that fits to the launcher of
-    this process. It is loaded, and not initialised.
+    """Whether the MPI backend is available: an MPI library is found that matches the launcher of
+    this process. It is loaded, but not initialised.
     """
 
 def is_ucc_available() -> bool:
@@ -2102,7 +2100,7 @@ all_gather_single = all_gather_into_tensor
 
 @overload
 def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_dst: SupportsIndex | None = None) -> None:
-    """`dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said."""
+    """`dst` gets every rank's tensor, in `gather_list`, which only it passes. Rank 0 unless given."""
 
 @overload
 def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
@@ -2115,8 +2113,8 @@ def gather(tensor: _Tensor, gather_list: Sequence[_Tensor] | None = None, dst: S
 
 @overload
 def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_src: SupportsIndex | None = None) -> None:
-    """Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
-    said.
+    """Each rank gets its tensor of the `scatter_list` of `src`, which only that rank passes. Rank 0
+    unless given.
     """
 
 @overload
@@ -2164,8 +2162,8 @@ reduce_scatter_single = reduce_scatter_tensor
 
 @overload
 def all_to_all_single(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
-    """Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
-    Sizes are rows; none cuts into equal parts.
+    """Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+    receives. Sizes are rows; none cuts into equal parts.
     """
 
 @overload
@@ -2204,7 +2202,7 @@ def barrier(group: ProcessGroup | None, async_op: Literal[True], device_ids: Seq
 def barrier(group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, device_ids: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None) -> Work | None: ...
 
 def monitored_barrier(group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None, wait_all_ranks: bool = False) -> None:
-    """Waits until all ranks came, and says which did not: the first, or all of them if
+    """Waits until all ranks came, and reports which did not: the first, or all of them if
     `wait_all_ranks`. A `timeout` of 0 waits for nobody.
 
     Raises `MonitoredBarrierError`.
@@ -2217,8 +2215,8 @@ def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup 
     """
 
 def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
-    """Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
-    -1 if this process is not in the group.
+    """Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
+    rank; -1 if this process is not in the group.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
@@ -2236,7 +2234,7 @@ def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup
     """
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
-    """Issues sends and receives together; a handle for each of them.
+    """Issues sends and receives together; returns a handle for each of them.
 
     Raises `InvalidArgumentError`.
     """
@@ -2254,7 +2252,7 @@ def all_gather_object(object_list: object, obj: object, group: ProcessGroup | No
     """
 
 def gather_object(obj: object, object_gather_list: object | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, group_dst: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
-    """`dst` gets every rank's object, in `object_gather_list`, which only it gives.
+    """`dst` gets every rank's object, in `object_gather_list`, which only it passes.
 
     Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
@@ -2272,8 +2270,8 @@ def send_object_list(object_list: object, dst: SupportsIndex | None = None, grou
     """
 
 def recv_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> int:
-    """Receives objects into a list of the same length as the sender's. The sender's global rank;
-    -1 if this process is not in the group.
+    """Receives objects into a list of the same length as the sender's. Returns the sender's global
+    rank; -1 if this process is not in the group.
 
     Raises `InvalidArgumentError`, `InvalidTypeError`.
     """

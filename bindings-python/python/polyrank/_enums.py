@@ -8,7 +8,7 @@ __all__ = ["BackendType", "Backend", "WorkResult"]
 
 
 class BackendType(IntEnum):
-    """The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`."""
+    """The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`."""
 
     UNDEFINED = 0
     """None."""
@@ -27,12 +27,12 @@ class BackendType(IntEnum):
 
 
 class Backend(BackendMethods, StrEnum):
-    """The names of backends; `gloo` is `tcp` here."""
+    """The names of backends; `gloo` is an alias of `tcp`."""
 
     UNDEFINED = "undefined"
     """None."""
     GLOO = "gloo"
-    """Another name of `tcp`."""
+    """An alias of `tcp`."""
     NCCL = "nccl"
     """NVIDIA's library, device memory."""
     UCC = "ucc"
@@ -48,7 +48,7 @@ class Backend(BackendMethods, StrEnum):
 
 
 class WorkResult(IntEnum):
-    """How an operation ended, as `Work.get_future_result` gives it."""
+    """How an operation ended, from `Work.get_future_result`."""
 
     SUCCESS = 0
     """It is complete."""

@@ -1,4 +1,4 @@
-"""`group` and `GroupMember`, where c10d keeps the default group and what stands for no group."""
+"""`group` and `GroupMember`: where c10d keeps the default group, and the value for a non-member."""
 
 from polyrank import _core
 from polyrank._core import NonGroupMember, ProcessGroup
@@ -14,7 +14,7 @@ class _Members(type):
 
     @property
     def NON_GROUP_MEMBER(cls) -> NonGroupMember:
-        """What `new_group` gives to a rank that is not in the new group."""
+        """What `new_group` returns on a rank that is not in the new group."""
         # Not part of the API, so it is not in the stub.
         outside: NonGroupMember = getattr(_core, "_NON_GROUP_MEMBER")
         return outside
@@ -25,4 +25,4 @@ class group(metaclass=_Members):
 
 
 class GroupMember(metaclass=_Members):
-    """`GroupMember.NON_GROUP_MEMBER` is what `new_group` gives to a rank that is not in it."""
+    """`GroupMember.NON_GROUP_MEMBER` is what `new_group` returns on a rank that is not in it."""

@@ -33,8 +33,8 @@ impl P2POp {
 
 #[pymethods]
 impl PreparedOperation {
-    /// Starts the operation. All ranks start it equally often, or take part by ordinary calls. An
-    /// earlier start that goes on comes first, and what it failed with is raised.
+    /// Starts the operation, queued behind an earlier start that is still running, whose failure is
+    /// raised. All ranks start it equally often, or take part by ordinary calls.
     ///
     /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "start", signature = ())]
@@ -45,8 +45,8 @@ impl PreparedOperation {
         implementations::prepared_operation::start(slf, call)
     }
 
-    /// Starts the operation and waits for it: what a loop that repeats one call calls. As `start`
-    /// and the wait for its work, without making a handle.
+    /// Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
+    /// without making a handle.
     ///
     /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "run", signature = ())]
@@ -57,8 +57,8 @@ impl PreparedOperation {
         implementations::prepared_operation::run(slf, call)
     }
 
-    /// Waits for what was started last; true, also if nothing was started. Raises what it failed
-    /// with. As `Work.wait`.
+    /// Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed
+    /// with.
     ///
     /// Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "wait", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
@@ -119,7 +119,7 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_NAME", positional, keywords)
     }
 
-    /// The store behind the group, with the group's prefix.
+    /// The store of the group, with the group's prefix.
     #[pyo3(name = "get_group_store", signature = ())]
     fn py_get_group_store<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -128,7 +128,7 @@ impl ProcessGroup {
 
     /// The backend that serves a device.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "get_backend", signature = (*positional, **keywords), text_signature = "($self, device)")]
     fn py_get_backend<'py>(
         slf: &Bound<'py, Self>,
@@ -165,16 +165,16 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_ABORT", positional, keywords)
     }
 
-    /// Leaves the group in good order, and closes connections. Operations in flight have 5 s to end;
-    /// then they fail, on all ranks, also those that nobody waits for any more.
+    /// Leaves the group cleanly, and closes connections. Operations in flight have 5 s to end; then
+    /// they fail, on all ranks, even if nobody waits for them any more.
     ///
-    /// Raises if ranks disagree on what they ran and no call of this rank has said so: a root ends
-    /// before the others have looked at its operation, and one that the others never call ends on
-    /// nobody else. To find that, ranks wait for one another when they leave: up to 3 s after an
-    /// operation that ended on this rank without all others, up to a quarter of a second otherwise. A
-    /// group that was split off another waits for nobody: leaving the group that it comes from tells.
-    /// Raises, too, what a collective of this rank failed with, if nobody has asked for the outcome
-    /// of any of them, unless the group was aborted.
+    /// Raises if ranks disagree on what they ran and no call of this rank has reported it: a root may
+    /// finish before the others have checked its operation, and an operation that the others never
+    /// call fails on none of them. To detect that, ranks wait for one another when they leave: up to
+    /// 3 s after an operation that ended on this rank without all others, up to a quarter of a second
+    /// otherwise. A group that was split off another does not wait: a disagreement in it is reported
+    /// when its parent is left. Also raises what a collective of this rank failed with, if nobody has
+    /// retrieved the outcome of any of them, unless the group was aborted.
     #[pyo3(name = "shutdown", signature = ())]
     fn py_shutdown<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -182,15 +182,15 @@ impl ProcessGroup {
     }
 
     /// Makes a group of some of this group's ranks. Its members call it, and wait for one another:
-    /// each rank with the ranks of its own new group, so that one call can split the group into
-    /// several. Of a group that is bound to a CUDA device, all ranks call it.
+    /// each rank passes the ranks of its own new group, so that one call can split the group into
+    /// several. If the group is bound to a CUDA device, all its ranks must call it.
     ///
     /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
     /// - `timeout`: limit of the new group's operations; none: this group's.
-    /// - `group_name`: none: made from this group's name. A name serves once, also where the group
-    ///   was destroyed.
-    /// - `device_types`: without effect: the new group serves all kinds of devices that its backends
-    ///   do. Here so that calls for c10d run.
+    /// - `group_name`: none: made from this group's name. A name can be used once, even if the group
+    ///   is destroyed.
+    /// - `device_types`: accepted for c10d's callers, and ignored: the new group serves all kinds of
+    ///   devices that its backends do.
     ///
     /// Returns the new group; none if this rank is not in `ranks`.
     ///
@@ -204,12 +204,11 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_SPLIT_GROUP", positional, keywords)
     }
 
-    /// Joins this group and others into one of `size` ranks. Every rank of each of them calls it,
-    /// with a store of which nobody else uses the keys. Ranks are given in the order in which they
-    /// come.
+    /// Merges this group and others into one of `size` ranks. Every rank of each of them calls it,
+    /// with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
     ///
     /// - `timeout`: limit of joining and of the new group's operations.
-    /// - `group_name`: none: made from the name of a group that is joined.
+    /// - `group_name`: none: made from the name of one of the merged groups.
     ///
     /// Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
     #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords), text_signature = "($self, store, size, timeout=1800, group_name=None, group_desc=None)")]
@@ -223,7 +222,7 @@ impl ProcessGroup {
 
     /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
     ///
-    /// Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+    /// Every rank passes the same dtype and number of elements. A list of several tensors is reduced
     /// over the ranks and over the list: each of them gets the same result.
     ///
     /// `opts` has its usual values by default.
@@ -281,7 +280,7 @@ impl ProcessGroup {
 
     /// All ranks get the root's tensor, in place of theirs.
     ///
-    /// Every rank gives the same dtype and number of elements.
+    /// Every rank passes the same dtype and number of elements.
     ///
     /// `opts` has its usual values by default.
     ///
@@ -312,7 +311,7 @@ impl ProcessGroup {
 
     /// All ranks get every rank's tensor: output `i` is rank `i`'s input.
     ///
-    /// Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+    /// Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
     ///
     /// `opts` has its usual values by default.
     ///
@@ -333,8 +332,8 @@ impl ProcessGroup {
 
     /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
     ///
-    /// Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
-    /// lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
+    /// Each input is an operation of its own: all ranks pass the same number of inputs. In Rust,
+    /// where lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
     ///
     /// `opts` has its usual values by default.
     #[pyo3(name = "allgather_coalesced", signature = (*positional, **keywords), text_signature = "($self, output_lists, input_list, opts=...)")]
@@ -422,7 +421,7 @@ impl ProcessGroup {
 
     /// The root gets every rank's tensor: output `i` is rank `i`'s input.
     ///
-    /// The root gives one output for each rank, of the size of that rank's input; the others give an
+    /// The root passes one output for each rank, of the size of that rank's input; the others pass an
     /// empty list.
     ///
     /// `opts` has its usual values by default.
@@ -443,7 +442,7 @@ impl ProcessGroup {
     }
 
     /// The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
-    /// ranks give no output.
+    /// ranks pass no output.
     ///
     /// `opts` has its usual values by default.
     ///
@@ -459,7 +458,7 @@ impl ProcessGroup {
 
     /// Each rank gets its tensor of the root's list.
     ///
-    /// The root gives one input for each rank, of the size of that rank's output; the others give an
+    /// The root passes one input for each rank, of the size of that rank's output; the others pass an
     /// empty list.
     ///
     /// `opts` has its usual values by default.
@@ -593,10 +592,11 @@ impl ProcessGroup {
         convert::collective(slf, &tables::PROCESS_GROUP_ALLTOALL, positional, keywords)
     }
 
-    /// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+    /// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+    /// receives.
     ///
-    /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
-    /// must come out even.
+    /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, into
+    /// which the rows must divide evenly.
     ///
     /// `opts` has its usual values by default.
     ///
@@ -644,10 +644,10 @@ impl ProcessGroup {
         convert::collective(slf, &tables::PROCESS_GROUP_BARRIER, positional, keywords)
     }
 
-    /// Waits until all ranks came, and says which did not: rank 0 raises with the first missing
+    /// Waits until all ranks came, and reports which did not: rank 0 raises with the first missing
     /// rank, or with all of them if `wait_all_ranks`, and so does every other rank. Returns when it
     /// is done. Goes through the group's store; a missing rank does not break the group. A `timeout`
-    /// of 0 waits for nobody: it passes where all others are there already.
+    /// of 0 waits for nobody: it passes if all others are there already.
     ///
     /// Raises `MonitoredBarrierError`.
     #[pyo3(name = "monitored_barrier", signature = (*positional, **keywords), text_signature = "($self, timeout=None, wait_all_ranks=False)")]
@@ -661,7 +661,7 @@ impl ProcessGroup {
 
     /// Calls `hook` before each operation, in the order of ids.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_pre_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -675,7 +675,7 @@ impl ProcessGroup {
 
     /// Forgets a hook; an unknown id is ignored.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_pre_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -689,7 +689,7 @@ impl ProcessGroup {
 
     /// Calls `hook` after each operation was issued, in the order of ids.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "register_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_post_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -703,7 +703,7 @@ impl ProcessGroup {
 
     /// Forgets a hook; an unknown id is ignored.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_post_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -717,7 +717,7 @@ impl ProcessGroup {
 
     /// Calls `hook` before the group is aborted because of an error or a deadline.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_abort_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -731,7 +731,7 @@ impl ProcessGroup {
 
     /// Forgets a hook; an unknown id is ignored.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_abort_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -750,8 +750,8 @@ impl ProcessGroup {
     ///
     /// The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
     /// receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
-    /// `uint8` view of its own). The backend `mpi` does not compare dtypes. A rank cannot send to
-    /// itself.
+    /// `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl` does
+    /// not compare sizes. A rank cannot send to itself.
     ///
     /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "send", signature = (*positional, **keywords), text_signature = "($self, tensors, dst_rank, tag=0)")]
@@ -766,7 +766,7 @@ impl ProcessGroup {
     }
 
     /// Receives a tensor from a rank, into a list's one tensor, which must have the size and the
-    /// dtype of the message. A `uint8` tensor takes the bytes of a message of any dtype.
+    /// dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
     ///
     /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "recv", signature = (*positional, **keywords), text_signature = "($self, tensors, src_rank, tag=0)")]
@@ -780,7 +780,7 @@ impl ProcessGroup {
         implementations::process_group::recv(slf, call)
     }
 
-    /// Receives a tensor from whichever rank sends first; `Work.source_rank` says which.
+    /// Receives a tensor from whichever rank sends first; `Work.source_rank` is that rank.
     ///
     /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "recv_anysource", signature = (*positional, **keywords), text_signature = "($self, tensors, tag=0)")]
@@ -797,10 +797,10 @@ impl ProcessGroup {
 
     /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
     ///
-    /// The tensor is kept; its elements may be changed between the end of one start and the next.
+    /// The tensor is kept alive; its elements may be changed whenever no start is running.
     /// Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
     /// once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
-    /// or waits long for the others, gains nothing.
+    /// or waits long for other ranks, is not faster.
     ///
     /// `op` is `ReduceOp.SUM` by default.
     ///
@@ -817,9 +817,9 @@ impl ProcessGroup {
         implementations::process_group::prepare_allreduce(slf, call)
     }
 
-    /// Makes this group one of other members. All of them call it, with the same options.
+    /// Replaces the members of this group. All new members call it, with the same options.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "reconfigure", signature = (*positional, **keywords), text_signature = "($self, opts)")]
     fn py_reconfigure<'py>(
         slf: &Bound<'py, Self>,
@@ -833,7 +833,7 @@ impl ProcessGroup {
 
     /// This process's handle, which the others need for `reconfigure`. It changes with every call.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "get_reconfigure_handle", signature = ())]
     fn py_get_reconfigure_handle<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -842,7 +842,7 @@ impl ProcessGroup {
 
     /// Makes a window, over `tensor` if it is given. All ranks call it.
     ///
-    /// Not built in this version: raises `UnsupportedError`.
+    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "new_window", signature = (*positional, **keywords), text_signature = "($self, tensor=None)")]
     fn py_new_window<'py>(
         slf: &Bound<'py, Self>,
@@ -910,7 +910,7 @@ impl ProcessGroup {
 
 #[pymethods]
 impl Store {
-    /// Sets `key` to `value`, over what was there.
+    /// Sets `key` to `value`, replacing what was there.
     ///
     /// Raises `DistStoreError`.
     #[pyo3(name = "set", signature = (*positional, **keywords), text_signature = "($self, key, value)")]
@@ -934,9 +934,9 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_GET", positional, keywords)
     }
 
-    /// Adds `amount` to the decimal number at `key`, 0 if there is none, in one step; the sum.
+    /// Adds `amount` to the decimal number at `key`, 0 if there is none, atomically; returns the sum.
     ///
-    /// The value reads as decimal text with `get`. Two ranks that add at once both count.
+    /// `get` returns the number as decimal text.
     ///
     /// Raises `NotACounterError`.
     #[pyo3(name = "add", signature = (*positional, **keywords), text_signature = "($self, key, amount)")]
@@ -948,7 +948,7 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_ADD", positional, keywords)
     }
 
-    /// Appends `value` to the value of `key`, which is made if it is not there.
+    /// Appends `value` to the value of `key`, which is created if it is not there.
     ///
     /// Raises `DistStoreError`.
     #[pyo3(name = "append", signature = (*positional, **keywords), text_signature = "($self, key, value)")]
@@ -979,9 +979,9 @@ impl Store {
     }
 
     /// Sets `key` to `desired_value` if its value is `expected_value`, or if it has none and
-    /// `expected_value` is empty; all in one step.
+    /// `expected_value` is empty; atomically.
     ///
-    /// Returns what is stored then; `expected_value` if nothing is.
+    /// Returns the value afterwards; `expected_value` if there is none.
     #[pyo3(name = "compare_set", signature = (*positional, **keywords), text_signature = "($self, key, expected_value, desired_value)")]
     fn py_compare_set<'py>(
         slf: &Bound<'py, Self>,
@@ -991,7 +991,7 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_COMPARE_SET", positional, keywords)
     }
 
-    /// Removes `key`; whether it was there.
+    /// Removes `key`; returns whether it was there.
     #[pyo3(name = "delete_key", signature = (*positional, **keywords), text_signature = "($self, key)")]
     fn py_delete_key<'py>(
         slf: &Bound<'py, Self>,
@@ -1040,16 +1040,16 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_NUM_KEYS", positional, keywords)
     }
 
-    /// All keys, in no order.
+    /// All keys, in no particular order.
     #[pyo3(name = "list_keys", signature = ())]
     fn py_list_keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
         convert::invoke_on(slf.as_any(), "STORE_LIST_KEYS", positional, keywords)
     }
 
-    /// Appends `value` to the queue `key`. Queues and values have their keys apart: `delete_key`
-    /// leaves a queue as it is, and `queue_pop` a value. `get` of a key that is only a queue's waits;
-    /// a `TCPStore` answers with an empty value, as PyTorch's does.
+    /// Appends `value` to the queue `key`. Queues and values have separate keys: `delete_key` does
+    /// not remove a queue, nor `queue_pop` a value. `get` of a key that is only a queue's waits; a
+    /// `TCPStore` returns an empty value, as PyTorch's does.
     ///
     /// Raises `DistStoreError`.
     #[pyo3(name = "queue_push", signature = (*positional, **keywords), text_signature = "($self, key, value)")]
@@ -1111,7 +1111,7 @@ impl Store {
         convert::invoke_on(slf.as_any(), "STORE_WAIT", positional, keywords)
     }
 
-    /// Waits until `world_size` callers came to the barrier `key`. Each key serves once.
+    /// Waits until `world_size` callers came to the barrier `key`. Each key can be used once.
     ///
     /// - `timeout`: limit of the wait; none: the store's; zero: no limit.
     ///
@@ -1199,7 +1199,7 @@ impl TCPStore {
         implementations::tcp_store::new(py, call)
     }
 
-    /// The host that was given.
+    /// The host that was passed.
     #[getter(host)]
     fn get_host<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "TCP_STORE_HOST")
@@ -1246,8 +1246,8 @@ impl WebSocketStore {
 impl Work {
     /// Waits until the operation is complete; true. Raises what the operation failed with.
     ///
-    /// With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation goes
-    /// on, and a later `wait` may succeed. None, or zero, means no limit of its own.
+    /// With a `timeout` it waits no longer than that and raises `WaitTimeoutError`; the operation
+    /// continues, and a later `wait` may succeed. None, or zero, means no limit of its own.
     ///
     /// Raises `WaitTimeoutError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "wait", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
@@ -1344,7 +1344,7 @@ impl Work {
         implementations::work::synchronize(slf, call)
     }
 
-    /// This handle; there for c10d's callers.
+    /// This handle; for c10d's callers.
     #[pyo3(name = "boxed", signature = ())]
     fn py_boxed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -1353,7 +1353,7 @@ impl Work {
         implementations::work::boxed(slf, call)
     }
 
-    /// The handle that `boxed` gave.
+    /// The handle that `boxed` returned.
     #[staticmethod]
     #[pyo3(name = "unbox", signature = (*positional, **keywords), text_signature = "(boxed)")]
     fn py_unbox<'py>(
@@ -1383,7 +1383,7 @@ impl Future {
         implementations::future::wait(slf, call)
     }
 
-    /// Whether the value, or the failure, is there. Does not wait.
+    /// Whether the value, or the failure, is available. Does not wait.
     #[pyo3(name = "done", signature = ())]
     fn py_done<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -1392,7 +1392,7 @@ impl Future {
         implementations::future::done(slf, call)
     }
 
-    /// The value; raises if it is not there.
+    /// The value; raises if it is not available.
     #[pyo3(name = "value", signature = ())]
     fn py_value<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -1401,7 +1401,7 @@ impl Future {
         implementations::future::value(slf, call)
     }
 
-    /// Calls `callback` with this future when it is done; a future of what the callback returns.
+    /// Calls `callback` with this future when it is done; returns a future of the callback's result.
     #[pyo3(name = "then", signature = (*positional, **keywords), text_signature = "($self, callback)")]
     fn py_then<'py>(
         slf: &Bound<'py, Self>,
@@ -1428,13 +1428,13 @@ impl Future {
 
 /// What runs a group's operations on one kind of device.
 ///
-/// Not built in this version.
+/// Not implemented in this version.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct DeviceBackend;
 
 /// Memory of all ranks of a group that each of them can reach without the owner's help.
 ///
-/// Not built in this version.
+/// Not implemented in this version.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct Window;
 

@@ -55,7 +55,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "DuplicateBackendError",
         parent: None,
         bases: &["ValueError"],
-        doc: "A backend of this name is registered already. For `register_backend`, which this version does not have.",
+        doc: "A backend of this name is registered already. For `register_backend`, which this version does not implement.",
     },
     ErrorClass {
         kind: "UnknownBackend",
@@ -104,14 +104,14 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "CollectiveTimeoutError",
         parent: Some("Backend"),
         bases: &["TimeoutError"],
-        doc: "An operation passed its deadline; the group is broken. As `rank` of `RankFailedError` names who is gone, `rank` and `missing_ranks` name who did not come.",
+        doc: "An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the ranks that did not come.",
     },
     ErrorClass {
         kind: "WaitTimeout",
         python: "WaitTimeoutError",
         parent: None,
         bases: &["TimeoutError"],
-        doc: "`Work.wait(timeout)` expired; the operation goes on.",
+        doc: "`Work.wait(timeout)` expired; the operation continues.",
     },
     ErrorClass {
         kind: "RankFailed",

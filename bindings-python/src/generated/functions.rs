@@ -38,7 +38,7 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 /// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
 ///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
 /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
-///   `file:///path`; `?rank=…&world_size=…` may be in it.
+///   `file:///path`; it may contain `?rank=…&world_size=…`.
 /// - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
 /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
 /// - `store`: where ranks meet, instead of `init_method`.
@@ -65,12 +65,11 @@ fn py_is_initialized<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_INITIALIZED", positional, keywords)
 }
 
-/// Leaves a group in good order; without `group`, all groups, and forgets the default group.
-/// Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A
-/// group other than the default group is left without waiting for other ranks: where they have
-/// not said yet what they ran, destroying the default group tells of a disagreement. The rank
-/// whose process hosts the store stays for the others to leave, up to ten seconds, unless they
-/// are gone.
+/// Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
+/// are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the
+/// default group is left without waiting for other ranks: a disagreement on what they ran that is
+/// not known by then is reported when the default group is destroyed. The rank whose process
+/// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
 ///
 /// Raises `InvalidGroupError`.
 #[pyfunction]
@@ -83,9 +82,9 @@ fn py_destroy_process_group<'py>(
     convert::invoke(py, "DISTRIBUTED_DESTROY_PROCESS_GROUP", positional, keywords)
 }
 
-/// Aborts a group and forgets it; without `group`, all groups and the default group, so that
+/// Aborts a group and unregisters it; without `group`, all groups and the default group, so that
 /// another can be made. Every operation of it fails, on all ranks. Does not wait for operations
-/// in flight: only until the other ranks were told, for a second at most.
+/// in flight, only until the other ranks have been notified, for a second at most.
 ///
 /// Raises `NotInitializedError`.
 #[pyfunction]
@@ -142,19 +141,19 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 }
 
 /// Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
-/// may call it too, as c10d wants them to, and wait for nobody. Of a default group that is bound
-/// to a CUDA device, all ranks call it. Ranks that are in several new groups make them in the
-/// same order: calls that wait for each other's ranks end, on all ranks in them, with an error
-/// that names both.
+/// may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
+/// device, all its ranks must call it. Ranks that belong to several new groups must create them
+/// in the same order: calls that deadlock fail, on all ranks involved, with an error that names
+/// both.
 ///
 /// - `ranks`: global ranks; none: all.
 /// - `timeout`: limit of the group's operations; none: the default.
 /// - `backend`: none: the default group's.
-/// - `use_local_synchronization`: taken as c10d does, and changes nothing: only members wait.
+/// - `use_local_synchronization`: accepted for c10d's callers, and ignored: only members wait.
 /// - `group_desc`: a description for logs.
 /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
 ///
-/// Returns the group; what stands for no member on a rank that is not in it.
+/// Returns the group; on a rank that is not in it, the value for a non-member.
 ///
 /// Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
@@ -168,8 +167,8 @@ fn py_new_group<'py>(
 }
 
 /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
-/// call it with the same list, and wait for one another; of a parent that is bound to a CUDA
-/// device, all ranks do. The group of this rank; none if no list has it.
+/// call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
+/// all its ranks must call it. Returns the group of this rank; none if it is in no list.
 ///
 /// Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
@@ -208,7 +207,7 @@ fn py_get_world_size<'py>(
     convert::invoke(py, "DISTRIBUTED_GET_WORLD_SIZE", positional, keywords)
 }
 
-/// This process's rank among those on its host, as the launcher said.
+/// This process's rank among those on its host, from the launcher.
 ///
 /// Raises `RendezvousError`.
 #[pyfunction]
@@ -229,7 +228,7 @@ fn py_get_pg_count<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_GET_PG_COUNT", positional, keywords)
 }
 
-/// The name of a group's backend, lower case, as it was asked for: `gloo` or `tcp`.
+/// The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.
 ///
 /// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
@@ -357,10 +356,10 @@ fn py_create_store_client<'py>(
 
 /// Registers a backend, for all later groups of this process.
 ///
-/// - `name`: its name; upper and lower case are one.
+/// - `name`: its name; case does not matter.
 /// - `devices`: kinds of devices that it serves; none: `cpu`.
 ///
-/// Not built in this version: raises `UnsupportedError`.
+/// Not implemented in this version: raises `UnsupportedError`.
 #[pyfunction]
 #[pyo3(name = "register_backend", signature = (*positional, **keywords), text_signature = "(name, func, extended_api=False, devices=None)")]
 fn py_register_backend<'py>(
@@ -395,7 +394,7 @@ fn py_backend_unavailable_reason<'py>(
     convert::invoke(py, "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", positional, keywords)
 }
 
-/// Whether the TCP backend, which answers to the name gloo too, is available.
+/// Whether the TCP backend, of which `gloo` is an alias, is available.
 #[pyfunction]
 #[pyo3(name = "is_gloo_available", signature = ())]
 fn py_is_gloo_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -419,8 +418,8 @@ fn py_is_nccl_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_NCCL_AVAILABLE", positional, keywords)
 }
 
-/// Whether the MPI backend is available: an MPI library is found that fits to the launcher of
-/// this process. It is loaded, and not initialised.
+/// Whether the MPI backend is available: an MPI library is found that matches the launcher of
+/// this process. It is loaded, but not initialised.
 #[pyfunction]
 #[pyo3(name = "is_mpi_available", signature = ())]
 fn py_is_mpi_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -573,7 +572,7 @@ fn py_all_gather_into_tensor_alias_0<'py>(
     )
 }
 
-/// `dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said.
+/// `dst` gets every rank's tensor, in `gather_list`, which only it passes. Rank 0 unless given.
 #[pyfunction]
 #[pyo3(name = "gather", signature = (*positional, **keywords), text_signature = "(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None)")]
 fn py_gather<'py>(
@@ -584,8 +583,8 @@ fn py_gather<'py>(
     convert::collective_of_default(py, &tables::DISTRIBUTED_GATHER, positional, keywords)
 }
 
-/// Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
-/// said.
+/// Each rank gets its tensor of the `scatter_list` of `src`, which only that rank passes. Rank 0
+/// unless given.
 #[pyfunction]
 #[pyo3(name = "scatter", signature = (*positional, **keywords), text_signature = "(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None)")]
 fn py_scatter<'py>(
@@ -643,8 +642,8 @@ fn py_reduce_scatter_tensor_alias_0<'py>(
     )
 }
 
-/// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
-/// Sizes are rows; none cuts into equal parts.
+/// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+/// receives. Sizes are rows; none cuts into equal parts.
 #[pyfunction]
 #[pyo3(name = "all_to_all_single", signature = (*positional, **keywords), text_signature = "(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False)")]
 fn py_all_to_all_single<'py>(
@@ -677,7 +676,7 @@ fn py_barrier<'py>(
     convert::collective_of_default(py, &tables::DISTRIBUTED_BARRIER, positional, keywords)
 }
 
-/// Waits until all ranks came, and says which did not: the first, or all of them if
+/// Waits until all ranks came, and reports which did not: the first, or all of them if
 /// `wait_all_ranks`. A `timeout` of 0 waits for nobody.
 ///
 /// Raises `MonitoredBarrierError`.
@@ -709,8 +708,8 @@ fn py_send<'py>(
     implementations::distributed::send(py, call)
 }
 
-/// Receives a tensor from `src`, or from whichever rank sends first. The sender's global rank;
-/// -1 if this process is not in the group.
+/// Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
+/// rank; -1 if this process is not in the group.
 ///
 /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]
@@ -756,7 +755,7 @@ fn py_irecv<'py>(
     implementations::distributed::irecv(py, call)
 }
 
-/// Issues sends and receives together; a handle for each of them.
+/// Issues sends and receives together; returns a handle for each of them.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]
@@ -799,7 +798,7 @@ fn py_all_gather_object<'py>(
     implementations::distributed::all_gather_object(py, call)
 }
 
-/// `dst` gets every rank's object, in `object_gather_list`, which only it gives.
+/// `dst` gets every rank's object, in `object_gather_list`, which only it passes.
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]
@@ -842,8 +841,8 @@ fn py_send_object_list<'py>(
     implementations::distributed::send_object_list(py, call)
 }
 
-/// Receives objects into a list of the same length as the sender's. The sender's global rank;
-/// -1 if this process is not in the group.
+/// Receives objects into a list of the same length as the sender's. Returns the sender's global
+/// rank; -1 if this process is not in the group.
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
 #[pyfunction]

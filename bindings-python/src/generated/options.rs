@@ -47,7 +47,7 @@ impl BackendOptions {
         Record::set(slf.as_any(), 1, value)
     }
 
-    /// The group's name; empty: made up.
+    /// The group's name; empty: generated.
     #[getter(group_name)]
     fn group_name(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 2)
@@ -72,7 +72,7 @@ impl BackendOptions {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Global ranks of the members, by rank in the group; empty: those of the group are meant.
+    /// Global ranks of the members, by rank in the group; empty: those of the group.
     #[getter(global_ranks_in_group)]
     fn global_ranks_in_group(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)
@@ -98,8 +98,8 @@ impl BackendOptions {
     }
 }
 
-/// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-/// library's choice. What is set and the library is too old for is an error before ranks meet.
+/// Configuration of NCCL communicators: c10d's `NCCLConfig`. What is not set, the library chooses.
+/// Setting what the library is too old for is an error, raised before ranks meet.
 #[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct NcclConfig;
 
@@ -116,8 +116,8 @@ impl NcclConfig {
         Ok(base.add_subclass(Self))
     }
 
-    /// Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
-    /// has a deadline.
+    /// Whether calls of NCCL block, 0 or 1. Only 0 is accepted: they never block here, so that every
+    /// wait has a deadline.
     #[getter(blocking)]
     fn blocking(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 0)
@@ -153,7 +153,7 @@ impl NcclConfig {
         Record::set(slf.as_any(), 1, value)
     }
 
-    /// Least number of thread blocks for a kernel, from 1.
+    /// Minimum number of thread blocks for a kernel, from 1.
     #[getter(min_ctas)]
     fn min_ctas(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 2)
@@ -175,7 +175,7 @@ impl NcclConfig {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Greatest number of thread blocks for a kernel, not below `min_ctas`.
+    /// Maximum number of thread blocks for a kernel, not below `min_ctas`.
     #[getter(max_ctas)]
     fn max_ctas(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)
@@ -197,7 +197,7 @@ impl NcclConfig {
         Record::set(slf.as_any(), 3, value)
     }
 
-    /// Name of the network module, as `Socket` or `IB`.
+    /// Name of the network module, such as `Socket` or `IB`.
     #[getter(net_name)]
     fn net_name(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 4)
@@ -219,7 +219,7 @@ impl NcclConfig {
         Record::set(slf.as_any(), 4, value)
     }
 
-    /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
+    /// Whether communicators that are split off share the parent's resources, 0 or 1.
     #[getter(split_share)]
     fn split_share(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 5)
@@ -319,8 +319,8 @@ impl NcclConfig {
         Record::set(slf.as_any(), 8, value)
     }
 
-    /// What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it can
-    /// be. Needs NCCL 2.27.
+    /// The policy for thread blocks: 0 is the default, 1 efficiency, 2 none of them where possible.
+    /// Needs NCCL 2.27.
     #[getter(cta_policy)]
     fn cta_policy(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 9)
@@ -345,8 +345,8 @@ impl NcclConfig {
         Record::set(slf.as_any(), 9, value)
     }
 
-    /// Whether what is left when ranks are taken out shares resources with the communicator it comes
-    /// from, 0 or 1. Needs NCCL 2.27.
+    /// Whether a communicator that is shrunk shares the original's resources, 0 or 1. Needs NCCL
+    /// 2.27.
     #[getter(shrink_share)]
     fn shrink_share(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 10)
@@ -424,7 +424,7 @@ impl NcclConfig {
         Record::set(slf.as_any(), 12, value)
     }
 
-    /// Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28.
+    /// Whether NVLink traffic is scheduled first, 0 or 1. Needs NCCL 2.28.
     #[getter(nvlink_centric_sched)]
     fn nvlink_centric_sched(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 13)
@@ -450,8 +450,8 @@ impl NcclConfig {
     }
 }
 
-/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
-/// where `BackendOptions` do, of a group in which NCCL serves a device.
+/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They are given
+/// in place of `BackendOptions`, to a group in which NCCL serves a device.
 #[pyclass(subclass, extends = BackendOptions, frozen, module = "polyrank")]
 pub(crate) struct NcclOptions;
 
@@ -469,7 +469,7 @@ impl NcclOptions {
         Ok(base.add_subclass(Self))
     }
 
-    /// Whether the group's kernels come before those of other streams.
+    /// Whether the group's kernels have priority over those of other streams.
     #[getter(is_high_priority_stream)]
     fn is_high_priority_stream(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 4)
@@ -523,7 +523,7 @@ impl NcclOptions {
         Record::set(slf.as_any(), 5, value)
     }
 
-    /// What NCCL itself is told.
+    /// Configuration of NCCL itself.
     #[getter(config)]
     fn config(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 6)
@@ -610,7 +610,7 @@ impl AllreduceOptions {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Indices of a sparse tensor's values. Sparse tensors are not built.
+    /// Indices of a sparse tensor's values. Sparse tensors are not implemented.
     #[getter(sparse_indices)]
     fn sparse_indices(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)
@@ -722,7 +722,7 @@ impl ReduceOptions {
         Record::set(slf.as_any(), 1, value)
     }
 
-    /// Which tensor of a list is the root's, where one process gives several.
+    /// Which tensor of a list is the root's, if one process passes several.
     #[getter(root_tensor)]
     fn root_tensor(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 2)
@@ -823,7 +823,7 @@ impl BroadcastOptions {
         Record::set(slf.as_any(), 0, value)
     }
 
-    /// Which tensor of a list is the root's, where one process gives several.
+    /// Which tensor of a list is the root's, if one process passes several.
     #[getter(root_tensor)]
     fn root_tensor(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 1)
@@ -1026,7 +1026,7 @@ impl ScatterOptions {
         Ok(base.add_subclass(Self))
     }
 
-    /// The rank, in this group, that gives the tensors.
+    /// The rank, in this group, that has the tensors.
     #[getter(root_rank)]
     fn root_rank(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 0)

@@ -18,7 +18,7 @@ const DESTROY = {
 /** What runs a group's operations on one kind of device. */
 export class DeviceBackend {
   constructor() {
-    calls.unbuilt("DeviceBackend");
+    calls.unsupported("DeviceBackend");
   }
 }
 
@@ -81,11 +81,11 @@ export class ProcessGroup {
   }
 
   get usePgForSymmMemRendezvous() {
-    return calls.unbuilt("ProcessGroup.use_pg_for_symm_mem_rendezvous");
+    return calls.unsupported("ProcessGroup.use_pg_for_symm_mem_rendezvous");
   }
 
   set usePgForSymmMemRendezvous(value) {
-    calls.unbuilt("ProcessGroup.use_pg_for_symm_mem_rendezvous");
+    calls.unsupported("ProcessGroup.use_pg_for_symm_mem_rendezvous");
   }
 
   get timeout() {
@@ -125,7 +125,7 @@ export class ProcessGroup {
   }
 
   getBackend() {
-    return calls.unbuilt("ProcessGroup.get_backend");
+    return calls.unsupported("ProcessGroup.get_backend");
   }
 
   setTimeout(...given) {
@@ -249,27 +249,27 @@ export class ProcessGroup {
   }
 
   registerPreHook() {
-    return calls.unbuilt("ProcessGroup.register_pre_hook");
+    return calls.unsupported("ProcessGroup.register_pre_hook");
   }
 
   unregisterPreHook() {
-    return calls.unbuilt("ProcessGroup.unregister_pre_hook");
+    return calls.unsupported("ProcessGroup.unregister_pre_hook");
   }
 
   registerPostHook() {
-    return calls.unbuilt("ProcessGroup.register_post_hook");
+    return calls.unsupported("ProcessGroup.register_post_hook");
   }
 
   unregisterPostHook() {
-    return calls.unbuilt("ProcessGroup.unregister_post_hook");
+    return calls.unsupported("ProcessGroup.unregister_post_hook");
   }
 
   registerAbortHook() {
-    return calls.unbuilt("ProcessGroup.register_abort_hook");
+    return calls.unsupported("ProcessGroup.register_abort_hook");
   }
 
   unregisterAbortHook() {
-    return calls.unbuilt("ProcessGroup.unregister_abort_hook");
+    return calls.unsupported("ProcessGroup.unregister_abort_hook");
   }
 
   send(...given) {
@@ -289,15 +289,15 @@ export class ProcessGroup {
   }
 
   reconfigure() {
-    return calls.unbuilt("ProcessGroup.reconfigure");
+    return calls.unsupported("ProcessGroup.reconfigure");
   }
 
   getReconfigureHandle() {
-    return calls.unbuilt("ProcessGroup.get_reconfigure_handle");
+    return calls.unsupported("ProcessGroup.get_reconfigure_handle");
   }
 
   newWindow() {
-    return calls.unbuilt("ProcessGroup.new_window");
+    return calls.unsupported("ProcessGroup.new_window");
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
@@ -440,13 +440,13 @@ register("Store", Store, ["Store"]);
 /** Memory of all ranks of a group that each of them can reach without the owner's help. */
 export class Window {
   constructor() {
-    calls.unbuilt("Window");
+    calls.unsupported("Window");
   }
 }
 
 const HASH_STORE_NEW = { key: "HASH_STORE_NEW", name: "new", required: 0 };
 
-/** A store in this process's memory, for threads as ranks and for tests. */
+/** A store in this process's memory, for ranks that are threads, and for tests. */
 export class HashStore extends Store {
   constructor(...given) {
     const handle = given[0] === MADE ? given[1] : calls.make(HASH_STORE_NEW, given);
@@ -461,7 +461,7 @@ register("HashStore", HashStore, ["HashStore", "Store"]);
 
 const FILE_STORE_NEW = { key: "FILE_STORE_NEW", name: "new", required: 1 };
 
-/** A store in one file of a directory that all ranks see; access is by file locks. */
+/** A store in a file that all ranks can access; access is by file locks. */
 export class FileStore extends Store {
   constructor(...given) {
     if (given[0] !== MADE) throw new InvalidTypeError("a FileStore is made by FileStore.open()");
@@ -484,7 +484,7 @@ register("FileStore", FileStore, ["FileStore", "Store"]);
 
 const PREFIX_STORE_NEW = { key: "PREFIX_STORE_NEW", name: "new", required: 2 };
 
-/** A view of another store: every key gets a prefix. How several groups share one store. */
+/** A view of another store: every key gets a prefix. This is how several groups share a store. */
 export class PrefixStore extends Store {
   constructor(...given) {
     const handle = given[0] === MADE ? given[1] : calls.make(PREFIX_STORE_NEW, given);

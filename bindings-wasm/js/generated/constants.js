@@ -80,7 +80,7 @@ export function premulSum(factor) {
   return new ReduceOp(name, value, factor);
 }
 
-/** The kinds of backends, with c10d's numbers. The TCP backend stands at c10d's `GLOO`. */
+/** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export const BackendType = Object.freeze({
   UNDEFINED: 0,
   GLOO: 1,
@@ -91,7 +91,7 @@ export const BackendType = Object.freeze({
   CUSTOM: 6,
 });
 
-/** The names of backends; `gloo` is `tcp` here. */
+/** The names of backends; `gloo` is an alias of `tcp`. */
 export const Backend = Object.freeze({
   UNDEFINED: "undefined",
   GLOO: "gloo",
@@ -103,7 +103,7 @@ export const Backend = Object.freeze({
   WEBSOCKET: "websocket",
 });
 
-/** How an operation ended, as `Work.getFutureResult` gives it. */
+/** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult = Object.freeze({
   SUCCESS: 0,
   TIMEOUT: 1,

@@ -183,7 +183,7 @@ variables! {
             unset: "`auto`: shared memory where all ranks of the host can have it, else TCP",
             reader: "backends `tcp` and `websocket`"
         }
-        /// The network interfaces over which ranks are reached, and at which they listen. See
+        /// The network interfaces over which ranks are reached, and on which they listen. See
         /// [How bytes travel](../concepts/transports).
         POLYRANK_IFNAME {
             values: "a list of beginnings of interfaces' names, `=` before a whole name, or \

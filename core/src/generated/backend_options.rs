@@ -15,23 +15,25 @@ pub(crate) fn of_record(name: &str, value: &Value) -> Result<Option<BackendOptio
     }
 }
 
-/// What NCCL is told when it makes a communicator: c10d's `NCCLConfig`. What is not set is the
-/// library's choice. What is set and the library is too old for is an error before ranks meet.
+/// Configuration of NCCL communicators: c10d's `NCCLConfig`. What is not set, the library
+/// chooses.
+/// Setting what the library is too old for is an error, raised before ranks meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NcclConfig {
-    /// Whether calls of NCCL block, 0 or 1. Only 0 is taken: they never do here, so that every wait
-    /// has a deadline.
+    /// Whether calls of NCCL block, 0 or 1. Only 0 is accepted: they never block here, so that
+    /// every
+    /// wait has a deadline.
     pub blocking: Option<u32>,
     /// Thread blocks that form a cluster, 0 to 8.
     pub cga_cluster_size: Option<u32>,
-    /// Least number of thread blocks for a kernel, from 1.
+    /// Minimum number of thread blocks for a kernel, from 1.
     pub min_ctas: Option<u32>,
-    /// Greatest number of thread blocks for a kernel, not below `min_ctas`.
+    /// Maximum number of thread blocks for a kernel, not below `min_ctas`.
     pub max_ctas: Option<u32>,
-    /// Name of the network module, as `Socket` or `IB`.
+    /// Name of the network module, such as `Socket` or `IB`.
     pub net_name: Option<String>,
-    /// Whether what is split off shares resources with the communicator it comes from, 0 or 1.
+    /// Whether communicators that are split off share the parent's resources, 0 or 1.
     pub split_share: Option<u32>,
     /// Traffic class of the network's packets. Needs NCCL 2.26.
     pub traffic_class: Option<u32>,
@@ -39,19 +41,17 @@ pub struct NcclConfig {
     pub comm_name: Option<String>,
     /// Whether reductions in the network are used, 0 or 1. Needs NCCL 2.27.
     pub collnet_enable: Option<u32>,
-    /// What thread blocks are chosen for: 0 is the default, 1 efficiency, 2 none of them where it
-    /// can
-    /// be. Needs NCCL 2.27.
+    /// The policy for thread blocks: 0 is the default, 1 efficiency, 2 none of them where possible.
+    /// Needs NCCL 2.27.
     pub cta_policy: Option<u32>,
-    /// Whether what is left when ranks are taken out shares resources with the communicator it
-    /// comes
-    /// from, 0 or 1. Needs NCCL 2.27.
+    /// Whether a communicator that is shrunk shares the original's resources, 0 or 1. Needs NCCL
+    /// 2.27.
     pub shrink_share: Option<u32>,
     /// Number of thread blocks for NVLink SHARP, from 1. Needs NCCL 2.27.
     pub nvls_ctas: Option<u32>,
     /// Channels to each peer over the network, from 1. Needs NCCL 2.28.
     pub n_channels_per_net_peer: Option<u32>,
-    /// Whether what goes over NVLink is scheduled first, 0 or 1. Needs NCCL 2.28.
+    /// Whether NVLink traffic is scheduled first, 0 or 1. Needs NCCL 2.28.
     pub nvlink_centric_sched: Option<u32>,
 }
 
@@ -164,17 +164,18 @@ impl FromValue for NcclConfig {
     }
 }
 
-/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They stand
-/// where `BackendOptions` do, of a group in which NCCL serves a device.
+/// Options with which a group over NCCL is made: c10d's `ProcessGroupNCCL.Options`. They are
+/// given
+/// in place of `BackendOptions`, to a group in which NCCL serves a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct NcclOptions {
-    /// Whether the group's kernels come before those of other streams.
+    /// Whether the group's kernels have priority over those of other streams.
     pub is_high_priority_stream: bool,
     /// Whether `wait()` blocks the thread until the operation is done on the device, instead of
     /// ordering the caller's stream after it.
     pub blocking_wait: bool,
-    /// What NCCL itself is told.
+    /// Configuration of NCCL itself.
     pub config: NcclConfig,
 }
 

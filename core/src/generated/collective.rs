@@ -10,7 +10,8 @@ use crate::schedule::{self, Algorithm, Contract};
 pub enum Collective {
     /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
     ///
-    /// Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+    /// Every rank passes the same dtype and number of elements. A list of several tensors is
+    /// reduced
     /// over the ranks and over the list: each of them gets the same result.
     Allreduce = 0,
     /// Reduces a tensor over all ranks; the root gets the result in place of its tensor.
@@ -19,21 +20,21 @@ pub enum Collective {
     Reduce = 1,
     /// All ranks get the root's tensor, in place of theirs.
     ///
-    /// Every rank gives the same dtype and number of elements.
+    /// Every rank passes the same dtype and number of elements.
     Broadcast = 2,
     /// All ranks get every rank's tensor: output `i` is rank `i`'s input.
     ///
-    /// Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+    /// Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
     Allgather = 3,
     /// The root gets every rank's tensor: output `i` is rank `i`'s input.
     ///
-    /// The root gives one output for each rank, of the size of that rank's input; the others give
+    /// The root passes one output for each rank, of the size of that rank's input; the others pass
     /// an
     /// empty list.
     Gather = 4,
     /// Each rank gets its tensor of the root's list.
     ///
-    /// The root gives one input for each rank, of the size of that rank's output; the others give
+    /// The root passes one input for each rank, of the size of that rank's output; the others pass
     /// an
     /// empty list.
     Scatter = 5,

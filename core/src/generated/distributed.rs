@@ -17,7 +17,7 @@ use crate::{Buffers, ConstBuffers, OwnedBuffers, Result, Work};
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn broadcast<A: Buffers + ?Sized>(
@@ -52,7 +52,7 @@ pub fn broadcast_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_reduce<A: Buffers + ?Sized>(
@@ -82,7 +82,7 @@ pub fn all_reduce_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_reduce_coalesced<A: Buffers + ?Sized>(
@@ -117,7 +117,7 @@ pub fn all_reduce_coalesced_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce<A: Buffers + ?Sized>(tensor: &mut A, arguments: impl ReduceArguments) -> Result<()> {
@@ -143,7 +143,7 @@ pub fn reduce_async(tensor: impl OwnedBuffers, arguments: impl ReduceArguments) 
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -176,7 +176,7 @@ pub fn all_gather_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -211,7 +211,7 @@ pub fn all_gather_coalesced_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_into_tensor<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -235,7 +235,7 @@ pub fn all_gather_into_tensor_async(
     default_group()?.all_gather_single_async(output_tensor, input_tensor, arguments)
 }
 
-/// `dst` gets every rank's tensor, in `gather_list`, which only it gives. Rank 0 unless said.
+/// `dst` gets every rank's tensor, in `gather_list`, which only it passes. Rank 0 unless given.
 ///
 /// `arguments`: `()`, `GatherOptions`, `root` or `(root, Duration)`. Returns when it is done.
 ///
@@ -245,7 +245,7 @@ pub fn all_gather_into_tensor_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn gather<A: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
@@ -269,8 +269,9 @@ pub fn gather_async(
     default_group()?.gather_async(gather_list, tensor, arguments)
 }
 
-/// Each rank gets its tensor of the `scatter_list` of `src`, which only it gives. Rank 0 unless
-/// said.
+/// Each rank gets its tensor of the `scatter_list` of `src`, which only that rank passes. Rank
+/// 0
+/// unless given.
 ///
 /// `arguments`: `()`, `ScatterOptions`, `root` or `(root, Duration)`. Returns when it is done.
 ///
@@ -280,7 +281,7 @@ pub fn gather_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -317,7 +318,7 @@ pub fn scatter_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -354,7 +355,7 @@ pub fn reduce_scatter_async(
 /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
 ///   for the element type.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter_tensor<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -378,8 +379,8 @@ pub fn reduce_scatter_tensor_async(
     default_group()?.reduce_scatter_single_async(output, input, arguments)
 }
 
-/// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
-/// Sizes are rows; none cuts into equal parts.
+/// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+/// receives. Sizes are rows; none cuts into equal parts.
 ///
 /// `arguments`: `()`, `(&[usize], &[usize])`, `AllToAllOptions`, `(&[usize], &[usize],
 /// AllToAllOptions)`, `Duration` or `(&[usize], &[usize], Duration)`. Returns when it is done.
@@ -390,7 +391,7 @@ pub fn reduce_scatter_tensor_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -424,7 +425,7 @@ pub fn all_to_all_single_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -458,7 +459,7 @@ pub fn all_to_all_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn barrier(arguments: impl BarrierArguments) -> Result<()> {

@@ -4,8 +4,9 @@
 
 /// The type of a tensor's elements.
 ///
-/// NumPy and PyTorch names correspond as one expects: `f32` is `float32`, `u8` is `uint8`,
-/// `complex64` is a pair of `f32`.
+/// NumPy and PyTorch names correspond: `f32` is `float32`, `u8` is `uint8`, `complex64` is a
+/// pair
+/// of `f32`.
 ///
 /// The discriminant is the number that travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

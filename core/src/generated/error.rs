@@ -61,7 +61,7 @@ pub enum Error {
     },
     /// A backend of this name is registered already. For `register_backend`, which this version
     /// does
-    /// not have.
+    /// not implement.
     #[error("Backend {backend} already registered")]
     DuplicateBackend {
         /// The name.
@@ -72,7 +72,7 @@ pub enum Error {
     UnknownBackend {
         /// The name.
         backend: String,
-        /// The names that are known.
+        /// The names that exist.
         known: String,
     },
     /// The backend exists, but cannot be used here.
@@ -86,7 +86,7 @@ pub enum Error {
     /// The backend or this version does not have the operation.
     #[error("{who} does not support {operation}")]
     Unsupported {
-        /// The backend, store or group that was asked.
+        /// The backend, store or group that does not support it.
         who: String,
         /// The operation.
         operation: String,
@@ -125,9 +125,9 @@ pub enum Error {
         /// What the other rank runs.
         theirs: String,
     },
-    /// An operation passed its deadline; the group is broken. As `rank` of `RankFailed` names who
-    /// is
-    /// gone, `rank` and `missing_ranks` name who did not come.
+    /// An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the
+    /// ranks
+    /// that did not come.
     #[error(
         "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]
@@ -143,14 +143,14 @@ pub enum Error {
         rank: u32,
         /// The ranks that did not come, as far as is known, in ascending order.
         missing_ranks: std::sync::Arc<Vec<u32>>,
-        /// The rank whose limit passed first; it told the others.
+        /// The rank whose limit passed first; it notified the others.
         waiting_rank: u32,
         /// How long it ran, ms.
         waited_ms: u64,
         /// Which ranks it waits for, and what they do.
         detail: String,
     },
-    /// `Work.wait(timeout)` expired; the operation goes on.
+    /// `Work.wait(timeout)` expired; the operation continues.
     #[error("wait timed out after {waited_ms} ms; {collective} (operation {sequence}) goes on")]
     WaitTimeout {
         /// The collective.
@@ -296,7 +296,7 @@ pub enum Error {
     Backend {
         /// The backend.
         backend: String,
-        /// What its library says.
+        /// The library's message.
         message: String,
     },
 }

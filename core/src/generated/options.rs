@@ -64,7 +64,7 @@ pub struct ReduceOptions {
     pub reduce_op: ReduceOp,
     /// The rank, in this group, that gets the result.
     pub root_rank: u32,
-    /// Which tensor of a list is the root's, where one process gives several.
+    /// Which tensor of a list is the root's, if one process passes several.
     pub root_tensor: u32,
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
@@ -103,7 +103,7 @@ impl ReduceOptions {
 pub struct BroadcastOptions {
     /// The rank, in this group, whose data all get.
     pub root_rank: u32,
-    /// Which tensor of a list is the root's, where one process gives several.
+    /// Which tensor of a list is the root's, if one process passes several.
     pub root_tensor: u32,
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
@@ -176,7 +176,7 @@ impl GatherOptions {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ScatterOptions {
-    /// The rank, in this group, that gives the tensors.
+    /// The rank, in this group, that has the tensors.
     pub root_rank: u32,
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,

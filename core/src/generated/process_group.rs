@@ -11,7 +11,8 @@ use crate::{Buffers, ConstBuffers, OwnedBuffers, ProcessGroup, Result, Work};
 impl ProcessGroup {
     /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
     ///
-    /// Every rank gives the same dtype and number of elements. A list of several tensors is reduced
+    /// Every rank passes the same dtype and number of elements. A list of several tensors is
+    /// reduced
     /// over the ranks and over the list: each of them gets the same result.
     ///
     /// `arguments`: `()`, `AllreduceOptions`, `ReduceOp`, `Duration` or `(ReduceOp, Duration)`.
@@ -25,7 +26,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce<A: Buffers + ?Sized>(
@@ -64,7 +65,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce_coalesced<A: Buffers + ?Sized>(
@@ -110,7 +111,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce<A: Buffers + ?Sized>(
@@ -143,7 +144,7 @@ impl ProcessGroup {
 
     /// All ranks get the root's tensor, in place of theirs.
     ///
-    /// Every rank gives the same dtype and number of elements.
+    /// Every rank passes the same dtype and number of elements.
     ///
     /// `arguments`: `()`, `BroadcastOptions`, `root` or `(root, Duration)`. Returns when it is
     /// done.
@@ -154,7 +155,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast<A: Buffers + ?Sized>(
@@ -193,7 +194,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast_one<A: Buffers + ?Sized>(
@@ -226,7 +227,7 @@ impl ProcessGroup {
 
     /// All ranks get every rank's tensor: output `i` is rank `i`'s input.
     ///
-    /// Output `i` has the size of rank `i`'s input; ranks may give different sizes.
+    /// Output `i` has the size of rank `i`'s input; ranks may pass different sizes.
     ///
     /// `arguments`: `()`, `AllgatherOptions` or `Duration`. Returns when it is done.
     ///
@@ -236,7 +237,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -278,8 +279,8 @@ impl ProcessGroup {
 
     /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
     ///
-    /// Each input is an operation of its own: the ranks give equally many inputs. In Rust, where
-    /// lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
+    /// Each input is an operation of its own: all ranks pass the same number of inputs. In Rust,
+    /// where lists are flat, the outputs of rank 0 come first, then those of rank 1, and so on.
     ///
     /// `arguments`: `()` or `AllgatherOptions`. Returns when it is done.
     ///
@@ -287,7 +288,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -339,7 +340,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -385,7 +386,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -423,7 +424,7 @@ impl ProcessGroup {
 
     /// The root gets every rank's tensor: output `i` is rank `i`'s input.
     ///
-    /// The root gives one output for each rank, of the size of that rank's input; the others give
+    /// The root passes one output for each rank, of the size of that rank's input; the others pass
     /// an
     /// empty list.
     ///
@@ -435,7 +436,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -476,7 +477,7 @@ impl ProcessGroup {
     }
 
     /// The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
-    /// ranks give no output.
+    /// ranks pass no output.
     ///
     /// `arguments`: `()` or `GatherOptions`. Returns when it is done.
     ///
@@ -484,7 +485,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -522,7 +523,7 @@ impl ProcessGroup {
 
     /// Each rank gets its tensor of the root's list.
     ///
-    /// The root gives one input for each rank, of the size of that rank's output; the others give
+    /// The root passes one input for each rank, of the size of that rank's output; the others pass
     /// an
     /// empty list.
     ///
@@ -534,7 +535,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -589,7 +590,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -645,7 +646,7 @@ impl ProcessGroup {
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
     ///   for the element type.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -695,7 +696,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -745,7 +746,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn alltoall<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -785,10 +786,11 @@ impl ProcessGroup {
         self.issue(call.request(self.rank(), self.size())?)
     }
 
-    /// Cuts the input along dimension 0, sends part `i` to rank `i`, and puts together what came.
+    /// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+    /// receives.
     ///
-    /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, which
-    /// must come out even.
+    /// Sizes are rows of dimension 0, one for each rank; an empty list cuts into equal parts, into
+    /// which the rows must divide evenly.
     ///
     /// Formerly `alltoall_base`.
     ///
@@ -801,7 +803,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -849,7 +851,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken. As `rank` of `RankFailed` names who is
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn barrier(&self, arguments: impl BarrierArguments) -> Result<()> {

@@ -4,10 +4,10 @@
 
 use super::dtype::DType;
 
-/// How elements of several ranks become one.
+/// How elements of several ranks are combined.
 ///
-/// Integers wrap around. On `bool`, `SUM` and `MAX` are or, `PRODUCT` and `MIN` are and. An
-/// operator that has no meaning for an element type raises `UnsupportedDType`.
+/// Integers wrap around. On `bool`, `SUM` and `MAX` are logical or, `PRODUCT` and `MIN` logical
+/// and. An operator that has no meaning for an element type raises `UnsupportedDType`.
 ///
 /// The numbers that travel are c10d's.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -19,9 +19,9 @@ pub enum ReduceOp {
     Avg,
     /// Multiplication.
     Product,
-    /// The least; NaN propagates.
+    /// The minimum; NaN propagates.
     Min,
-    /// The greatest; NaN propagates.
+    /// The maximum; NaN propagates.
     Max,
     /// Bitwise and.
     Band,

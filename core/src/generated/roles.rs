@@ -58,6 +58,6 @@ pub(crate) enum Order {
     Left,
     /// That of its store, until it is over.
     Store,
-    /// That of its store, until it has to wait: perhaps for what those behind it do.
+    /// That of its store, until it has to wait: perhaps for what those after it do.
     StoreUntilBegun,
 }

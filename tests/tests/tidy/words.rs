@@ -55,6 +55,10 @@ const NAMES: &[(&str, &str)] = &[
 const PREFIXES: &[(&str, &str)] =
     &[("LEAST_", "MIN_"), ("LONGEST_", "MAX_"), ("MOST_", "MAX_"), ("SHORTEST_", "MIN_")];
 
+/// The same in camelCase, before a capital letter.
+const CAMEL_PREFIXES: &[(&str, &str)] =
+    &[("least", "min"), ("longest", "max"), ("most", "max"), ("shortest", "min")];
+
 /// Phrases, and what a native reader expects in their place. In any case of the first letter, in
 /// code, comments and messages alike.
 const PHRASES: &[(&str, &str)] = &[
@@ -115,7 +119,7 @@ pub(crate) fn retired(file: &File) -> Vec<String> {
     for (index, line) in file.text.lines().enumerate() {
         // In prose, and so in the texts of other languages, a word without `_` is not a name.
         let names = names_in(line).into_iter().filter(|(word, _)| is_rust || word.contains('_'));
-        for (word, replacement) in names.chain(phrases_in(line)) {
+        for (word, replacement) in names.chain(camel_names_in(line)).chain(phrases_in(line)) {
             let place = format!("{}:{}", file.path, index + 1);
             offences.push(format!("{place}: `{word}`; say {replacement}"));
         }
@@ -137,6 +141,19 @@ fn names_in(line: &str) -> Vec<(String, String)> {
         }));
     }
     found
+}
+
+/// The retired names in camelCase, which no prose has, in a line.
+fn camel_names_in(line: &str) -> Vec<(String, String)> {
+    let words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let renamed = words.filter_map(|word| {
+        let (rest, instead) = CAMEL_PREFIXES.iter().find_map(|(retired, instead)| {
+            let rest = word.strip_prefix(retired)?;
+            rest.starts_with(|c: char| c.is_ascii_uppercase()).then_some((rest, instead))
+        })?;
+        Some((word.to_owned(), format!("{instead}{rest}")))
+    });
+    renamed.collect()
 }
 
 /// The retired phrases of a line.
@@ -196,6 +213,12 @@ mod tests {
         assert_eq!(said_of("a.md", "Small ones are carried out.\n"), expected);
         let expected = ["a.md:1: `POLYRANK_PRICES`; say POLYRANK_LINK_COSTS"];
         assert_eq!(said_of("a.md", "`POLYRANK_PRICES` names a file.\n"), expected);
+    }
+
+    #[test]
+    fn names_in_camel_case_are_found_in_every_language() {
+        let expected = ["a.js:1: `mostBytes`; say maxBytes"];
+        assert_eq!(said_of("a.js", "const mostBytes = 8; // almostAll, most bytes\n"), expected);
     }
 
     #[test]

@@ -154,7 +154,10 @@ fn attributes(interface: &Interface) -> Vec<Property> {
         let record = format!("{{ key: \"{key}\", required: 0 }}");
         let unbuilt = attribute.common.unbuilt || interface.common.unbuilt;
         let (get, set) = match unbuilt {
-            true => (format!("calls.unbuilt(\"{path}\")"), format!("calls.unbuilt(\"{path}\")")),
+            true => {
+                let call = format!("calls.unsupported(\"{path}\")");
+                (call.clone(), call)
+            }
             false => (
                 format!("calls.invoke({record}, this, [])"),
                 format!("calls.invoke({{ key: \"{key}_SET\", required: 1 }}, this, [value])"),
@@ -190,7 +193,7 @@ fn function(api: &Api, method: &Method, receiver: &str) -> Function {
     let kind = kind(method);
     let body = match (around, kind) {
         (Some((_, around, _)), _) => format!("{around}({constant}, {receiver_first}given)"),
-        (None, Kind::Unbuilt) => format!("calls.unbuilt(\"{}.{}\")", method.owner, method.name),
+        (None, Kind::Unbuilt) => format!("calls.unsupported(\"{}.{}\")", method.owner, method.name),
         (None, Kind::Operation) => call("operate"),
         (None, Kind::Objects) => format!("objects.{}({constant}, given)", camel(&method.name)),
         (None, Kind::Waits) => call("invokeAsync"),

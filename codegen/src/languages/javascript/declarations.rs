@@ -104,7 +104,7 @@ struct Callable {
 const EXTRA: &[(&str, &str)] = &[
     (
         "ProcessGroup",
-        "  /** Leaves the group in good order: `await using group = …`. */
+        "  /** Leaves the group cleanly: `await using group = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** Begins to leave the group, without waiting: `using group = …`. */
   [Symbol.dispose](): void;

@@ -38,7 +38,7 @@ impl Doc {
             doc.lines.push(EXACT.to_owned());
         }
         if method.common.unbuilt {
-            doc.lines.push("Not built in this version.".to_owned());
+            doc.lines.push("Not implemented in this version.".to_owned());
             doc.throws.push("UnsupportedError".to_owned());
         } else {
             doc.throws = method.common.throws.iter().map(|kind| error_class(api, kind)).collect();
@@ -232,7 +232,8 @@ fn capital(text: &str) -> String {
 fn meaning(parameter: &Parameter) -> String {
     let is_list = matches!(parameter.ty.non_null(), Type::Sequence(_));
     let said = match parameter.role {
-        Role::In => "What this rank gives. Read only.",
+        Role::In if is_list => "The inputs of this rank. Read only.",
+        Role::In => "The input of this rank. Read only.",
         Role::Out if is_list => "What the results are written to.",
         Role::Out => "What the result is written to.",
         Role::InOut => "Read, and overwritten by the result.",
@@ -291,7 +292,7 @@ fn named(name: &str) -> &'static str {
         "expected_value" => "The value that is there, or an empty one.",
         "values" => "One value for each key.",
         "amount" => "What is added; it may be negative.",
-        "prefix" => "What stands before every key, without the slash.",
+        "prefix" => "What every key begins with, without the slash.",
         "obj" => "This rank's object.",
         "object_list" => "The objects; changed in place where this rank receives.",
         "object_gather_list" => "At `dst`: a place for each rank's object.",

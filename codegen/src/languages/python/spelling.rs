@@ -235,7 +235,7 @@ pub(super) fn method_doc(api: &crate::model::Api, method: &Method) -> Vec<String
     }
     if method.common.unbuilt {
         lines.push(String::new());
-        lines.push("Not built in this version: raises `UnsupportedError`.".into());
+        lines.push("Not implemented in this version: raises `UnsupportedError`.".into());
     } else if !method.common.throws.is_empty() {
         let raises: Vec<String> =
             method.common.throws.iter().map(|kind| format!("`{}`", exception(api, kind))).collect();
