@@ -236,7 +236,7 @@ fn woken(env: Env) {
 fn end() {
     ENDING.set(true);
     let Some(realm) = REALM.with_borrow_mut(Option::take) else { return };
-    realm.mailbox.wake.end();
+    realm.mailbox.waker.end();
     for flag in realm.state.borrow().cancellations.values() {
         flag.store(true, Ordering::Relaxed);
     }
