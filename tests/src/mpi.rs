@@ -179,6 +179,18 @@ impl Mpi {
     }
 }
 
+/// Reports an error of a rank, on one line.
+pub fn tell(rank: u32, error: &polyrank::Error) {
+    report(rank, format!("{}: {}", error.kind(), error.to_string().replace('\n', " ")));
+}
+
+/// The one thing that a rank reported.
+pub fn only(job: &Job, rank: u32) -> &str {
+    let said = job.of(rank);
+    let [line] = said.as_slice() else { panic!("rank {rank} said {said:?}\n{}", job.output) };
+    line
+}
+
 /// Tells the starting test a line, which it will find in [`Job::reports`]: in a file, since
 /// launchers drop what they have not read of a rank when its job is aborted.
 pub fn report(rank: u32, line: impl std::fmt::Display) {

@@ -388,8 +388,8 @@ impl Deferred {
     }
 }
 
-/// A value of ours that JavaScript carries around, until its collector drops it. What type the value
-/// has is said before it, where it can be read whatever the type is.
+/// A value of ours that JavaScript carries around, until its collector drops it. The type of the
+/// value stands before it, where it can be read whatever the type is.
 #[repr(C)]
 struct CarriedValue<T> {
     mark: u64,
@@ -424,9 +424,9 @@ impl<'a> Js<'a> {
         let mut data = ptr::null_mut();
         // SAFETY: as in `kind`; a value that is not an external one is refused.
         check(unsafe { sys::napi_get_value_external(self.env, self.value, &mut data) })?;
-        // SAFETY: the JavaScript half of this package has only external values that `carrying` made,
-        // which live as long as the JavaScript value, which the running call has. All of them begin
-        // with the same fields.
+        // SAFETY: the JavaScript half of this package has only external values that `carrying`
+        // made, which live as long as the JavaScript value, which the running call has. All of
+        // them begin with the same fields.
         let head = unsafe { data.cast::<CarriedValue<()>>().as_ref() };
         match head {
             Some(head) if head.mark == MARK && head.type_id == TypeId::of::<T>() => {

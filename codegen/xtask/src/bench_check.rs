@@ -1,6 +1,6 @@
-//! `cargo xtask bench-check`: builds the Python package of this checkout and of an earlier revision,
-//! and runs `tests/bench/check.py` on both: for who changes what ranks wait for. Not a part of the
-//! tests, since other machines and other load give other figures.
+//! `cargo xtask bench-check`: builds the Python package of this checkout and of an earlier
+//! revision, and runs `tests/bench/check.py` on both. Not a part of the tests, since other machines
+//! and other load give other figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -119,8 +119,8 @@ impl IncomingLane {
         LossReason::Died(format!("its connection ended without a goodbye{place}: closed"))
     }
 
-    /// Reads what is there, for one turn, and notifies `sink`. Frames that the sink does not want are
-    /// read only in the `last` call, when the peer has ended.
+    /// Reads what is there, for one turn, and notifies `sink`. Frames that the sink does not want
+    /// are read only in the `last` call, when the peer has ended.
     pub(super) fn receive(
         &mut self,
         lane: &Lane,
