@@ -1,5 +1,5 @@
-//! What happens over real MPI libraries when library, launcher and arguments do not fit together, and
-//! how jobs begin and end. Every error has a reason.
+//! What happens over real MPI libraries when library, launcher and arguments do not fit together,
+//! and how jobs begin and end. Every error has a reason.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
