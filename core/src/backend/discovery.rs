@@ -156,7 +156,7 @@ async fn discover_with(
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
     let link_costs = link_costs::of_group(&published, &cards)?;
-    drop(spare);
+    spare.release();
     let transport = compose(rank, &cards, token, 0, means)?;
     Ok(Discovery { transport, board, ranks_on_host, sessions, topology, link_costs })
 }
@@ -214,7 +214,7 @@ mod spare {
 
     /// As many as a rank needs that has joined, so that one that may not open them says so before.
     pub(super) struct Descriptors {
-        _files: Vec<File>,
+        files: Vec<File>,
     }
 
     impl Descriptors {
@@ -223,7 +223,12 @@ mod spare {
             let files = files.map_err(|error| Error::Network {
                 message: format!("cannot open the descriptors that a group needs: {error}"),
             })?;
-            Ok(Descriptors { _files: files })
+            Ok(Descriptors { files })
+        }
+
+        /// They may be opened for something else.
+        pub(super) fn release(self) {
+            drop(self.files);
         }
     }
 }
@@ -239,6 +244,8 @@ mod spare {
         pub(super) fn open() -> Result<Descriptors> {
             Ok(Descriptors)
         }
+
+        pub(super) fn release(self) {}
     }
 }
 
