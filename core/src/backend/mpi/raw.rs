@@ -24,7 +24,7 @@ pub enum RawCall {
 /// How long `repeats` sums of `data` over all ranks of the job take, in place. All ranks call it.
 ///
 /// # Errors
-/// As [`super::place`]; [`crate::Error::Network`] for what MPI says of it.
+/// As [`super::rank_and_size`]; [`crate::Error::Network`] for what MPI says of it.
 pub fn raw_allreduce(call: RawCall, data: &mut [f32], repeats: u32) -> Result<Duration> {
     measure_any(call, (data.as_mut_ptr().cast(), data.len()), repeats)
 }
