@@ -131,7 +131,7 @@ def forms(collectives):
 
     for place, key in (("ProcessGroup", "methods"), ("distributed", "functions")):
         for method in model(place)[key]:
-            if not method["collective"] or method["notes"]["unbuilt"]:
+            if not method["collective"] or method["common"]["unbuilt"]:
                 continue
             for overload in method["overloads"]:
                 parameters = [
