@@ -148,6 +148,8 @@ pub fn read_link_costs(path: &Path) -> io::Result<String> {
 pub struct TransportEnvironment {
     /// `POLYRANK_TRANSPORT`: what ranks of one host use.
     pub transport: TransportChoice,
+    /// `POLYRANK_COPY`: how ranks of one host that share memory copy long messages.
+    pub copy: CopyChoice,
     /// `POLYRANK_IFNAME`, or `GLOO_SOCKET_IFNAME` where that is not set: the network interfaces
     /// over which ranks are reached, as the variable and its value.
     pub interfaces: Option<(Variable, String)>,
@@ -163,6 +165,21 @@ pub enum TransportChoice {
     Tcp,
     /// Shared memory; a group for which that is not possible is an error.
     Shm,
+}
+
+/// How ranks of one host that share memory copy long messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyChoice {
+    /// Whatever is fastest.
+    #[default]
+    Auto,
+    /// Through slots of the shared memory: the sender writes, the receiver reads.
+    Slots,
+    /// The system copies out of the sender's memory (cross-memory attach), where it allows that.
+    Attach,
+    /// The receiver reads memory that polyrank has allocated where it lies; the rest goes through
+    /// slots.
+    Lent,
 }
 
 impl TransportEnvironment {
@@ -182,11 +199,19 @@ impl TransportEnvironment {
             "tcp" => TransportChoice::Tcp,
             "shm" => TransportChoice::Shm,
             _ => {
-                let message = format!(
-                    "environment variable POLYRANK_TRANSPORT is '{text}'; auto, tcp or shm is \
-                     expected"
-                );
-                return Err(Error::Rendezvous { message });
+                let expected = "auto, tcp or shm is expected";
+                return Err(unexpected(variable::POLYRANK_TRANSPORT, &text, expected));
+            }
+        };
+        let text = lookup(variable::POLYRANK_COPY).unwrap_or_default();
+        let copy = match text.trim().to_ascii_lowercase().as_str() {
+            "" | "auto" => CopyChoice::Auto,
+            "slots" => CopyChoice::Slots,
+            "attach" => CopyChoice::Attach,
+            "lent" => CopyChoice::Lent,
+            _ => {
+                let expected = "auto, slots, attach or lent is expected";
+                return Err(unexpected(variable::POLYRANK_COPY, &text, expected));
             }
         };
         let lists = [variable::POLYRANK_IFNAME, variable::GLOO_SOCKET_IFNAME];
@@ -194,8 +219,13 @@ impl TransportEnvironment {
             let list = lookup(variable).filter(|list| !list.trim().is_empty())?;
             Some((variable, list))
         });
-        Ok(Self { transport, interfaces })
+        Ok(Self { transport, copy, interfaces })
     }
+}
+
+fn unexpected(variable: Variable, text: &str, expected: &str) -> Error {
+    let message = format!("environment variable {variable} is '{text}'; {expected}");
+    Error::Rendezvous { message }
 }
 
 fn number<T: TryFrom<u64>>(
@@ -299,13 +329,33 @@ mod tests {
     #[test]
     fn transports_have_names() {
         let read = |value: &'static str| {
-            TransportEnvironment::from_lookup(|_| Some(value.to_owned())).map(|it| it.transport)
+            let lookup = |name| (name == variable::POLYRANK_TRANSPORT).then(|| value.to_owned());
+            TransportEnvironment::from_lookup(lookup).map(|it| it.transport)
         };
         assert_eq!(read("").unwrap(), TransportChoice::Auto);
         assert_eq!(read("TCP").unwrap(), TransportChoice::Tcp);
         assert_eq!(read("shm").unwrap(), TransportChoice::Shm);
         let error = read("pigeon").unwrap_err().to_string();
         assert!(error.contains("POLYRANK_TRANSPORT is 'pigeon'"), "{error}");
+    }
+
+    #[test]
+    fn ways_to_copy_have_names() {
+        let read = |value: &'static str| {
+            let lookup = |name| (name == variable::POLYRANK_COPY).then(|| value.to_owned());
+            TransportEnvironment::from_lookup(lookup).map(|it| it.copy)
+        };
+        for (name, choice) in [
+            ("", CopyChoice::Auto),
+            ("auto", CopyChoice::Auto),
+            ("Slots", CopyChoice::Slots),
+            (" attach ", CopyChoice::Attach),
+            ("lent", CopyChoice::Lent),
+        ] {
+            assert_eq!(read(name).unwrap(), choice, "{name:?}");
+        }
+        let error = read("xerox").unwrap_err().to_string();
+        assert!(error.contains("POLYRANK_COPY is 'xerox'; auto, slots, attach or lent"), "{error}");
     }
 
     #[test]

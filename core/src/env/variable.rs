@@ -183,6 +183,17 @@ variables! {
             unset: "`auto`: shared memory where all ranks of the host can have it, else TCP",
             reader: "backends `tcp` and `websocket`"
         }
+        /// How ranks of one host that share memory copy messages of more than 4 KiB. See
+        /// [How bytes travel](../concepts/transports).
+        POLYRANK_COPY {
+            values: "`auto`; `slots`: through slots of the shared memory; `attach`: the system \
+                     copies out of the sender's memory (cross-memory attach) where it allows \
+                     that, else as `slots`; `lent`: the receiver reads memory that polyrank \
+                     allocated where it lies, the rest as `slots`",
+            unset: "`auto`: memory that polyrank allocated is lent from 256 KiB on, the rest goes \
+                    through slots",
+            reader: "backends `tcp` and `websocket`"
+        }
         /// The network interfaces over which ranks are reached, and on which they listen. See
         /// [How bytes travel](../concepts/transports).
         POLYRANK_IFNAME {

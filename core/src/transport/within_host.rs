@@ -2,14 +2,14 @@
 //! which order a rank serves both kinds. Knows nothing of schedules or groups.
 
 use super::{Membership, Transport};
-use crate::env::{TransportChoice, TransportEnvironment};
+use crate::env::{CopyChoice, TransportChoice, TransportEnvironment};
 use crate::generated::error::{Error, Result};
 use crate::wire::card::Card;
 
 #[cfg(target_os = "linux")]
 use super::router::{Router, TurnOrder};
 #[cfg(target_os = "linux")]
-use super::shm::{self, Listener, ShmTransport};
+use super::shm::{self, LendingThresholds, Listener, ShmTransport};
 #[cfg(target_os = "linux")]
 use super::{Sink, Timeouts};
 
@@ -24,26 +24,32 @@ pub struct WithinHost {
     listener: Option<Listener>,
     /// Whether the user demands shared memory.
     is_required: bool,
+    /// How payloads are copied there.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is shared"))]
+    copy: CopyChoice,
 }
 
 impl WithinHost {
-    /// What this host allows and `POLYRANK_TRANSPORT` says.
+    /// What this host allows and `POLYRANK_TRANSPORT` and `POLYRANK_COPY` say.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] if the variable has another value; [`Error::Network`] if it demands
+    /// [`Error::Rendezvous`] if a variable has another value; [`Error::Network`] if it demands
     /// what this host does not allow.
     pub fn open() -> Result<WithinHost> {
-        let choice = TransportEnvironment::read()?.transport;
-        if choice == TransportChoice::Tcp {
+        let TransportEnvironment { transport, copy, .. } = TransportEnvironment::read()?;
+        if transport == TransportChoice::Tcp {
             return Ok(WithinHost::default());
         }
-        Self::open_as(choice == TransportChoice::Shm)
+        let opened = Self::open_as(transport == TransportChoice::Shm)?;
+        Ok(WithinHost { copy, ..opened })
     }
 
     #[cfg(target_os = "linux")]
     fn open_as(is_required: bool) -> Result<WithinHost> {
         match Listener::bind() {
-            Ok(listener) => Ok(WithinHost { listener: Some(listener), is_required }),
+            Ok(listener) => {
+                Ok(WithinHost { listener: Some(listener), is_required, ..WithinHost::default() })
+            }
             Err(error) if is_required => Err(error),
             Err(error) => {
                 tracing::info!(%error, "ranks of this host talk by TCP");
@@ -102,7 +108,8 @@ impl WithinHost {
         if near == 0 && far.is_some() {
             return others();
         }
-        let shared = ShmTransport::new(listener, membership, Timeouts::default())?;
+        let lending = LendingThresholds::of(self.copy);
+        let shared = ShmTransport::new(listener, membership, Timeouts::default(), lending)?;
         if far.is_none() {
             return Ok(Box::new(shared));
         }

@@ -178,6 +178,7 @@ impl Tools<'_> {
                 )
             },
             self.over_tcp(),
+            self.by_attach(),
             step(
                 "strangers",
                 "strangers, closed and suspended tabs, encrypted connections, examples of the docs",
@@ -302,15 +303,24 @@ impl Tools<'_> {
         step(name, about, &[], Action::Run(self.workspace.cargo_beside(&words)))
     }
 
-    /// What ranks of one host use only if asked to.
     fn over_tcp(&self) -> Step {
-        let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
-        let words = [&["--no-fail-fast"], &suites[..]].concat();
-        let mut over_tcp = self.workspace.cargo_for_suites(&words);
-        over_tcp.env("POLYRANK_TRANSPORT", "tcp");
         let what =
             "conformance and failures over TCP, which ranks of one host use only if asked to";
-        step("over-tcp", what, &[], Action::Run(over_tcp))
+        self.otherwise("over-tcp", what, ("POLYRANK_TRANSPORT", "tcp"))
+    }
+
+    fn by_attach(&self) -> Step {
+        let what = "conformance and failures with all long messages read from the sender's memory";
+        self.otherwise("by-attach", what, ("POLYRANK_COPY", "attach"))
+    }
+
+    /// What depends on how ranks of one host reach each other, where `variable` says how.
+    fn otherwise(&self, name: &'static str, about: &'static str, variable: (&str, &str)) -> Step {
+        let suites = ["--test", "conformance", "--test", "failures", "--test", "killed"];
+        let words = [&["--no-fail-fast"], &suites[..]].concat();
+        let mut cargo = self.workspace.cargo_for_suites(&words);
+        cargo.env(variable.0, variable.1);
+        step(name, about, &[], Action::Run(cargo))
     }
 
     fn node_suites(&self) -> Vec<Step> {

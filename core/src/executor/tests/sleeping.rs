@@ -21,7 +21,9 @@ pub(super) fn pair() -> [Executor; 2] {
     let mut rank = 0;
     listeners.map(|listener| {
         let membership = Membership { rank, cards: &cards, token: Token([4; 16]), generation: 0 };
-        let transport = ShmTransport::new(listener, membership, Default::default()).unwrap();
+        let transport =
+            ShmTransport::new(listener, membership, Default::default(), Default::default())
+                .unwrap();
         rank += 1;
         let group = GroupIdentity { name: "sleepers".to_owned(), generation: 0 };
         Executor::new(Box::new(transport), group, Instant::now())

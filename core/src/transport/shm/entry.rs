@@ -12,14 +12,12 @@ pub(super) const MORE: u32 = 3;
 /// not taken it back by then.
 pub(super) const LENT: u32 = 4;
 
+/// A frame whose payload lies in the writer's own memory, and is read from there by cross-memory
+/// attach: piece, whose position is an address, and header. Otherwise as [`LENT`].
+pub(super) const ATTACHED: u32 = 5;
+
 /// Payloads of up to this many bytes follow their header in the ring.
 pub(super) const INLINE_BYTES: usize = 4096;
-
-/// Payloads of at least this many bytes are lent, if the peer can read their memory. For shorter
-/// ones, a copy through the area costs less than the peer's notice that it is done reading
-/// (measured with `polyrank bench allreduce --memory user,polyrank`; they cost the same between 128
-/// and 512 KiB).
-pub(super) const LENT_BYTES: usize = 256 << 10;
 
 /// Bytes of a number.
 pub(super) const NUMBER_BYTES: usize = 8;

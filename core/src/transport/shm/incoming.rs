@@ -6,7 +6,8 @@
 //! they are shown. Data is reduced or copied directly from the lane: a peer that changes it
 //! meanwhile only changes what it sent.
 
-use super::entry::{LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
+use super::attach::PeerMemory;
+use super::entry::{ATTACHED, LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
 use super::layout::Lane;
 use super::memory::Mapping;
 use super::ring::{CorruptRing, Entry, Reader, SharedMemory};
@@ -48,8 +49,8 @@ enum Frame {
     Whole { header: Header, place: usize, piece: Option<Piece> },
     /// The beginning of a frame.
     First { header: Header, place: usize, piece: Piece },
-    /// All of a frame; its payload lies in a pool of the peer.
-    Lent { header: Header, number: u64, piece: Piece },
+    /// All of a frame; its payload lies in the peer's own memory.
+    Lent { header: Header, at: LentAt, piece: Piece },
     /// More of the frame that has begun.
     More { place: usize, piece: Piece },
 }
@@ -64,6 +65,24 @@ impl Frame {
             Frame::More { .. } => true,
         }
     }
+}
+
+/// In which memory of the peer a payload lies.
+#[derive(Clone, Copy)]
+enum LentAt {
+    /// The pool of this number, which this process has mapped.
+    Pool(u64),
+    /// All of its memory, which the system reads.
+    Address,
+}
+
+/// The memory of a peer that it may lend, and what is needed to use it.
+pub(super) struct Lender<'a> {
+    pub(super) pools: &'a Pools,
+    /// None if this rank may not read it.
+    pub(super) memory: Option<&'a PeerMemory>,
+    /// What is read from there and not put in place.
+    pub(super) scratch: &'a mut Vec<u8>,
 }
 
 /// Where a payload in pieces goes.
@@ -125,7 +144,7 @@ impl IncomingLane {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        pools: &Pools,
+        mut lender: Lender<'_>,
         (peer, last): (Rank, bool),
         sink: &mut dyn Sink,
     ) -> Result<ReceiveProgress, LossReason> {
@@ -150,8 +169,9 @@ impl IncomingLane {
                 self.is_left = true;
                 break;
             }
-            if let Frame::Lent { header, number, piece } = frame {
-                match self.borrow(lane, memory, pools, (number, piece), (peer, &header), sink) {
+            if let Frame::Lent { header, at, piece } = frame {
+                let lent = (at, piece);
+                match self.borrow(lane, memory, &mut lender, lent, (peer, &header), sink)? {
                     PoolRead::Taken => {}
                     PoolRead::TakenBack => self.taken_back = true,
                     PoolRead::Missing => {
@@ -160,7 +180,8 @@ impl IncomingLane {
                     }
                 }
                 self.freed = true;
-                bytes += piece.bytes as usize;
+                // The peer waits for what it lent: it is told before more is read.
+                bytes = TURN_BYTES;
             } else {
                 bytes += self.take(lane, memory, frame, peer, sink);
             }
@@ -207,7 +228,20 @@ impl IncomingLane {
                 let header = header(memory, entry.body + NUMBER_BYTES + PIECE_BYTES)?;
                 let (number, piece) = (u64::from_le_bytes(number), Piece::decode(piece));
                 match u64::from(header.payload_bytes) == piece.bytes {
-                    true => Ok(Frame::Lent { header, number, piece }),
+                    true => Ok(Frame::Lent { header, at: LentAt::Pool(number), piece }),
+                    false => Err(garbled(CorruptRing)),
+                }
+            }
+            (ATTACHED, None) => {
+                if entry.room < PIECE_BYTES + Header::BYTES {
+                    return Err(garbled(CorruptRing));
+                }
+                let mut piece = [0; PIECE_BYTES];
+                memory.read(entry.body, &mut piece);
+                let header = header(memory, entry.body + PIECE_BYTES)?;
+                let piece = Piece::decode(piece);
+                match u64::from(header.payload_bytes) == piece.bytes {
+                    true => Ok(Frame::Lent { header, at: LentAt::Address, piece }),
                     false => Err(garbled(CorruptRing)),
                 }
             }
@@ -257,26 +291,32 @@ impl IncomingLane {
         }
     }
 
-    /// Hands over a frame whose payload lies in a pool of the peer.
+    /// Hands over a frame whose payload lies in the peer's own memory.
     fn borrow(
         &self,
         lane: &Lane,
         memory: &Mapping,
-        pools: &Pools,
-        (number, piece): (u64, Piece),
+        lender: &mut Lender<'_>,
+        (at, piece): (LentAt, Piece),
         (peer, header): (Rank, &Header),
         sink: &mut dyn Sink,
-    ) -> PoolRead {
+    ) -> Result<PoolRead, LossReason> {
+        let number = match at {
+            LentAt::Pool(number) => number,
+            LentAt::Address => {
+                return self.attach(lane, memory, lender, piece, (peer, header), sink);
+            }
+        };
         let bytes = header.payload_bytes as usize;
-        let Some(payload) = pools.bytes_at(number, piece.position, bytes) else {
-            return PoolRead::Missing;
+        let Some(payload) = lender.pools.bytes_at(number, piece.position, bytes) else {
+            return Ok(PoolRead::Missing);
         };
         let holds = || self.holds(lane, memory);
         match sink.announced(peer, header) {
             Destination::Into(region, stores) => {
                 region.write(|into| copy(into, payload, stores));
                 if !holds() {
-                    return PoolRead::TakenBack;
+                    return Ok(PoolRead::TakenBack);
                 }
                 sink.arrived(peer, header, ArrivedPayload::InPlace);
             }
@@ -286,13 +326,49 @@ impl IncomingLane {
             Destination::Borrowed => {
                 let copy = payload.to_vec();
                 if !holds() {
-                    return PoolRead::TakenBack;
+                    return Ok(PoolRead::TakenBack);
                 }
                 sink.arrived(peer, header, ArrivedPayload::Borrowed(&copy));
             }
             Destination::Discard => sink.arrived(peer, header, ArrivedPayload::Discarded),
         }
-        if holds() { PoolRead::Taken } else { PoolRead::TakenBack }
+        Ok(if holds() { PoolRead::Taken } else { PoolRead::TakenBack })
+    }
+
+    /// Hands over a frame whose payload the system reads from the peer's memory.
+    fn attach(
+        &self,
+        lane: &Lane,
+        memory: &Mapping,
+        lender: &mut Lender<'_>,
+        piece: Piece,
+        (peer, header): (Rank, &Header),
+        sink: &mut dyn Sink,
+    ) -> Result<PoolRead, LossReason> {
+        let bytes = header.payload_bytes as usize;
+        // A rank writes such entries only after this one has said that it can read its memory.
+        let Some(theirs) = lender.memory else { return Err(garbled(CorruptRing)) };
+        let address = usize::try_from(piece.position).map_err(|_| garbled(CorruptRing))?;
+        let destination = sink.announced(peer, header);
+        let read = match &destination {
+            Destination::Into(region, _) => region.write(|into| theirs.read(address, into)),
+            Destination::Borrowed => {
+                lender.scratch.resize(bytes.max(lender.scratch.len()), 0);
+                theirs.read(address, &mut lender.scratch[..bytes])
+            }
+            Destination::Discard => Ok(()),
+        };
+        if !self.holds(lane, memory) {
+            return Ok(PoolRead::TakenBack);
+        }
+        read.map_err(|error| LossReason::Died(format!("its memory could not be read: {error}")))?;
+        let payload = match destination {
+            Destination::Into(..) => ArrivedPayload::InPlace,
+            Destination::Borrowed => ArrivedPayload::Borrowed(&lender.scratch[..bytes]),
+            Destination::Discard => ArrivedPayload::Discarded,
+        };
+        sink.arrived(peer, header, payload);
+        Ok(PoolRead::Taken)
     }
 
     /// Whether what the next entry lends is still there.

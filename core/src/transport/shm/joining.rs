@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::attach::PeerMemory;
 use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
+use super::ring::SharedMemory;
 use super::side_channel::{AnnouncedPools, Pools, SideChannel, missing_file_reason, not_mapped};
 use super::socket::{self, SocketRead};
 use super::{BELL_KEY, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
@@ -287,9 +289,12 @@ impl ShmTransport {
     }
 
     fn open(&mut self, peer: Rank, channels: Vec<SideChannel>, theirs: Mapping) {
+        let memory = channels.first().and_then(|it| PeerMemory::of(&it.socket, &theirs));
+        theirs.store(self.inward.attached, u64::from(memory.is_some()));
         let open = OpenConnection {
             channels,
             theirs,
+            memory,
             incoming: IncomingLane::default(),
             pools: Pools::default(),
             announced: AnnouncedPools::default(),

@@ -14,6 +14,10 @@ const PAGE_BYTES: usize = 4096;
 
 /// Offset of the word that says whether the owner sleeps.
 pub(super) const ASLEEP: usize = 0;
+/// Offsets of the words that say where the segment lies in its owner's memory, and which process
+/// that is, see `attach`.
+pub(super) const OWN_ADDRESS: usize = CELL_BYTES;
+pub(super) const NONCE: usize = CELL_BYTES + 8;
 
 /// Bytes of a ring.
 const RING_BYTES: usize = 64 << 10;
@@ -35,6 +39,8 @@ pub(super) struct Lane {
     pub(super) area: Area,
     /// Offset of the word in which the writer says that it waits for the reader.
     pub(super) waits: usize,
+    /// Offset of the word in which the reader says that it can read the writer's own memory.
+    pub(super) attached: usize,
     /// Offset of the word with a position: the writer has taken back what it lent before it.
     pub(super) revoked: usize,
 }
@@ -54,13 +60,13 @@ impl Layout {
     pub(super) fn lane(&self, index: usize) -> Lane {
         let start = PAGE_BYTES + index * self.lane_bytes();
         // What the reader writes lies apart from what the writer writes.
-        let (consumed, freed) = (start, start + 8);
+        let (consumed, freed, attached) = (start, start + 8, start + 16);
         let (waits, revoked) = (start + 2 * CELL_BYTES, start + 2 * CELL_BYTES + 8);
         let ring =
             Ring { start: start + PAGE_BYTES, cells: (RING_BYTES / CELL_BYTES) as u64, consumed };
         let area =
             Area { start: start + PAGE_BYTES + RING_BYTES, bytes: self.area_bytes as u64, freed };
-        Lane { ring, area, waits, revoked }
+        Lane { ring, area, waits, attached, revoked }
     }
 
     fn lane_bytes(&self) -> usize {
@@ -78,8 +84,9 @@ mod tests {
             let layout = Layout::new(ranks);
             let mut end = PAGE_BYTES;
             for index in 0..ranks {
-                let Lane { ring, area, waits, revoked } = layout.lane(index);
-                assert!(ring.consumed >= end && area.freed < waits && revoked < ring.start);
+                let Lane { ring, area, waits, attached, revoked } = layout.lane(index);
+                assert!(ring.consumed >= end && area.freed < attached && attached < waits);
+                assert!(revoked < ring.start);
                 assert_eq!(ring.start + RING_BYTES, area.start);
                 assert!(
                     ring.start.is_multiple_of(CELL_BYTES) && area.start.is_multiple_of(PAGE_BYTES)

@@ -7,6 +7,9 @@
 //! payload is copied once on each side, or once altogether where it is reduced. No lock is ever
 //! held, and no entry is seen before it is complete: a rank may be killed at any instruction.
 //!
+//! A long payload can stay where it is (`lending`): in a pool of memory that the peer maps
+//! (`side_channel`), or in any memory, which the system reads for the peer (`attach`).
+//!
 //! Two ranks connect through a Unix socket, over which they give each other their segments
 //! (`joining`). The connection stays open: a byte over it wakes a rank that sleeps (`sleep`), and
 //! its end shows that a rank died, which no lane could. Segments and sockets have no names in any
@@ -15,12 +18,14 @@
 //! A message between two ranks that are polling takes no system call.
 
 mod area;
+mod attach;
 pub mod board;
 mod closing;
 mod entry;
 mod incoming;
 mod joining;
 mod layout;
+mod lending;
 mod memory;
 mod outgoing;
 mod ring;
@@ -33,9 +38,11 @@ pub(super) mod tests;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use self::attach::PeerMemory;
 use self::incoming::IncomingLane;
 use self::joining::Dial;
 use self::layout::{ASLEEP, Lane, Layout};
+pub use self::lending::LendingThresholds;
 use self::memory::{File, Mapping};
 use self::outgoing::{OutgoingLane, PutOutcome};
 use self::ring::CorruptRing;
@@ -66,6 +73,8 @@ pub struct ShmTransport {
     ours: Mapping,
     /// Where in a peer's segment the lane to this rank lies.
     inward: Lane,
+    /// What the system has read from the memory of a peer, to be reduced.
+    attach_scratch: Vec<u8>,
 }
 
 impl Medium for ShmTransport {
@@ -100,6 +109,8 @@ pub(in crate::transport) struct OpenConnection {
     channels: Vec<SideChannel>,
     /// The peer's segment.
     theirs: Mapping,
+    /// The peer's own memory, if this rank may read it.
+    memory: Option<PeerMemory>,
     incoming: IncomingLane,
     /// The peer's pools.
     pools: Pools,
@@ -127,6 +138,7 @@ impl ShmTransport {
         listener: Listener,
         membership: Membership<'_>,
         timeouts: Timeouts,
+        lending: LendingThresholds,
     ) -> Result<ShmTransport> {
         let hello = membership.hello(membership.size()?);
         let Membership { rank, cards, .. } = membership;
@@ -137,7 +149,7 @@ impl ShmTransport {
         let layout = Layout::new(index(cards.len()));
         let peer = |(other, card): (usize, &Card)| {
             let key = card.shm.clone().filter(|_| is_here[other] && other != rank as usize);
-            Peer::new(Route { key, lane: layout.lane(index(other)) }, OutgoingLane::default())
+            Peer::new(Route { key, lane: layout.lane(index(other)) }, OutgoingLane::new(lending))
         };
         let peers = cards.iter().enumerate().map(peer).collect();
         let bell = Bell::new()?;
@@ -154,8 +166,9 @@ impl ShmTransport {
             message: format!("cannot make the shared memory of a group: {error}"),
         });
         let (table, file, ours) = shared?;
+        attach::sign(&ours)?;
         let inward = layout.lane(index(rank as usize));
-        Ok(ShmTransport { table, bell, layout, file, ours, inward })
+        Ok(ShmTransport { table, bell, layout, file, ours, inward, attach_scratch: Vec::new() })
     }
 }
 
@@ -293,11 +306,13 @@ impl ShmTransport {
         if open.is_deaf {
             return false;
         }
-        let mut received = open.receive(&self.inward, peer, sink);
+        let scratch = &mut self.attach_scratch;
+        let mut received = open.receive(&self.inward, peer, scratch, sink);
         if received.as_ref().is_ok_and(|received| received.is_missing) {
             // The peer told of the pool before it wrote the entry.
-            received =
-                open.receive_messages(peer).and_then(|()| open.receive(&self.inward, peer, sink));
+            received = open
+                .receive_messages(peer)
+                .and_then(|()| open.receive(&self.inward, peer, scratch, sink));
         }
         match received {
             Ok(received) if received.is_missing => {
@@ -364,10 +379,12 @@ impl OpenConnection {
         &mut self,
         inward: &Lane,
         peer: Rank,
+        scratch: &mut Vec<u8>,
         sink: &mut dyn Sink,
     ) -> std::result::Result<incoming::ReceiveProgress, LossReason> {
-        let OpenConnection { theirs, incoming, pools, ended, .. } = self;
-        incoming.receive(inward, theirs, pools, (peer, *ended), sink)
+        let OpenConnection { theirs, memory, incoming, pools, ended, .. } = self;
+        let lender = incoming::Lender { pools, memory: memory.as_ref(), scratch };
+        incoming.receive(inward, theirs, lender, (peer, *ended), sink)
     }
 
     /// Wakes the peer if it sleeps, after something was written for it.

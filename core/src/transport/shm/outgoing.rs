@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::area::Allocator;
 use super::entry::{
-    INLINE_BYTES, LENT, LENT_BYTES, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
+    ATTACHED, INLINE_BYTES, LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
 };
 use super::layout::Lane;
+use super::lending::LendingThresholds;
 use super::memory::Mapping;
 use super::ring::{CorruptRing, SharedMemory, Writer};
 use crate::tensor::shared::{Pool, PoolOffset, find};
@@ -38,6 +39,7 @@ pub(in crate::transport) struct OutgoingLane {
     waits: bool,
     /// What the peer had read when this side looked for room last.
     seen: (u64, u64),
+    lending: LendingThresholds,
 }
 
 /// The result of trying to put a frame into the lane.
@@ -51,6 +53,11 @@ pub(super) enum PutOutcome {
 }
 
 impl OutgoingLane {
+    /// An empty lane, whose payloads are lent as `lending` says.
+    pub(super) fn new(lending: LendingThresholds) -> OutgoingLane {
+        OutgoingLane { lending, ..OutgoingLane::default() }
+    }
+
     /// Whether nothing waits for room.
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -106,7 +113,8 @@ impl OutgoingLane {
         payload: &Payload,
         announce: AnnouncePool<'_>,
     ) -> Result<PutOutcome, CorruptRing> {
-        let is_one = payload.len() <= piece_bytes(lane, header, payload.len());
+        let is_one = payload.len() <= piece_bytes(lane, header, payload.len())
+            || self.is_attached(lane, memory, header, payload.len());
         if !self.frames.is_empty() || !is_one {
             return Ok(PutOutcome::NoRoom);
         }
@@ -269,12 +277,18 @@ impl OutgoingLane {
             return self.put_inline(lane, memory, header, bytes, write);
         }
         if start == 0
-            && bytes >= LENT_BYTES
+            && self.lending.lends_pooled(bytes)
             && let Payload::Region(region) = payload
             && let Some(lent) = find(region.address(), bytes)
             && announce(&lent.pool)
         {
             return self.put_lent(lane, memory, header, &lent);
+        }
+        if start == 0
+            && let Payload::Region(region) = payload
+            && self.is_attached(lane, memory, header, bytes)
+        {
+            return self.put_attached(lane, memory, header, region.address());
         }
         self.put_staged(lane, memory, rest)
     }
@@ -314,6 +328,31 @@ impl OutgoingLane {
         memory.write(body + NUMBER_BYTES, &piece.encode());
         memory.write(body + NUMBER_BYTES + PIECE_BYTES, &header.encode());
         self.ring.publish(&lane.ring, memory, LENT, entry_bytes);
+        Ok(Some(PutResult { bytes, is_lent: true }))
+    }
+
+    /// Whether the peer is to read a payload of `bytes` bytes from this side's own memory, wherever
+    /// it lies there, and can.
+    fn is_attached(&self, lane: &Lane, memory: &Mapping, header: &Header, bytes: usize) -> bool {
+        self.lending.lends_attached(header, bytes) && memory.load(lane.attached) != 0
+    }
+
+    fn put_attached(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        address: usize,
+    ) -> Result<Option<PutResult>, CorruptRing> {
+        let entry_bytes = PIECE_BYTES + Header::BYTES;
+        let Some(body) = self.ring.reserve(&lane.ring, memory, entry_bytes)? else {
+            return Ok(None);
+        };
+        let bytes = header.payload_bytes as usize;
+        let piece = Piece { position: address as u64, bytes: bytes as u64 };
+        memory.write(body, &piece.encode());
+        memory.write(body + PIECE_BYTES, &header.encode());
+        self.ring.publish(&lane.ring, memory, ATTACHED, entry_bytes);
         Ok(Some(PutResult { bytes, is_lent: true }))
     }
 

@@ -52,6 +52,8 @@ mount!(tcp, world::tcp);
 mount!(shm, world::shm);
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mount!(lending, world::lending);
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+mount!(attaching, world::attaching);
 mount!(pipes, world::pipes);
 // Each of the two kinds of ranks is the one that most of a case happens on.
 #[cfg(feature = "websocket")]

@@ -92,6 +92,15 @@ pub(in crate::transport) fn lending(size: u32) -> World {
     World { lends: true, ..shm(size) }
 }
 
+/// Ranks that read large payloads by cross-memory attach.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(in crate::transport) fn attaching(size: u32) -> World {
+    use crate::env::CopyChoice;
+    use crate::transport::shm::tests::group_that_copies;
+    let transports = group_that_copies(size, Default::default(), CopyChoice::Attach);
+    World::new(transports, Box::new(std::thread::yield_now))
+}
+
 /// Ranks with TCP sockets and ranks with WebSockets alone, in turn; rank `first` is of the latter.
 #[cfg(feature = "websocket")]
 pub(in crate::transport) fn mixed(size: u32, first: u32) -> World {

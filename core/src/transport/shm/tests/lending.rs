@@ -1,7 +1,7 @@
 //! Payloads that the peer reads where they lie: until it has, they have not left; what is taken
 //! back is not believed; pools come and go.
 
-use super::super::entry::LENT_BYTES;
+use super::super::lending::POOLED_BYTES;
 use super::*;
 use crate::kernels::Stores;
 use crate::tensor::Region;
@@ -9,7 +9,7 @@ use crate::transport::suite::world::{World, message};
 use crate::transport::{ArrivedPayload, Destination};
 use crate::wire::frame::Kind;
 
-const BYTES: usize = LENT_BYTES + 1_000;
+const BYTES: usize = POOLED_BYTES + 1_000;
 
 /// Memory that peers can read, full of `value`.
 fn lent(value: u8) -> Region {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod attaching;
 mod board_model;
 mod lending;
 mod mad;
@@ -13,6 +14,7 @@ mod strangers;
 use std::time::Duration;
 
 use super::*;
+use crate::env::CopyChoice;
 use crate::transport::suite::world::{Event, World};
 use crate::wire::handshake::{Hello, Token};
 
@@ -25,11 +27,22 @@ fn member(rank: Rank, cards: &[Card]) -> Membership<'_> {
 
 /// The transports of a group on this host.
 pub(in crate::transport) fn group(size: u32, timeouts: Timeouts) -> Vec<ShmTransport> {
+    group_that_copies(size, timeouts, CopyChoice::Auto)
+}
+
+/// As [`group`], with a way to copy.
+pub(in crate::transport) fn group_that_copies(
+    size: u32,
+    timeouts: Timeouts,
+    copy: CopyChoice,
+) -> Vec<ShmTransport> {
     let listeners: Vec<_> = (0..size).map(|_| Listener::bind().unwrap()).collect();
     let card = |listener: &Listener| listener.sign(Card::new("here", 1, Vec::new()));
     let cards: Vec<_> = listeners.iter().map(card).collect();
-    let transport =
-        |(rank, listener)| ShmTransport::new(listener, member(rank, &cards), timeouts).unwrap();
+    let lending = LendingThresholds::of(copy);
+    let transport = |(rank, listener)| {
+        ShmTransport::new(listener, member(rank, &cards), timeouts, lending).unwrap()
+    };
     (0..).zip(listeners).map(transport).collect()
 }
 

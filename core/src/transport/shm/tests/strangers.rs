@@ -102,7 +102,9 @@ fn a_rank_that_answers_wrongly_is_not_reached() {
     let foreign = Listener::bind().unwrap();
     let sign = |listener: &Listener| listener.sign(Card::new("here", 1, Vec::new()));
     let cards = [sign(&listener), sign(&foreign)];
-    let transport = ShmTransport::new(listener, member(0, &cards), Timeouts::default()).unwrap();
+    let transport =
+        ShmTransport::new(listener, member(0, &cards), Timeouts::default(), Default::default())
+            .unwrap();
     let mut world = World::of_one(0, transport);
     world.connect(0, 1);
     let socket = foreign.accept().unwrap();

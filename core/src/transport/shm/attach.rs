@@ -1,0 +1,92 @@
+//! Reading a peer's own memory by cross-memory attach, `process_vm_readv(2)`: one copy, where a
+//! lane takes two. Knows nothing of frames.
+//!
+//! Whether the system allows it depends on user ids, ptrace scopes and containers, so each rank
+//! tries: the owner of a segment says in its first page where that page lies in its own memory, and
+//! beside it a number that no other process has. A peer that can read that number from there can
+//! read all of the owner's memory.
+//!
+//! The number is read again, in the same call, after every payload. So a payload counts only if it
+//! came from the owner: not from a process that was given its process id after it died, nor from
+//! another program that runs in it now.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::AsFd;
+
+use libc::{iovec, pid_t, process_vm_readv};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+
+use super::layout::{NONCE, OWN_ADDRESS};
+use super::memory::Mapping;
+use super::ring::SharedMemory;
+use crate::generated::error::Error;
+use crate::random;
+
+/// Bytes of the number.
+const NONCE_BYTES: usize = size_of::<u64>();
+
+/// The memory of a peer.
+pub(super) struct PeerMemory {
+    process: pid_t,
+    /// Where the number lies.
+    nonce_at: usize,
+    nonce: u64,
+}
+
+/// Says in `segment`, the owner's own, what peers need.
+///
+/// # Errors
+/// The system provides no random bytes.
+pub(super) fn sign(segment: &Mapping) -> Result<(), Error> {
+    segment.store(NONCE, u64::from_ne_bytes(random::bytes()?));
+    segment.store(OWN_ADDRESS, segment.start() as u64);
+    Ok(())
+}
+
+impl PeerMemory {
+    /// The memory of the process at the other end of `socket`, whose segment is `segment`; none if
+    /// the system does not allow to read it.
+    pub(super) fn of(socket: impl AsFd, segment: &Mapping) -> Option<PeerMemory> {
+        Self::of_process(socket_peercred(socket).ok()?.pid.as_raw_nonzero().get(), segment)
+    }
+
+    /// As [`PeerMemory::of`], of a process.
+    pub(super) fn of_process(process: pid_t, segment: &Mapping) -> Option<PeerMemory> {
+        let nonce = segment.load(NONCE);
+        let nonce_at = usize::try_from(segment.load(OWN_ADDRESS)).ok()?.checked_add(NONCE)?;
+        let memory = PeerMemory { process, nonce_at, nonce };
+        (nonce != 0 && memory.read(nonce_at, &mut [0; NONCE_BYTES]).is_ok()).then_some(memory)
+    }
+
+    /// Copies what lies at `address` of the peer's memory to `into`.
+    ///
+    /// # Errors
+    /// The peer has ended ([`Errno::SRCH`]), has no memory there ([`Errno::FAULT`]), or is another
+    /// program now ([`Errno::STALE`]).
+    pub(super) fn read(&self, address: usize, into: &mut [u8]) -> Result<(), Errno> {
+        let mut nonce = [0; NONCE_BYTES];
+        let expected = into.len() + NONCE_BYTES;
+        let local = [part(into.as_mut_ptr() as usize, into.len()), {
+            part(nonce.as_mut_ptr() as usize, NONCE_BYTES)
+        }];
+        let remote = [part(address, into.len()), part(self.nonce_at, NONCE_BYTES)];
+        // SAFETY: the system writes to the local parts only, which are borrowed mutably; an address
+        // of the other process that is not its memory is an error.
+        let read =
+            unsafe { process_vm_readv(self.process, local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
+        match usize::try_from(read) {
+            Ok(read) if read < expected => Err(Errno::FAULT),
+            Ok(_) if u64::from_ne_bytes(nonce) != self.nonce => Err(Errno::STALE),
+            Ok(_) => Ok(()),
+            Err(_) => {
+                Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::FAULT))
+            }
+        }
+    }
+}
+
+fn part(address: usize, bytes: usize) -> iovec {
+    iovec { iov_base: address as *mut _, iov_len: bytes }
+}

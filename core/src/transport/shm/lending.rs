@@ -1,0 +1,75 @@
+//! From which length on a payload stays in its sender's own memory, where the receiver reads it,
+//! and does not go through the lane. Pure; knows nothing of memory.
+
+use crate::env::CopyChoice;
+use crate::generated::collective::Collective;
+use crate::wire::frame::{Header, Kind};
+
+use super::entry::INLINE_BYTES;
+
+/// Payloads of at least this many bytes are lent, if they lie in memory that the peer can map. For
+/// shorter ones, a copy through the area costs less than the peer's notice that it is done reading
+/// (measured with `polyrank bench allreduce --memory user,polyrank`; they cost the same between 128
+/// and 512 KiB).
+pub(super) const POOLED_BYTES: usize = 256 << 10;
+
+/// The least lengths of payloads that are lent, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LendingThresholds {
+    /// Of those in a pool, which the peer maps.
+    pooled: usize,
+    /// Of those in any other memory, which the system reads for the peer, if the peer copies them.
+    attached_copies: usize,
+    /// As the former, if the peer reduces them.
+    attached_reductions: usize,
+}
+
+impl LendingThresholds {
+    /// Nothing is lent.
+    const NEVER: LendingThresholds = LendingThresholds {
+        pooled: usize::MAX,
+        attached_copies: usize::MAX,
+        attached_reductions: usize::MAX,
+    };
+    /// Payloads of up to this many bytes lie beside their header, where nothing is faster.
+    const ALWAYS: usize = INLINE_BYTES + 1;
+
+    /// What `choice` means.
+    pub fn of(choice: CopyChoice) -> LendingThresholds {
+        match choice {
+            CopyChoice::Auto => LendingThresholds { pooled: POOLED_BYTES, ..Self::NEVER },
+            CopyChoice::Slots => Self::NEVER,
+            CopyChoice::Lent => LendingThresholds { pooled: Self::ALWAYS, ..Self::NEVER },
+            CopyChoice::Attach => LendingThresholds {
+                attached_copies: Self::ALWAYS,
+                attached_reductions: Self::ALWAYS,
+                ..Self::NEVER
+            },
+        }
+    }
+
+    /// Whether a payload of `bytes` bytes in a pool is lent.
+    pub(super) fn lends_pooled(&self, bytes: usize) -> bool {
+        bytes >= self.pooled
+    }
+
+    /// Whether the payload of `header`, of `bytes` bytes in any memory, is lent.
+    pub(super) fn lends_attached(&self, header: &Header, bytes: usize) -> bool {
+        if bytes < self.attached_copies.min(self.attached_reductions) {
+            return false;
+        }
+        let facts = || Collective::from_code(header.fingerprint.collective).map(Collective::facts);
+        match header.kind {
+            Kind::Data if facts().is_some_and(|facts| facts.reduces) => {
+                bytes >= self.attached_reductions
+            }
+            _ => bytes >= self.attached_copies,
+        }
+    }
+}
+
+impl Default for LendingThresholds {
+    fn default() -> LendingThresholds {
+        LendingThresholds::of(CopyChoice::Auto)
+    }
+}
