@@ -113,10 +113,7 @@ fn work_watch(env: Env, work: Unknown<'_>) -> Result<()> {
     let realm = realm(env)?;
     realm.expect_event(env);
     let (mailbox, id) = (realm.mailbox.clone(), work.id);
-    match work.operation.staged().work() {
-        Some(work) => work.on_end(move || mailbox.send(Event::Completed(id))),
-        None => mailbox.send(Event::Completed(id)),
-    }
+    work.operation.on_end(move || mailbox.send(Event::Completed(id)));
     Ok(())
 }
 

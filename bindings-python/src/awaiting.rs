@@ -25,7 +25,7 @@ pub(crate) fn awaitable<'py>(
         )
     })?;
     let future = event_loop.call_method0("create_future")?;
-    if py.detach(|| work.is_completed()) {
+    if work.is_done() || py.detach(|| work.is_completed_soon()) {
         let outcome = outcome(py, work.error(), value);
         settle_future(&future, outcome)?;
         return future.call_method0("__await__");

@@ -132,9 +132,12 @@ pub(crate) fn when_done(
     let this = future.clone().unbind();
     match &future.get().source {
         Source::Callback(_, promise) => promise.on_settled(future.py(), |py| f(py, this)),
-        Source::Outputs(work) | Source::Status(work) => work.get().inner.on_end(move || {
-            attach(|py| f(py, this));
-        }),
+        Source::Outputs(work) | Source::Status(work) => {
+            let work = &work.get().inner;
+            let f = move || attach(|py| f(py, this));
+            // It may look for the end for a moment, and run other callbacks.
+            future.py().detach(|| work.on_end(f));
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -40,6 +40,8 @@ struct Inner {
     outputs: Mutex<Vec<Tensor>>,
     /// The devices of the tensors that are written or read.
     devices: Vec<OnDevice>,
+    /// Whether somebody is to be told of its end, so that it is moved without delay.
+    is_hastened: AtomicBool,
 }
 
 /// What messages call an operation.
@@ -77,7 +79,8 @@ impl Work {
             _ => all_of(&parts),
         };
         let began = Instant::now();
-        let inner = Inner { began, parts, whole, outputs: outputs.into(), devices };
+        let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
+        let inner = Inner { began, parts, whole, outputs, devices, is_hastened };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
@@ -180,6 +183,24 @@ impl Work {
         inner.whole.is_done()
     }
 
+    /// Whether it is done, for a caller that will otherwise be told of its end: looks for as long
+    /// as it would take to wake another thread, if that has helped lately, and has it moved without
+    /// delay from then on.
+    pub fn is_completed_soon(&self) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.hasten())
+    }
+
+    /// Moves it for up to `limit`, without a sleep; whether it is done. If not, the caller has a
+    /// thread wait for it.
+    pub(crate) fn poll_for(&self, limit: Duration) -> bool {
+        let Some(inner) = &self.inner else { return true };
+        let start = Instant::now();
+        inner.parts.iter().all(|(completion, backend)| {
+            completion.is_done()
+                || backend.poll_for(completion, limit.saturating_sub(start.elapsed()))
+        })
+    }
+
     /// Whether it is done, and well.
     pub fn is_success(&self) -> bool {
         self.inner.as_ref().is_none_or(|inner| matches!(inner.whole.result(), Some(Ok(()))))
@@ -247,7 +268,10 @@ impl Work {
     /// panic in it, of which the panic hook tells, ends nothing but the callback.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
-            Some(inner) => inner.whole.on_done(callback),
+            Some(inner) => {
+                inner.hasten();
+                inner.whole.on_done(callback);
+            }
             None => guarded(|| callback(&Ok(()))),
         }
     }
@@ -255,6 +279,17 @@ impl Work {
     /// As [`Work::on_done`], for a callback that does not say how it ended: the caller asks for
     /// that. An error that nobody has asked for is reported when the group is left.
     pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
+        match &self.inner {
+            Some(inner) => {
+                inner.hasten();
+                inner.whole.on_end(move |_| callback());
+            }
+            None => guarded(callback),
+        }
+    }
+
+    /// As [`Work::on_end`], for a caller that has a thread wait for it.
+    pub(crate) fn on_awaited_end(&self, callback: impl FnOnce() + Send + 'static) {
         match &self.inner {
             Some(inner) => inner.whole.on_end(move |_| callback()),
             None => guarded(callback),
@@ -267,7 +302,7 @@ impl Future for Work {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(inner) = &self.inner else { return Poll::Ready(Ok(())) };
-        if inner.whole.is_done() {
+        if inner.hasten() {
             return Poll::Ready(inner.outcome());
         }
         if inner.whole.register(context.waker()) {
@@ -278,6 +313,15 @@ impl Future for Work {
 }
 
 impl Inner {
+    /// Has it moved without delay, as somebody is to be told of its end; whether it is done.
+    fn hasten(&self) -> bool {
+        if !self.whole.is_done() && !self.is_hastened.swap(true, Ordering::Relaxed) {
+            let open = self.parts.iter().filter(|(completion, _)| !completion.is_done());
+            open.for_each(|(completion, backend)| backend.hasten(completion));
+        }
+        self.whole.is_done()
+    }
+
     /// How it ended, when all parts are done. The whole may be settled a moment after the last
     /// part.
     fn outcome(&self) -> Result<()> {

@@ -302,6 +302,16 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
+    /// As [`Backend::wait`], for up to `limit`, by a thread that should not fall asleep. If it is
+    /// not done then, the caller has a thread wait for it.
+    fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
+        self.wait(completion, Instant::now().checked_add(limit))
+    }
+    /// For a caller that is to be told of the end of `completion`, and does not wait for it: moves
+    /// it for a moment, and has it moved without delay until it is done.
+    fn hasten(&self, completion: &Completion) {
+        self.wait(completion, Some(Instant::now()));
+    }
     /// What ends, badly, when the group fails. As long as somebody has it, the backend looks out
     /// for ranks that are gone, `peers` among them. `None` if it cannot.
     fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {

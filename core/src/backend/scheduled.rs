@@ -1,6 +1,7 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
 
 use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::inspect::NumberedFingerprint;
@@ -272,6 +273,14 @@ impl Backend for ScheduledBackend {
                 return completion.is_done();
             }
         }
+    }
+
+    fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
+        self.driver.poll_for(completion, limit)
+    }
+
+    fn hasten(&self, completion: &Completion) {
+        self.driver.hasten(completion);
     }
 
     fn await_failure(&self, peers: &[u32]) -> Option<Arc<Completion>> {

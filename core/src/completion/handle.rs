@@ -1,5 +1,6 @@
 //! The one handle of everything that takes time: waited on, awaited or polled.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -56,7 +57,18 @@ impl Notification {
 /// nothing else: the thread may belong to somebody who waits for another operation, or be the one
 /// that drives all groups.
 pub(crate) fn guarded(run: impl FnOnce()) {
+    let is_nested = IN_CALLBACK.replace(true);
     let _ = catch_unwind(AssertUnwindSafe(run));
+    IN_CALLBACK.set(is_nested);
+}
+
+/// Whether this thread runs a callback at the end of an operation.
+pub(crate) fn is_in_callback() -> bool {
+    IN_CALLBACK.get()
+}
+
+thread_local! {
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Completion {

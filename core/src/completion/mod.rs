@@ -8,6 +8,8 @@ mod handle;
 pub use abort_error::error_of;
 pub(crate) use abort_error::{collective_name, tagged_name};
 pub use handle::Completion;
+#[cfg(feature = "tcp")]
+pub(crate) use handle::is_in_callback;
 pub(crate) use handle::{Notification, guarded};
 
 /// Work at the end of an operation, before its completion is settled: scaling, copying out.

@@ -5,12 +5,14 @@
 //! It starts when it is first needed: when an operation is left to it, or when a rank first has to
 //! sleep while it waits for another. A forked child starts one of its own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use super::limits::SPIN_LIMITS;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
+use crate::spin::{AdaptiveSpin, BusyPoll, SpinPolicy, WakeCost};
 use crate::transport::{Bell, Interest, wait};
 
 /// How long a thread that issued an operation has to begin to wait for it itself.
@@ -33,6 +35,9 @@ const MAX_TURNS: usize = 16;
 /// Sleeps that may end without anything to do before the thread pauses.
 const MAX_FRUITLESS_TURNS: u32 = 16;
 
+/// The time of a bell that was not rung.
+const NOT_RUNG: u64 = u64::MAX;
+
 /// What the background thread sees of a group.
 pub(super) trait GroupProgress: Send + Sync {
     /// Whether everything is closed.
@@ -53,8 +58,14 @@ pub(super) trait GroupProgress: Send + Sync {
     /// Notes whether the background thread drives it.
     fn set_driven_in_background(&self, is_driven: bool);
 
+    /// Whether somebody is to be told of the end of what is in flight, and no thread waits for it.
+    fn is_urgent(&self) -> bool;
+
     /// Moves what can be moved, although no thread waits for it; whether anything moved.
     fn turn_in_background(&self) -> bool;
+
+    /// The same, by a thread that does not sleep between two turns, so that no rank wakes it.
+    fn poll_in_background(&self) -> bool;
 
     /// What to wait for, and until when at most.
     fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant>;
@@ -73,6 +84,10 @@ pub(super) struct Background {
     started: AtomicBool,
     /// Whether the thread waits for a grace to end, after which it checks all groups.
     in_grace: AtomicBool,
+    /// When the bell was rung, in nanoseconds since `began`, if the thread has not heard it.
+    rung_at: AtomicU64,
+    began: Instant,
+    wake_cost: WakeCost,
     /// Groups that the thread does not know yet.
     newcomers: Mutex<Vec<Weak<dyn GroupProgress>>>,
     /// The background of a child of this process, in the child's copy of this memory.
@@ -125,6 +140,9 @@ impl Background {
             bell: Bell::new()?,
             started: AtomicBool::new(false),
             in_grace: AtomicBool::new(false),
+            rung_at: AtomicU64::new(NOT_RUNG),
+            began: Instant::now(),
+            wake_cost: WakeCost::new(),
             newcomers: Mutex::default(),
             heir: OnceLock::new(),
         })
@@ -159,16 +177,28 @@ impl Background {
         }
     }
 
-    /// Asks the thread to check all groups, after a grace.
+    /// Asks the thread to drive what is urgent, and to check all groups after a grace.
     pub(super) fn request_check(&'static self) {
         self.start();
+        let _ = self.rung_at.compare_exchange(
+            NOT_RUNG,
+            self.began.elapsed().as_nanos() as u64,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         self.bell.ring();
     }
 
-    /// Whether the thread will check all groups without being asked. If this is true, the check
-    /// sees everything that the caller did before: the grace ends before the check begins.
-    pub(super) fn will_check_soon(&self) -> bool {
+    /// Whether the thread will check all groups without being asked, which it has to be only for
+    /// what is urgent. If this is true, the check sees everything that the caller did before: the
+    /// grace ends before the check begins.
+    pub(super) fn is_in_grace(&self) -> bool {
         self.in_grace.load(Ordering::SeqCst)
+    }
+
+    /// How long it takes to wake the thread, as far as is known, but at most `limit`.
+    pub(super) fn wake_cost(&self, limit: Duration) -> Duration {
+        self.wake_cost.at_most(limit)
     }
 
     fn run(&self) {
@@ -176,34 +206,29 @@ impl Background {
         let mut interests = Vec::new();
         let mut fruitless = 0;
         let mut grace = ISSUER_GRACE;
+        let spinning = AdaptiveSpin::new(SpinPolicy::Yield(SPIN_LIMITS.spin));
+        let mut moved = false;
         loop {
             self.take_newcomers(&mut entries);
+            if moved {
+                poll_urgent(&entries, spinning.duration());
+            }
             interests.clear();
             interests.extend(self.bell.interest());
-            let now = Instant::now();
-            let mut moved = false;
-            let mut until: Option<Instant> = None;
-            entries.retain_mut(|entry| match entry.check(now, &mut interests) {
-                GroupActivity::Gone => false,
-                GroupActivity::Moved => {
-                    moved = true;
-                    true
-                }
-                GroupActivity::Idle(limit) => {
-                    until = until.into_iter().chain(limit).min();
-                    true
-                }
-            });
+            let until;
+            (moved, until) = check_all(&mut entries, &mut interests);
             if moved {
                 fruitless = 0;
                 continue;
             }
-            let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let asleep = Instant::now();
+            let timeout = until.map(|until| until.saturating_duration_since(asleep));
             let woken = wait::wait(&interests, timeout);
-            if self.bell.heard() {
+            spinning.note_sleep(asleep.elapsed());
+            if self.hear(asleep) {
                 // The groups for which it was rung are checked after this.
                 self.in_grace.store(true, Ordering::SeqCst);
-                std::thread::sleep(grace);
+                self.wait_for_issuers(&mut entries, grace, &spinning);
                 self.in_grace.store(false, Ordering::SeqCst);
                 grace = match entries.iter().any(Entry::is_left_alone) {
                     true => ISSUER_GRACE,
@@ -219,11 +244,82 @@ impl Background {
         }
     }
 
+    /// Gives threads that issued operations a grace, in which they may begin to wait for these, and
+    /// drives what is urgent meanwhile. It ends when that takes longer than polling pays.
+    fn wait_for_issuers(&self, entries: &mut Vec<Entry>, grace: Duration, spin: &AdaptiveSpin) {
+        let bell: Vec<_> = self.bell.interest().into_iter().collect();
+        let end = Instant::now() + grace;
+        loop {
+            self.take_newcomers(entries);
+            if poll_urgent(entries, spin.duration()) {
+                return;
+            }
+            let asleep = Instant::now();
+            let left = end.saturating_duration_since(asleep);
+            if left.is_zero() || !wait::wait(&bell, Some(left)) {
+                return;
+            }
+            self.hear(asleep);
+        }
+    }
+
+    /// Silences the bell, and returns whether it was rung; `asleep` is when the thread began to
+    /// wait for it.
+    fn hear(&self, asleep: Instant) -> bool {
+        let rung_at = self.rung_at.swap(NOT_RUNG, Ordering::Relaxed);
+        let rung_at = self.began + Duration::from_nanos(rung_at.min(u64::MAX / 2));
+        let now = Instant::now();
+        if asleep < rung_at && rung_at < now {
+            self.wake_cost.note(now - rung_at);
+        }
+        self.bell.heard()
+    }
+
     fn take_newcomers(&self, entries: &mut Vec<Entry>) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet_since = Instant::now();
         let entry = |group| Entry { group, activity: 0, quiet_since };
         entries.extend(newcomers.drain(..).map(entry));
+    }
+}
+
+/// Checks all groups; whether anything moved, and until when the thread may sleep otherwise.
+fn check_all(entries: &mut Vec<Entry>, interests: &mut Vec<Interest>) -> (bool, Option<Instant>) {
+    let now = Instant::now();
+    let mut moved = false;
+    let mut until: Option<Instant> = None;
+    entries.retain_mut(|entry| match entry.check(now, interests) {
+        GroupActivity::Gone => false,
+        GroupActivity::Moved => {
+            moved = true;
+            true
+        }
+        GroupActivity::Idle(limit) => {
+            until = until.into_iter().chain(limit).min();
+            true
+        }
+    });
+    (moved, until)
+}
+
+/// Drives the groups in which something is urgent for up to `limit`, while no other thread needs
+/// the core. Whether something urgent is left.
+fn poll_urgent(entries: &[Entry], limit: Duration) -> bool {
+    let groups = entries.iter().filter_map(|entry| entry.group.upgrade());
+    let mut urgent: Vec<_> = groups.filter(|group| group.is_urgent()).collect();
+    if urgent.is_empty() {
+        return false;
+    }
+    let Some(poll) = BusyPoll::start(limit) else { return true };
+    loop {
+        let mut moved = false;
+        urgent.retain(|group| {
+            moved |= group.poll_in_background();
+            group.is_urgent()
+        });
+        if urgent.is_empty() || !(if moved { poll.is_in_time() } else { poll.goes_on() }) {
+            return !urgent.is_empty();
+        }
     }
 }
 
@@ -321,6 +417,14 @@ mod tests {
         }
 
         fn is_watched(&self) -> bool {
+            false
+        }
+
+        fn is_urgent(&self) -> bool {
+            false
+        }
+
+        fn poll_in_background(&self) -> bool {
             false
         }
 

@@ -9,6 +9,7 @@
 mod failures;
 mod fast_path;
 mod group_progress;
+mod handover;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -24,7 +25,7 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
 use crate::generated::error::{Error, Result};
-use crate::spin::{AdaptiveSpin, SpinPolicy};
+use crate::spin::{AdaptiveSpin, BackOff, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
 
@@ -51,6 +52,10 @@ pub struct Driver {
     unfinished: AtomicBool,
     /// Whether the background thread drives it.
     driven_in_background: AtomicBool,
+    /// Whether somebody is to be told of the end of what is in flight, and does not wait for it.
+    is_urgent: AtomicBool,
+    /// Whether it pays to poll before something is handed to the background thread.
+    brief_polls: Mutex<BackOff>,
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -87,6 +92,8 @@ impl Driver {
             busy: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
             driven_in_background: AtomicBool::new(false),
+            is_urgent: AtomicBool::new(false),
+            brief_polls: Mutex::new(handover::brief_polls()),
             activity: AtomicU64::new(0),
             stall_hook: OnceLock::new(),
             #[cfg(test)]
@@ -305,7 +312,11 @@ impl Driver {
     ) -> bool {
         let progress = act(&mut executor, Instant::now());
         executor.take_finished(finished);
-        self.busy.store(executor.is_busy(), Ordering::SeqCst);
+        let is_busy = executor.is_busy();
+        self.busy.store(is_busy, Ordering::SeqCst);
+        if !is_busy && self.is_urgent.load(Ordering::Relaxed) {
+            self.is_urgent.store(false, Ordering::SeqCst);
+        }
         self.unfinished.store(progress.unfinished, Ordering::SeqCst);
         drop(executor);
         if self.polling.load(Ordering::SeqCst) {
@@ -462,18 +473,6 @@ impl Driver {
     #[cfg(test)]
     pub(super) fn is_leader_asleep(&self) -> bool {
         self.polling.load(Ordering::SeqCst)
-    }
-
-    /// Asks the background thread to drive it.
-    fn hand_to_background(&self) {
-        if self.background.will_check_soon() {
-            return;
-        }
-        let is_new = !self.driven_in_background.swap(true, Ordering::SeqCst);
-        // If that thread sleeps already, the threads that have to wake it may not know that.
-        if is_new || self.unfinished.load(Ordering::SeqCst) || !self.lock().let_others_wake() {
-            self.background.request_check();
-        }
     }
 
     /// Whether this process inherited it by a fork; it must not touch its parent's connections.

@@ -8,6 +8,7 @@
 //! | `back_off` | how long to poll, or whether at all, learned from earlier results |
 //! | `contention` | whether others compute on this host, so that a core given up comes back late |
 //! | `cores` | whether each rank of this host has a core |
+//! | `wake_cost` | how long it takes to wake a thread |
 
 #[cfg(feature = "tcp")]
 mod back_off;
@@ -15,6 +16,8 @@ mod budget;
 #[cfg(feature = "tcp")]
 mod contention;
 mod cores;
+#[cfg(feature = "tcp")]
+mod wake_cost;
 
 #[cfg(feature = "tcp")]
 pub(crate) use back_off::{AdaptiveSpin, BackOff};
@@ -26,3 +29,5 @@ pub(crate) use contention::BusyPoll;
 pub(crate) use cores::cores;
 #[cfg(feature = "mpi")]
 pub(crate) use cores::is_crowded;
+#[cfg(feature = "tcp")]
+pub(crate) use wake_cost::WakeCost;

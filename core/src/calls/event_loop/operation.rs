@@ -145,13 +145,13 @@ impl LoopOperation {
             return;
         }
         if !is_large {
-            if !waiters::has_waiter(group) && work.wait_slice(wait.limit()).is_some() {
+            if !waiters::has_waiter(group) && work.poll_for(wait.limit()) {
                 wait.learn_immediate(start);
                 self.is_done.set(true);
                 return;
             }
             let wait = wait.clone();
-            work.on_end(move || wait.learn(start));
+            work.on_awaited_end(move || wait.learn(start));
         }
         waiters::wait_in_background(group, work.clone());
         self.has_waiter.set(true);
@@ -169,6 +169,15 @@ impl LoopOperation {
             self.is_done.set(is_done);
         }
         self.is_done.get()
+    }
+
+    /// Calls `callback` when it is done, immediately if it is, or if it was not issued.
+    pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
+        match self.staged.borrow().work() {
+            Some(work) if self.has_waiter.get() => work.on_awaited_end(callback),
+            Some(work) => work.on_end(callback),
+            None => callback(),
+        }
     }
 
     /// The language drops it, on a thread that ends or not: what is not done continues, if its

@@ -21,8 +21,16 @@ impl GroupProgress for Driver {
         self.lock().is_watched()
     }
 
+    fn is_urgent(&self) -> bool {
+        self.is_urgent.load(Ordering::SeqCst) && self.is_busy() && !GroupProgress::has_waiters(self)
+    }
+
     fn turn_in_background(&self) -> bool {
         self.turn_once(&mut Vec::new(), |_, _| {})
+    }
+
+    fn poll_in_background(&self) -> bool {
+        self.turn_once(&mut Vec::new(), |executor, _| executor.stay_awake())
     }
 
     fn background_interests(&self, interests: &mut Vec<Interest>) -> Option<Instant> {

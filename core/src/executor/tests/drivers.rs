@@ -41,11 +41,11 @@ pub(super) fn tcp(size: u32) -> Vec<Box<dyn Transport>> {
     (0..).zip(listeners).map(transport).collect()
 }
 
-fn in_memory(size: u32) -> Vec<Box<dyn Transport>> {
+pub(super) fn in_memory(size: u32) -> Vec<Box<dyn Transport>> {
     inproc::connect(size).into_iter().map(|it| Box::new(it) as Box<dyn Transport>).collect()
 }
 
-fn drivers(transports: Vec<Box<dyn Transport>>, spin: SpinPolicy) -> Vec<Arc<Driver>> {
+pub(super) fn drivers(transports: Vec<Box<dyn Transport>>, spin: SpinPolicy) -> Vec<Arc<Driver>> {
     let driver = |transport| {
         let group = GroupIdentity { name: "threads".to_owned(), generation: 0 };
         Driver::new(Executor::new(transport, group, Instant::now()), spin).unwrap()
@@ -54,7 +54,7 @@ fn drivers(transports: Vec<Box<dyn Transport>>, spin: SpinPolicy) -> Vec<Arc<Dri
 }
 
 /// All groups of `size` that a test is tried on.
-fn groups(size: u32) -> Vec<Vec<Arc<Driver>>> {
+pub(super) fn groups(size: u32) -> Vec<Vec<Arc<Driver>>> {
     let over_tcp = SPINS.into_iter().map(|spin| drivers(tcp(size), spin));
     let inproc = SPINS.into_iter().map(|spin| drivers(in_memory(size), spin));
     let groups = over_tcp.chain(inproc);
@@ -67,7 +67,7 @@ fn groups(size: u32) -> Vec<Vec<Arc<Driver>>> {
     groups.collect()
 }
 
-fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) -> Operation {
+pub(super) fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) -> Operation {
     Operation {
         sequence,
         fingerprint: Fingerprint { elements: tensor.len() as u64 / 4, ..Default::default() },

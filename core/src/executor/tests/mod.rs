@@ -14,6 +14,8 @@ mod contracts;
 #[cfg(feature = "tcp")]
 mod drivers;
 mod failures;
+#[cfg(feature = "tcp")]
+mod handover;
 mod messages;
 mod network;
 mod schedules;

@@ -1,0 +1,119 @@
+//! What is handed to the background thread, because no thread of the user waits for it: at the end
+//! of a grace in which its issuer may begin to wait, or immediately, where somebody is to be told
+//! of the end, which says that nobody waits.
+
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::Driver;
+use crate::completion::{Completion, is_in_callback};
+use crate::spin::{BackOff, BusyPoll};
+
+/// After so many brief polls in vain, one after the other, they become rarer.
+const MISSED_POLLS: u32 = 4;
+
+/// Most operations that are handed over without a brief poll, before there is one again.
+const MAX_SKIPPED_POLLS: u32 = 64;
+
+/// Nothing is known yet of whether brief polls pay.
+pub(super) fn brief_polls() -> BackOff {
+    BackOff::new(MISSED_POLLS, MAX_SKIPPED_POLLS)
+}
+
+impl Driver {
+    /// For a caller that is to be told of the end of `completion` and does not wait for it. Moves
+    /// it for as long as it would take to hand it to another thread, if that has paid lately; then
+    /// the background thread does so, without a grace.
+    pub fn hasten(&self, completion: &Completion) {
+        if completion.is_done() {
+            return;
+        }
+        if self.is_inherited() {
+            completion.complete(Err(self.inherited_error()));
+            return;
+        }
+        if self.is_brief_poll_due() {
+            // That thread has to be woken, and most often it wakes another one in turn.
+            let limit = 2 * self.background.wake_cost(self.spin.limit());
+            let is_done = self.poll_for(completion, limit.min(self.spin.limit()));
+            self.lock_brief_polls().note(is_done);
+            if is_done {
+                return;
+            }
+        }
+        self.is_urgent.store(true, Ordering::SeqCst);
+        if self.is_busy() && self.waiters.load(Ordering::SeqCst) == 0 {
+            self.hand_to_background();
+        }
+    }
+
+    /// Moves what is in flight for up to `limit`, without a sleep, unless another thread does or
+    /// needs the core. Whether `completion` is done; if not, the caller sees to it that a thread
+    /// moves it.
+    pub fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
+        if completion.is_done() || self.is_inherited() {
+            return completion.is_done();
+        }
+        let Some(poll) = BusyPoll::start(limit) else { return false };
+        {
+            let mut turn = self.lock_turn();
+            if turn.leader.is_some() {
+                return completion.is_done();
+            }
+            turn.leader = Some(thread::current().id());
+        }
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut finished = Vec::new();
+        loop {
+            self.turn_once(&mut finished, |executor, _| executor.stay_awake());
+            if completion.is_done() || !poll.is_in_time() {
+                break;
+            }
+            self.spin.pause().take();
+        }
+        let mut turn = self.lock_turn();
+        turn.leader = None;
+        if turn.sleeping > 0 {
+            self.turned.notify_all();
+        }
+        drop(turn);
+        let left = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
+        let is_done = completion.is_done();
+        if is_done && left == 0 && self.is_busy() {
+            self.hand_to_background();
+        }
+        is_done
+    }
+
+    /// Whether to poll before something is handed over. In a callback, the next callback would run
+    /// within it, and so on.
+    fn is_brief_poll_due(&self) -> bool {
+        !is_in_callback() && self.lock_brief_polls().is_due()
+    }
+
+    fn lock_brief_polls(&self) -> MutexGuard<'_, BackOff> {
+        self.brief_polls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the background thread to drive it.
+    pub(super) fn hand_to_background(&self) {
+        let is_urgent = self.is_urgent.load(Ordering::SeqCst);
+        let is_in_grace = self.background.is_in_grace();
+        if is_in_grace && !is_urgent {
+            return;
+        }
+        let is_new = !self.driven_in_background.swap(true, Ordering::SeqCst);
+        // If that thread sleeps already, the threads that have to wake it may not know that. In a
+        // grace, it waits for nothing but its bell.
+        if is_new
+            || is_in_grace
+            || self.unfinished.load(Ordering::SeqCst)
+            || !self.lock().let_others_wake()
+        {
+            self.background.request_check();
+        }
+    }
+}
