@@ -110,6 +110,59 @@ if rank == 1:
 assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
 """
 
+CALLBACKS = """
+import os, sys, threading
+import numpy as np
+import polyrank
+
+# Callbacks ran in the parent, whose background thread the child does not have.
+def rank_of_pair(path):
+    other = os.fork()
+    rank = 1 if other == 0 else 0
+    polyrank.init_process_group(init_method=f"file://{path}", rank=rank, world_size=2, timeout=20)
+    return rank, other
+
+def call_back(times):
+    for number in range(times):
+        tensor, ended = np.full(3000, float(number)), threading.Event()
+        polyrank.all_reduce(tensor, async_op=True).get_future().add_done_callback(
+            lambda _: ended.set()
+        )
+        assert ended.wait(20) and (tensor == 2 * number).all(), number
+
+path = sys.argv[1]
+rank, other = rank_of_pair(path + ".parent")
+call_back(50)
+inherited = polyrank.default_group()
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        told = threading.Event()
+        try:
+            work = inherited.allreduce(np.ones(3))
+            work.get_future().add_done_callback(lambda _: told.set())
+            assert told.wait(20), "a callback of a group that was inherited never runs"
+            assert work.exception() is not None
+        except polyrank.InvalidGroupError:
+            pass
+        _, second = rank_of_pair(path + f".child{rank}")
+        call_back(50)
+        polyrank.destroy_process_group()
+        if second == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]) == 0
+        status = 0
+    finally:
+        os._exit(status)
+call_back(50)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+polyrank.destroy_process_group()
+if rank == 1:
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
+"""
+
 EXIT = """
 import sys
 import numpy as np
@@ -132,6 +185,10 @@ def test_import_then_fork_four_ranks(tmp_path):
 
 def test_fork_after_use(tmp_path):
     run(AFTER)
+
+
+def test_callbacks_of_a_forked_child(tmp_path):
+    run(CALLBACKS, str(tmp_path / "rendezvous"))
 
 
 def test_messages_of_a_forked_child(tmp_path):

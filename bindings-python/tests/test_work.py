@@ -101,6 +101,23 @@ def test_await(pair):
     pair.run(awaits)
 
 
+def awaits_one_by_one(here):
+    async def main():
+        for number in range(300):
+            tensor = np.full(1 + number % 3 * 5000, float(here.rank))
+            if number % 2:
+                await here.group.allreduce(tensor)
+            else:
+                await here.group.allreduce(tensor).get_future()
+            assert (tensor == sum(range(here.size))).all(), number
+
+    asyncio.run(main())
+
+
+def test_an_await_needs_no_waiter(world):
+    world.run(awaits_one_by_one)
+
+
 def await_is_cancelled(here):
     async def main():
         work = here.group.barrier()
@@ -192,6 +209,35 @@ def callbacks(here):
 
 def test_futures_and_callbacks(pair):
     pair.run(callbacks)
+
+
+def called_back(here):
+    group, ended = here.group, threading.Semaphore(0)
+    # One after the other, so that no rank's next call moves the operation before.
+    for number in range(300):
+        tensor, seen = np.full(1 + number % 3 * 5000, float(here.rank)), []
+
+        def callback(future, seen=seen):
+            seen.append(future.value()[0].copy())
+            ended.release()
+
+        future = group.allreduce(tensor).get_future()
+        if number % 4 == 3:
+            # On most ranks it is over by then.
+            group.barrier().wait()
+        future.add_done_callback(callback)
+        ended.acquire()
+        assert (seen[0] == sum(range(here.size))).all(), number
+    # Many at a time.
+    for number in range(200):
+        future = group.allreduce(np.ones(number)).get_future()
+        future.add_done_callback(lambda _: ended.release())
+    for _ in range(200):
+        ended.acquire()
+
+
+def test_callbacks_run_while_nobody_waits(world):
+    world.run(called_back)
 
 
 def many_in_flight(here):

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Wake};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn hear_by_callback(work: polyrank::Work) -> u64 {
 fn hear_by_future(work: polyrank::Work) -> u64 {
     let waker = Arc::new(Unparker(thread::current())).into();
     let mut work = pin!(work);
-    while let Poll::Pending = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+    while work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         thread::park();
     }
     nanos(ClockId::Monotonic)

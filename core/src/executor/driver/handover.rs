@@ -8,14 +8,20 @@ use std::thread;
 use std::time::Duration;
 
 use super::Driver;
+use crate::clock::Instant;
 use crate::completion::{Completion, is_in_callback};
-use crate::spin::{BackOff, BusyPoll};
+use crate::spin::{BackOff, SpinPolicy};
 
 /// After so many brief polls in vain, one after the other, they become rarer.
-const MISSED_POLLS: u32 = 4;
+const MISSED_POLLS: u32 = 2;
 
-/// Most operations that are handed over without a brief poll, before there is one again.
-const MAX_SKIPPED_POLLS: u32 = 64;
+/// Most operations that are handed over without a brief poll, before there is one again: a rank
+/// that hands over makes the others miss the end of theirs, so all have to return to polling soon.
+const MAX_SKIPPED_POLLS: u32 = 16;
+
+/// The limit of a brief poll where ranks share cores. A thread that is woken waits there for a
+/// core, while one that yields between two polls is in nobody's way.
+const CROWDED_LIMIT: Duration = Duration::from_micros(300);
 
 /// Nothing is known yet of whether brief polls pay.
 pub(super) fn brief_polls() -> BackOff {
@@ -35,9 +41,7 @@ impl Driver {
             return;
         }
         if self.is_brief_poll_due() {
-            // That thread has to be woken, and most often it wakes another one in turn.
-            let limit = 2 * self.background.wake_cost(self.spin.limit());
-            let is_done = self.poll_for(completion, limit.min(self.spin.limit()));
+            let is_done = self.poll_for(completion, self.brief_limit());
             self.lock_brief_polls().note(is_done);
             if is_done {
                 return;
@@ -49,14 +53,12 @@ impl Driver {
         }
     }
 
-    /// Moves what is in flight for up to `limit`, without a sleep, unless another thread does or
-    /// needs the core. Whether `completion` is done; if not, the caller sees to it that a thread
-    /// moves it.
+    /// Moves what is in flight for up to `limit`, without a sleep, unless another thread does.
+    /// Whether `completion` is done; if not, the caller sees to it that a thread moves it.
     pub fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
         if completion.is_done() || self.is_inherited() {
             return completion.is_done();
         }
-        let Some(poll) = BusyPoll::start(limit) else { return false };
         {
             let mut turn = self.lock_turn();
             if turn.leader.is_some() {
@@ -66,10 +68,10 @@ impl Driver {
         }
         self.activity.fetch_add(1, Ordering::Relaxed);
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        let mut finished = Vec::new();
+        let (mut finished, start) = (Vec::new(), Instant::now());
         loop {
             self.turn_once(&mut finished, |executor, _| executor.stay_awake());
-            if completion.is_done() || !poll.is_in_time() {
+            if completion.is_done() || start.elapsed() > limit {
                 break;
             }
             self.spin.pause().take();
@@ -91,7 +93,17 @@ impl Driver {
     /// Whether to poll before something is handed over. In a callback, the next callback would run
     /// within it, and so on.
     fn is_brief_poll_due(&self) -> bool {
-        !is_in_callback() && self.lock_brief_polls().is_due()
+        self.spin != SpinPolicy::Sleep && !is_in_callback() && self.lock_brief_polls().is_due()
+    }
+
+    /// How long such a poll may last: as long as the hand-over, for which a thread has to be woken,
+    /// which most often wakes another one in turn.
+    fn brief_limit(&self) -> Duration {
+        match self.spin {
+            SpinPolicy::Spin(limit) => limit.min(2 * self.background.wake_cost(limit)),
+            SpinPolicy::Yield(_) => CROWDED_LIMIT,
+            SpinPolicy::Sleep => Duration::ZERO,
+        }
     }
 
     fn lock_brief_polls(&self) -> MutexGuard<'_, BackOff> {
