@@ -262,10 +262,11 @@ impl Work {
         })
     }
 
-    /// Calls `callback` when it is done; immediately if it is. The callback may run on any thread,
-    /// and may wait for other operations; if it does so on the thread that moves what nobody waits
-    /// for, other groups of this process stand still meanwhile, unless somebody waits for them. A
-    /// panic in it, of which the panic hook tells, ends nothing but the callback.
+    /// Calls `callback` when it is done; immediately if it is. As [`Work::is_completed_soon`], it
+    /// may look for the end for a moment, and run other callbacks. The callback may run on any
+    /// thread, and may wait for other operations; if it does so on the thread that moves what
+    /// nobody waits for, other groups of this process stand still meanwhile, unless somebody waits
+    /// for them. A panic in it, of which the panic hook tells, ends nothing but the callback.
     pub fn on_done(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
             Some(inner) => {
@@ -297,6 +298,7 @@ impl Work {
     }
 }
 
+/// The first poll looks for the end as [`Work::is_completed_soon`] does.
 impl Future for Work {
     type Output = Result<()>;
 

@@ -63,6 +63,7 @@ pub(crate) fn guarded(run: impl FnOnce()) {
 }
 
 /// Whether this thread runs a callback at the end of an operation.
+#[cfg(feature = "tcp")]
 pub(crate) fn is_in_callback() -> bool {
     IN_CALLBACK.get()
 }

@@ -2,6 +2,11 @@
 //! for them, and notices dead ranks while nothing is in flight. Knows of a group what
 //! [`GroupProgress`] says.
 //!
+//! A thread that issued an operation may be about to wait for it, and moves it sooner than another
+//! thread could be woken, which would take the executor's lock away from it. So it has a grace to
+//! begin. Where somebody is to be told of the end, nobody waits: such a group is urgent, and the
+//! thread polls it immediately, for as long as that has paid lately and no other needs the core.
+//!
 //! It starts when it is first needed: when an operation is left to it, or when a rank first has to
 //! sleep while it waits for another. A forked child starts one of its own.
 
