@@ -133,7 +133,7 @@ fn many_groups_are_driven_side_by_side() {
 /// Each thread issues, and then waits, asks to be told, asks late, or leaves it to others.
 #[test]
 fn no_wake_up_is_lost_whoever_waits_or_does_not() {
-    const CALLS: u64 = 400;
+    const CALLS: u64 = 1500;
     let spins = [SpinPolicy::Sleep, SpinPolicy::Spin(Duration::from_micros(20))];
     for (seed, spin) in (1..).zip(spins) {
         for transports in [tcp(3), in_memory(3)] {
