@@ -200,7 +200,8 @@ def machine():
     """The processor, and how many cores may be used."""
     model = "unknown processor"
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
-        model = next((it.split(":")[1].strip() for it in lines if it.startswith("model name")), model)
+        names = (line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+        model = next(names, model)
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
 
 
