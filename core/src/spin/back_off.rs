@@ -1,27 +1,39 @@
 //! How long a waiting thread polls before it sleeps, or whether it polls at all, learned from how
 //! well that has worked lately. Reads no clock.
 
+use std::cmp;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::SpinPolicy;
+use super::{SpinPolicy, runnable};
 
-/// After spinning has kept others from running, it is tried again after this many short sleeps.
-const HELD_BACK_SLEEPS: u32 = 64;
+/// After spinning has kept others from running, it is tried again after this many short sleeps, and
+/// each time after twice as many,
+const LEAST_HELD_BACK: u32 = 4;
+/// up to so many.
+const MOST_HELD_BACK: u32 = 64;
+/// Where nobody else needs the core, spinning may last so many times longer than its limit, if
+/// that is how long the waits are.
+const MOST_LIMITS: u32 = 8;
 
 /// How long to spin before a sleep, learned by threads that wait for the same.
 ///
-/// A short sleep shows that spinning for longer would have saved it, unless the thread had spun for
-/// as long as it may. In that case, spinning itself delayed what the thread waited for: another
-/// process has a core, and the rank that it waits for needs this one.
+/// A short sleep shows that spinning for longer would have saved it: one that was over within the
+/// limit, and the time that waking takes, which is taken to be that of the shortest sleep lately.
+/// It was the only sleep that could be too long in vain, though: if the thread had spun for as long
+/// as it may, spinning itself may have delayed what it waited for, because another process has a
+/// core, and the rank that it waits for needs this one.
 pub(crate) struct AdaptiveSpin {
     /// Nanoseconds, as the others.
     limit: u32,
-    /// Whether spinning keeps others from running.
     takes_core: bool,
     spin: AtomicU32,
+    /// How long it takes to be woken.
+    wake: AtomicU32,
     /// Sleeps for which spinning is not tried again.
     held_back: AtomicU32,
+    /// As many the next time.
+    next_held_back: AtomicU32,
 }
 
 impl AdaptiveSpin {
@@ -32,7 +44,9 @@ impl AdaptiveSpin {
             limit,
             takes_core: matches!(policy, SpinPolicy::Spin(_)),
             spin: AtomicU32::new(limit),
+            wake: AtomicU32::new(0),
             held_back: AtomicU32::new(0),
+            next_held_back: AtomicU32::new(LEAST_HELD_BACK),
         }
     }
 
@@ -43,20 +57,51 @@ impl AdaptiveSpin {
 
     /// Notes a sleep after spinning in vain for [`AdaptiveSpin::duration`].
     pub(crate) fn note_sleep(&self, slept: Duration) {
+        self.note(nanos(slept), runnable::compared_with_cores);
+    }
+
+    /// As [`AdaptiveSpin::note_sleep`]; `runnable` says whether more threads want to run than there
+    /// are cores, or fewer, if that is known.
+    fn note(&self, slept: u32, runnable: impl FnOnce() -> Option<cmp::Ordering>) {
         let (spin, shortest) = (self.spin.load(Ordering::Relaxed), self.limit / 64);
         let held_back = self.held_back.load(Ordering::Relaxed);
-        let next = if nanos(slept) > self.limit {
+        let next = if slept > self.limit.saturating_add(self.note_wake(slept)) {
             (spin / 2).max(shortest)
         } else if held_back > 0 {
             self.held_back.store(held_back - 1, Ordering::Relaxed);
             shortest
-        } else if spin >= self.limit && self.takes_core {
-            self.held_back.store(HELD_BACK_SLEEPS, Ordering::Relaxed);
-            shortest
-        } else {
+        } else if spin < self.limit {
             spin.saturating_mul(2).max(self.limit / 16).min(self.limit)
+        } else if !self.takes_core {
+            self.limit
+        } else {
+            match runnable() {
+                None | Some(cmp::Ordering::Greater) => {
+                    let hold = self.next_held_back.load(Ordering::Relaxed);
+                    self.held_back.store(hold, Ordering::Relaxed);
+                    self.next_held_back.store((2 * hold).min(MOST_HELD_BACK), Ordering::Relaxed);
+                    shortest
+                }
+                // The rank that this one waits for may sleep, so that it would be one too many.
+                Some(cmp::Ordering::Equal) => self.limit,
+                Some(cmp::Ordering::Less) => {
+                    self.next_held_back.store(LEAST_HELD_BACK, Ordering::Relaxed);
+                    spin.saturating_mul(2).min(self.limit.saturating_mul(MOST_LIMITS))
+                }
+            }
         };
         self.spin.store(next, Ordering::Relaxed);
+    }
+
+    /// How long waking takes, with this sleep. What was learned rises slowly, since sleeps may have
+    /// become longer, and no higher than some limits: then they are long.
+    fn note_wake(&self, slept: u32) -> u32 {
+        let known = self.wake.load(Ordering::Relaxed);
+        let risen = known.saturating_add(known / 64).max(1);
+        let most = self.limit.saturating_mul(MOST_LIMITS);
+        let wake = if known == 0 { slept } else { slept.min(risen) }.min(most);
+        self.wake.store(wake, Ordering::Relaxed);
+        wake
     }
 }
 
@@ -118,41 +163,81 @@ mod tests {
     const SOON: Duration = Duration::from_micros(10);
     const LATE: Duration = Duration::from_millis(10);
 
-    fn after(spinning: &AdaptiveSpin, slept: Duration) -> Duration {
-        spinning.note_sleep(slept);
+    /// How long it spins after a sleep, where threads have cores enough, or not, or nobody knows.
+    fn after(
+        spinning: &AdaptiveSpin,
+        slept: Duration,
+        runnable: Option<cmp::Ordering>,
+    ) -> Duration {
+        spinning.note(nanos(slept), || runnable);
         spinning.duration()
+    }
+
+    /// One that has learned that waking takes a microsecond.
+    fn spinning(policy: SpinPolicy) -> AdaptiveSpin {
+        let spinning = AdaptiveSpin::new(policy);
+        spinning.wake.store(1000, Ordering::Relaxed);
+        spinning
     }
 
     #[test]
     fn long_waits_shorten_it_and_a_wait_that_was_soon_over_lengthens_it() {
-        let spinning = AdaptiveSpin::new(SpinPolicy::Spin(LIMIT));
-        let shortened: Vec<_> = (0..8).map(|_| after(&spinning, LATE)).collect();
+        let spinning = spinning(SpinPolicy::Spin(LIMIT));
+        let shortened: Vec<_> = (0..8).map(|_| after(&spinning, LATE, None)).collect();
         assert_eq!(shortened[..3], [LIMIT / 2, LIMIT / 4, LIMIT / 8]);
         assert_eq!(shortened[5..], [LIMIT / 64; 3]);
-        let lengthened: Vec<_> = (0..5).map(|_| after(&spinning, SOON)).collect();
+        let lengthened: Vec<_> = (0..5).map(|_| after(&spinning, SOON, None)).collect();
         assert_eq!(lengthened, [LIMIT / 16, LIMIT / 8, LIMIT / 4, LIMIT / 2, LIMIT]);
     }
 
     #[test]
+    fn waking_that_takes_long_does_not_look_like_a_long_wait() {
+        let (spinning, wake) = (AdaptiveSpin::new(SpinPolicy::Spin(LIMIT)), 3 * LIMIT);
+        (0..8).for_each(|_| drop(after(&spinning, LATE, None)));
+        assert_eq!(spinning.duration(), LIMIT / 64);
+        // All wait for one another, and what each waits for comes right after it fell asleep.
+        let lengthened: Vec<_> =
+            (0..5).map(|_| after(&spinning, wake, Some(cmp::Ordering::Less))).collect();
+        assert_eq!(lengthened.last(), Some(&LIMIT));
+        // Waits of always the same length are long for all that.
+        (0..2000).for_each(|_| drop(after(&spinning, LATE, Some(cmp::Ordering::Less))));
+        assert_eq!(spinning.duration(), LIMIT / 64);
+    }
+
+    #[test]
     fn spinning_that_is_in_the_way_is_held_back_and_tried_again() {
-        let spinning = AdaptiveSpin::new(SpinPolicy::Spin(LIMIT));
-        for _ in 0..3 {
-            assert_eq!(spinning.duration(), LIMIT);
-            for _ in 0..=HELD_BACK_SLEEPS {
-                assert_eq!(after(&spinning, SOON), LIMIT / 64);
-            }
-            for _ in 0..5 {
-                spinning.note_sleep(SOON);
+        for runnable in [None, Some(cmp::Ordering::Greater)] {
+            let spinning = spinning(SpinPolicy::Spin(LIMIT));
+            for held_back in [4, 8, 16, 32, 64, 64] {
+                assert_eq!(spinning.duration(), LIMIT);
+                for _ in 0..=held_back {
+                    assert_eq!(after(&spinning, SOON, runnable), LIMIT / 64);
+                }
+                for _ in 0..5 {
+                    after(&spinning, SOON, runnable);
+                }
             }
         }
     }
 
     #[test]
+    fn spinning_on_a_core_that_nobody_needs_lasts_as_long_as_the_waits() {
+        let spinning = spinning(SpinPolicy::Spin(LIMIT));
+        let lengthened: Vec<_> =
+            (0..4).map(|_| after(&spinning, SOON, Some(cmp::Ordering::Less))).collect();
+        assert_eq!(lengthened, [2 * LIMIT, 4 * LIMIT, 8 * LIMIT, 8 * LIMIT]);
+        assert_eq!(after(&spinning, LATE, Some(cmp::Ordering::Less)), 4 * LIMIT);
+        assert_eq!(after(&spinning, SOON, Some(cmp::Ordering::Equal)), LIMIT, "it might be needed");
+        let needed = Some(cmp::Ordering::Greater);
+        assert_eq!(after(&spinning, SOON, needed), LIMIT / 64, "somebody needs it now");
+    }
+
+    #[test]
     fn yielding_is_in_nobodys_way() {
-        let spinning = AdaptiveSpin::new(SpinPolicy::Yield(LIMIT));
-        assert_eq!(after(&spinning, SOON), LIMIT);
-        let sleeping = AdaptiveSpin::new(SpinPolicy::Sleep);
-        assert_eq!(after(&sleeping, SOON), Duration::ZERO);
+        let yielding = spinning(SpinPolicy::Yield(LIMIT));
+        assert_eq!(after(&yielding, SOON, Some(cmp::Ordering::Greater)), LIMIT);
+        let sleeping = spinning(SpinPolicy::Sleep);
+        assert_eq!(after(&sleeping, SOON, None), Duration::ZERO);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | `back_off` | how long to poll, or whether at all, learned from earlier results |
 //! | `contention` | whether others compute on this host, so that a core given up comes back late |
 //! | `cores` | whether each rank of this host has a core |
+//! | `runnable` | whether more threads want to run than there are cores |
 //! | `wake_cost` | how long it takes to wake a thread |
 
 #[cfg(feature = "tcp")]
@@ -16,6 +17,8 @@ mod budget;
 #[cfg(feature = "tcp")]
 mod contention;
 mod cores;
+#[cfg(feature = "tcp")]
+mod runnable;
 #[cfg(feature = "tcp")]
 mod wake_cost;
 
