@@ -6,10 +6,14 @@
 //! they are shown. Data is reduced or copied directly from the lane: a peer that changes it
 //! meanwhile only changes what it sent.
 
+use std::time::Instant;
+
 use super::attach::PeerMemory;
 use super::entry::{ATTACHED, LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE};
 use super::layout::Lane;
+use super::lending::priced_class;
 use super::memory::Mapping;
+use super::prices::{ReadFrom, ReadPrices};
 use super::ring::{CorruptRing, Entry, Reader, SharedMemory};
 use super::side_channel::Pools;
 use crate::kernels::{Stores, copy};
@@ -34,6 +38,7 @@ pub(super) struct IncomingLane {
     is_left: bool,
     /// Whether the peer took back what it had lent: after that, only its abort or its end counts.
     taken_back: bool,
+    prices: ReadPrices,
 }
 
 /// A frame of which a part has arrived.
@@ -269,22 +274,33 @@ impl IncomingLane {
         sink: &mut dyn Sink,
     ) -> usize {
         match frame {
-            Frame::Whole { header, place, piece } => {
+            Frame::Whole { header, place, piece: None } => {
                 deliver(memory, place, peer, &header, sink);
-                if let Some(piece) = piece {
-                    self.free(lane, memory, piece);
-                }
                 header.payload_bytes as usize
             }
+            Frame::Whole { header, place, piece: Some(piece) } => {
+                let began = clock(&header);
+                deliver(memory, place, peer, &header, sink);
+                self.note_price(lane, memory, &header, ReadFrom::Slot, piece, began);
+                self.free(lane, memory, piece);
+                piece.bytes as usize
+            }
             Frame::First { header, place, piece } => {
+                let began = clock(&header);
                 self.begin(memory, place, piece.bytes as usize, peer, header, sink);
+                self.note_price(lane, memory, &header, ReadFrom::Slot, piece, began);
                 self.free(lane, memory, piece);
                 piece.bytes as usize
             }
             // It is not taken out of the lane.
             Frame::Lent { .. } => 0,
             Frame::More { place, piece } => {
+                let header = self.partial.as_ref().map(|partial| partial.header);
+                let began = header.and_then(|header| clock(&header));
                 self.append_piece(memory, place, piece.bytes as usize, peer, sink);
+                if let Some(header) = header {
+                    self.note_price(lane, memory, &header, ReadFrom::Slot, piece, began);
+                }
                 self.free(lane, memory, piece);
                 piece.bytes as usize
             }
@@ -293,7 +309,7 @@ impl IncomingLane {
 
     /// Hands over a frame whose payload lies in the peer's own memory.
     fn borrow(
-        &self,
+        &mut self,
         lane: &Lane,
         memory: &Mapping,
         lender: &mut Lender<'_>,
@@ -337,7 +353,7 @@ impl IncomingLane {
 
     /// Hands over a frame whose payload the system reads from the peer's memory.
     fn attach(
-        &self,
+        &mut self,
         lane: &Lane,
         memory: &Mapping,
         lender: &mut Lender<'_>,
@@ -349,6 +365,7 @@ impl IncomingLane {
         // A rank writes such entries only after this one has said that it can read its memory.
         let Some(theirs) = lender.memory else { return Err(garbled(CorruptRing)) };
         let address = usize::try_from(piece.position).map_err(|_| garbled(CorruptRing))?;
+        let began = clock(header);
         let destination = sink.announced(peer, header);
         let read = match &destination {
             Destination::Into(region, _) => region.write(|into| theirs.read(address, into)),
@@ -367,8 +384,28 @@ impl IncomingLane {
             Destination::Borrowed => ArrivedPayload::Borrowed(&lender.scratch[..bytes]),
             Destination::Discard => ArrivedPayload::Discarded,
         };
+        let is_taken = !matches!(payload, ArrivedPayload::Discarded);
         sink.arrived(peer, header, payload);
+        if is_taken {
+            self.note_price(lane, memory, header, ReadFrom::Attached, piece, began);
+        }
         Ok(PoolRead::Taken)
+    }
+
+    /// Notes what it cost to take `piece` of the payload of `header`.
+    fn note_price(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        from: ReadFrom,
+        piece: Piece,
+        began: Option<Instant>,
+    ) {
+        if let (Some(class), Some(began)) = (priced_class(header), began) {
+            let took = began.elapsed().as_nanos() as u64;
+            self.prices.note(lane, memory, (class, from), (piece.bytes as usize, took));
+        }
     }
 
     /// Whether what the next entry lends is still there.
@@ -476,6 +513,11 @@ fn deliver(memory: &Mapping, place: usize, peer: Rank, header: &Header, sink: &m
         }
         Destination::Discard => sink.arrived(peer, header, ArrivedPayload::Discarded),
     }
+}
+
+/// The time, if taking the payload of `header` is to be measured.
+fn clock(header: &Header) -> Option<Instant> {
+    priced_class(header).map(|_| Instant::now())
 }
 
 /// The header at `place`; a goodbye is an end.

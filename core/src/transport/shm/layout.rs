@@ -8,6 +8,7 @@
 //! itself, and to ranks to which nothing is sent, are never touched, so they cost no memory.
 
 use super::area::Area;
+use super::prices::PRICES_BYTES;
 use super::ring::{CELL_BYTES, Ring};
 
 const PAGE_BYTES: usize = 4096;
@@ -18,6 +19,10 @@ pub(super) const ASLEEP: usize = 0;
 /// that is, see `attach`.
 pub(super) const OWN_ADDRESS: usize = CELL_BYTES;
 pub(super) const NONCE: usize = CELL_BYTES + 8;
+
+/// Where in a lane's first page the prices lie.
+const PRICES_AT: usize = 4 * CELL_BYTES;
+const _: () = assert!(PRICES_AT + PRICES_BYTES <= PAGE_BYTES, "the prices fit their page");
 
 /// Bytes of a ring.
 const RING_BYTES: usize = 64 << 10;
@@ -41,6 +46,8 @@ pub(super) struct Lane {
     pub(super) waits: usize,
     /// Offset of the word in which the reader says that it can read the writer's own memory.
     pub(super) attached: usize,
+    /// Offset of the words in which the reader says what reading costs, see `prices`.
+    pub(super) prices: usize,
     /// Offset of the word with a position: the writer has taken back what it lent before it.
     pub(super) revoked: usize,
 }
@@ -66,7 +73,7 @@ impl Layout {
             Ring { start: start + PAGE_BYTES, cells: (RING_BYTES / CELL_BYTES) as u64, consumed };
         let area =
             Area { start: start + PAGE_BYTES + RING_BYTES, bytes: self.area_bytes as u64, freed };
-        Lane { ring, area, waits, attached, revoked }
+        Lane { ring, area, waits, attached, prices: start + PRICES_AT, revoked }
     }
 
     fn lane_bytes(&self) -> usize {
@@ -84,9 +91,9 @@ mod tests {
             let layout = Layout::new(ranks);
             let mut end = PAGE_BYTES;
             for index in 0..ranks {
-                let Lane { ring, area, waits, attached, revoked } = layout.lane(index);
+                let Lane { ring, area, waits, attached, prices, revoked } = layout.lane(index);
                 assert!(ring.consumed >= end && area.freed < attached && attached < waits);
-                assert!(revoked < ring.start);
+                assert!(revoked < prices && prices + PRICES_BYTES <= ring.start);
                 assert_eq!(ring.start + RING_BYTES, area.start);
                 assert!(
                     ring.start.is_multiple_of(CELL_BYTES) && area.start.is_multiple_of(PAGE_BYTES)

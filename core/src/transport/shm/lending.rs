@@ -6,6 +6,7 @@ use crate::generated::collective::Collective;
 use crate::wire::frame::{Header, Kind};
 
 use super::entry::INLINE_BYTES;
+use super::prices::{LengthClass, PRICED_BYTES};
 
 /// Payloads of at least this many bytes are lent, if they lie in memory that the peer can map. For
 /// shorter ones, a copy through the area costs less than the peer's notice that it is done reading
@@ -22,6 +23,8 @@ pub struct LendingThresholds {
     attached_copies: usize,
     /// As the former, if the peer reduces them.
     attached_reductions: usize,
+    /// Whether those that may be read by the system are, depends on what that costs.
+    is_priced: bool,
 }
 
 impl LendingThresholds {
@@ -30,6 +33,7 @@ impl LendingThresholds {
         pooled: usize::MAX,
         attached_copies: usize::MAX,
         attached_reductions: usize::MAX,
+        is_priced: false,
     };
     /// Payloads of up to this many bytes lie beside their header, where nothing is faster.
     const ALWAYS: usize = INLINE_BYTES + 1;
@@ -37,7 +41,12 @@ impl LendingThresholds {
     /// What `choice` means.
     pub fn of(choice: CopyChoice) -> LendingThresholds {
         match choice {
-            CopyChoice::Auto => LendingThresholds { pooled: POOLED_BYTES, ..Self::NEVER },
+            CopyChoice::Auto => LendingThresholds {
+                pooled: POOLED_BYTES,
+                attached_copies: PRICED_BYTES / 2,
+                is_priced: true,
+                ..Self::NEVER
+            },
             CopyChoice::Slots => Self::NEVER,
             CopyChoice::Lent => LendingThresholds { pooled: Self::ALWAYS, ..Self::NEVER },
             CopyChoice::Attach => LendingThresholds {
@@ -58,14 +67,27 @@ impl LendingThresholds {
         if bytes < self.attached_copies.min(self.attached_reductions) {
             return false;
         }
-        let facts = || Collective::from_code(header.fingerprint.collective).map(Collective::facts);
-        match header.kind {
-            Kind::Data if facts().is_some_and(|facts| facts.reduces) => {
-                bytes >= self.attached_reductions
-            }
-            _ => bytes >= self.attached_copies,
+        match is_reduced(header) {
+            true => bytes >= self.attached_reductions,
+            false => bytes >= self.attached_copies,
         }
     }
+
+    /// Whether it depends on prices which payloads the system reads, of those that it may.
+    pub(super) fn is_priced(&self) -> bool {
+        self.is_priced
+    }
+}
+
+/// The class of the message of `header`, if what it costs to copy it is to be measured.
+pub(super) fn priced_class(header: &Header) -> Option<LengthClass> {
+    LengthClass::of(header.message_bytes).filter(|_| !is_reduced(header))
+}
+
+/// Whether the receiver may reduce the payload of `header`.
+fn is_reduced(header: &Header) -> bool {
+    let facts = || Collective::from_code(header.fingerprint.collective).map(Collective::facts);
+    header.kind == Kind::Data && facts().is_some_and(|facts| facts.reduces)
 }
 
 impl Default for LendingThresholds {

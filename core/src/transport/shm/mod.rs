@@ -28,6 +28,7 @@ mod layout;
 mod lending;
 mod memory;
 mod outgoing;
+mod prices;
 mod ring;
 mod side_channel;
 mod sleep;

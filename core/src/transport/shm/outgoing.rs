@@ -3,14 +3,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::area::Allocator;
 use super::entry::{
     ATTACHED, INLINE_BYTES, LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
 };
 use super::layout::Lane;
-use super::lending::LendingThresholds;
+use super::lending::{LendingThresholds, priced_class};
 use super::memory::Mapping;
+use super::prices::WritePrices;
 use super::ring::{CorruptRing, SharedMemory, Writer};
 use crate::tensor::shared::{Pool, PoolOffset, find};
 use crate::transport::Payload;
@@ -40,6 +42,7 @@ pub(in crate::transport) struct OutgoingLane {
     /// What the peer had read when this side looked for room last.
     seen: (u64, u64),
     lending: LendingThresholds,
+    prices: WritePrices,
 }
 
 /// The result of trying to put a frame into the lane.
@@ -113,12 +116,14 @@ impl OutgoingLane {
         payload: &Payload,
         announce: AnnouncePool<'_>,
     ) -> Result<PutOutcome, CorruptRing> {
-        let is_one = payload.len() <= piece_bytes(lane, header, payload.len())
-            || self.is_attached(lane, memory, header, payload.len());
-        if !self.frames.is_empty() || !is_one {
+        if !self.frames.is_empty() {
             return Ok(PutOutcome::NoRoom);
         }
-        let rest = FrameRest { header, payload, start: 0 };
+        let is_attached = self.is_attached(lane, memory, header, payload);
+        if !is_attached && payload.len() > piece_bytes(lane, header, payload.len()) {
+            return Ok(PutOutcome::NoRoom);
+        }
+        let rest = FrameRest { header, payload, start: 0, is_attached };
         let Some(put) = self.put(lane, memory, rest, announce)? else {
             return Ok(PutOutcome::NoRoom);
         };
@@ -240,7 +245,8 @@ impl OutgoingLane {
         let mut moved = false;
         while let Some((header, payload)) = self.frames.pop_front() {
             let start = self.first_sent;
-            let rest = FrameRest { header: &header, payload: &payload, start };
+            let is_attached = start == 0 && self.is_attached(lane, memory, &header, &payload);
+            let rest = FrameRest { header: &header, payload: &payload, start, is_attached };
             match self.put(lane, memory, rest, announce) {
                 Ok(Some(PutResult { bytes, is_lent })) if start + bytes == payload.len() => {
                     self.first_sent = 0;
@@ -270,7 +276,7 @@ impl OutgoingLane {
         rest: FrameRest<'_>,
         announce: AnnouncePool<'_>,
     ) -> Result<Option<PutResult>, CorruptRing> {
-        let FrameRest { header, payload, start } = rest;
+        let FrameRest { header, payload, start, is_attached } = rest;
         let bytes = payload.len() - start;
         if start == 0 && bytes <= INLINE_BYTES {
             let write = |place: &mut [u8]| payload.read(|payload| place.copy_from_slice(payload));
@@ -284,10 +290,7 @@ impl OutgoingLane {
         {
             return self.put_lent(lane, memory, header, &lent);
         }
-        if start == 0
-            && let Payload::Region(region) = payload
-            && self.is_attached(lane, memory, header, bytes)
-        {
+        if is_attached && let Payload::Region(region) = payload {
             return self.put_attached(lane, memory, header, region.address());
         }
         self.put_staged(lane, memory, rest)
@@ -331,10 +334,27 @@ impl OutgoingLane {
         Ok(Some(PutResult { bytes, is_lent: true }))
     }
 
-    /// Whether the peer is to read a payload of `bytes` bytes from this side's own memory, wherever
-    /// it lies there, and can.
-    fn is_attached(&self, lane: &Lane, memory: &Mapping, header: &Header, bytes: usize) -> bool {
-        self.lending.lends_attached(header, bytes) && memory.load(lane.attached) != 0
+    /// Whether the system is to read the payload from this side's own memory for the peer, wherever
+    /// it lies there.
+    fn is_attached(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        payload: &Payload,
+    ) -> bool {
+        let is_region = matches!(payload, Payload::Region(_));
+        if !is_region
+            || !self.lending.lends_attached(header, payload.len())
+            || memory.load(lane.attached) == 0
+        {
+            return false;
+        }
+        if !self.lending.is_priced() {
+            return true;
+        }
+        let Some(class) = priced_class(header) else { return false };
+        self.prices.prefers_attached(lane, memory, class, header.is_awaited_copy())
     }
 
     fn put_attached(
@@ -360,7 +380,7 @@ impl OutgoingLane {
         &mut self,
         lane: &Lane,
         memory: &Mapping,
-        FrameRest { header, payload, start }: FrameRest<'_>,
+        FrameRest { header, payload, start, .. }: FrameRest<'_>,
     ) -> Result<Option<PutResult>, CorruptRing> {
         let bytes = (payload.len() - start).min(piece_bytes(lane, header, payload.len()));
         let (tag, entry_bytes) = match start {
@@ -375,9 +395,14 @@ impl OutgoingLane {
         };
         // What was just allocated lies inside.
         let Some(place) = lane.area.place(position, bytes) else { return Err(CorruptRing) };
+        let class = priced_class(header);
+        let began = class.map(|_| Instant::now());
         memory.fill(place, bytes, |place| {
             payload.read(|payload| place.copy_from_slice(&payload[start..start + bytes]));
         });
+        if let (Some(class), Some(began)) = (class, began) {
+            self.prices.note(class, bytes, began.elapsed().as_nanos() as u64);
+        }
         memory.write(body, &Piece { position, bytes: bytes as u64 }.encode());
         if tag == STAGED {
             memory.write(body + PIECE_BYTES, &header.encode());
@@ -410,6 +435,8 @@ struct FrameRest<'a> {
     header: &'a Header,
     payload: &'a Payload,
     start: usize,
+    /// Whether the system is to read it from this side's own memory, if it lies in no pool.
+    is_attached: bool,
 }
 
 /// What went into the lane.

@@ -1,0 +1,280 @@
+//! What it costs to bring long payloads to a peer that copies them, in each way, measured while they
+//! travel, and which way costs less. Reads no clock; knows nothing of frames' contents.
+//!
+//! How fast lines move between two cores, how fast the system copies and what its calls cost
+//! differ between processors, and on one machine with where two ranks run and what else runs
+//! there: on a virtual machine, slots took three to five times as long for some seconds as for the
+//! next ones, while the system's copies did not change. So nothing is assumed: the writer of a lane
+//! measures what it writes to slots, the reader what it takes out of slots and what the system
+//! reads for it, and puts its prices where the writer sees them. Now and then the dearer way is
+//! taken, so that its price stays known.
+//!
+//! The prices say nothing of what follows: that a payload in the writer's memory is not done with
+//! before the reader has said so, which matters to short ones; and reductions have their operands
+//! in slots, where they are read once, while the system would copy them first.
+
+use super::layout::Lane;
+use super::ring::SharedMemory;
+
+/// Messages of fewer bytes go through slots: they are not measured.
+pub(super) const PRICED_BYTES: usize = 256 << 10;
+
+/// Classes of lengths: messages of up to twice [`PRICED_BYTES`], four times, …, and longer ones.
+const CLASSES: usize = 8;
+/// Bytes of the prices of a lane.
+pub(super) const PRICES_BYTES: usize = CLASSES * size_of::<u64>();
+
+/// A sample above the price counts for this part; one below it for half, since nothing makes a copy
+/// faster than it is.
+const WEIGHT: u32 = 8;
+/// A sample counts as at most so many times the price: a thread may have lost its core meanwhile.
+const MOST_TIMES: u32 = 4;
+/// A price is told again when it has changed by this part.
+const TOLD_PART: u32 = 8;
+/// The dearer way is taken once in so many payloads, times how many times dearer it is.
+const TRIED_EVERY: u32 = 16;
+/// The system reads what costs at most three quarters of what slots cost: what it does for one rank
+/// takes a lock of the other's.
+const MARGIN: (u32, u32) = (3, 4);
+
+/// How a payload reaches the reader's hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadFrom {
+    /// The reader takes it out of a slot.
+    Slot = 0,
+    /// The system reads it out of the writer's memory.
+    Attached = 1,
+}
+
+/// Messages of like lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LengthClass(usize);
+
+/// Picoseconds for a byte; 0 if nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Price(u32);
+
+/// What the reader of a lane has measured.
+#[derive(Default)]
+pub(super) struct ReadPrices {
+    known: [[Price; 2]; CLASSES],
+    /// As far as the writer was told.
+    told: [[Price; 2]; CLASSES],
+}
+
+/// What the writer of a lane has measured, and the choices that it has made.
+#[derive(Default)]
+pub(super) struct WritePrices {
+    written: [Price; CLASSES],
+    /// Payloads since the dearer way was taken.
+    since_tried: [u32; CLASSES],
+}
+
+impl LengthClass {
+    /// The class of a message of so many bytes; none if it is short.
+    pub(super) fn of(message_bytes: u64) -> Option<LengthClass> {
+        let times = usize::try_from(message_bytes / PRICED_BYTES as u64).ok()?;
+        let class = times.checked_ilog2()? as usize;
+        Some(LengthClass(class.min(CLASSES - 1)))
+    }
+
+    /// Where the reader tells the prices of this class.
+    fn place(self, lane: &Lane) -> usize {
+        lane.prices + self.0 * size_of::<u64>()
+    }
+}
+
+impl Price {
+    /// Takes in that `bytes` bytes took `nanoseconds`.
+    fn note(&mut self, bytes: usize, nanoseconds: u64) {
+        let sample = nanoseconds.saturating_mul(1000) / bytes.max(1) as u64;
+        let sample = u32::try_from(sample).unwrap_or(u32::MAX).max(1);
+        self.0 = match self.0 {
+            0 => sample,
+            known if sample <= known => known - (known - sample).div_ceil(2),
+            known => {
+                let sample = sample.min(known.saturating_mul(MOST_TIMES));
+                known + ((sample - known) / WEIGHT).max(1)
+            }
+        };
+    }
+
+    /// Whether it differs from `told` by so much that it should be told again.
+    fn differs(self, told: Price) -> bool {
+        self.0.abs_diff(told.0) > told.0 / TOLD_PART
+    }
+}
+
+impl ReadPrices {
+    /// Notes that taking `bytes` bytes took `nanoseconds`, and tells the writer if that is news.
+    pub(super) fn note(
+        &mut self,
+        lane: &Lane,
+        memory: &impl SharedMemory,
+        (class, from): (LengthClass, ReadFrom),
+        (bytes, nanoseconds): (usize, u64),
+    ) {
+        let (known, told) = (&mut self.known[class.0], &mut self.told[class.0]);
+        known[from as usize].note(bytes, nanoseconds);
+        if known[from as usize].differs(told[from as usize]) {
+            *told = *known;
+            memory.store(class.place(lane), u64::from(told[0].0) | u64::from(told[1].0) << 32);
+        }
+    }
+}
+
+impl WritePrices {
+    /// Notes that writing `bytes` bytes to a slot took `nanoseconds`.
+    pub(super) fn note(&mut self, class: LengthClass, bytes: usize, nanoseconds: u64) {
+        self.written[class.0].note(bytes, nanoseconds);
+    }
+
+    /// Whether the reader should have the next payload of a message of `class` read out of the
+    /// writer's memory, which it can. `overlaps` says that it waits for it, and takes one piece out
+    /// of a slot while the writer writes the next.
+    pub(super) fn prefers_attached(
+        &mut self,
+        lane: &Lane,
+        memory: &impl SharedMemory,
+        class: LengthClass,
+        overlaps: bool,
+    ) -> bool {
+        let told = memory.load(class.place(lane));
+        let (from_slot, attached) = (told as u32, (told >> 32) as u32);
+        let written = self.written[class.0].0;
+        if written == 0 || from_slot == 0 {
+            return false;
+        }
+        if attached == 0 {
+            return true;
+        }
+        let slots = match overlaps {
+            true => written.max(from_slot),
+            false => written.saturating_add(from_slot),
+        };
+        let is_cheaper = attached < slots / MARGIN.1 * MARGIN.0;
+        let times = slots.max(attached) / slots.min(attached).max(1);
+        let since = &mut self.since_tried[class.0];
+        *since = since.saturating_add(1);
+        if *since < TRIED_EVERY.saturating_mul(times) {
+            return is_cheaper;
+        }
+        *since = 0;
+        !is_cheaper
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::layout::Layout;
+    use super::super::memory::{File, Mapping};
+    use super::*;
+
+    const BYTES: usize = PRICED_BYTES;
+
+    /// The two sides of a lane, and what a byte costs in each way at the moment, ps.
+    struct Sides {
+        lane: Lane,
+        memory: Mapping,
+        writer: WritePrices,
+        reader: ReadPrices,
+        slot_ps: u64,
+        attached_ps: u64,
+    }
+
+    impl Sides {
+        fn new(slot_ps: u64, attached_ps: u64) -> Sides {
+            let layout = Layout::new(2);
+            let memory = File::new(layout.bytes()).unwrap().map().unwrap();
+            let (writer, reader) = (WritePrices::default(), ReadPrices::default());
+            Sides { lane: layout.lane(1), memory, writer, reader, slot_ps, attached_ps }
+        }
+
+        /// Brings a payload to the reader; whether the system has read it.
+        fn bring(&mut self, overlaps: bool) -> bool {
+            let class = LengthClass::of(BYTES as u64).unwrap();
+            let attached = self.writer.prefers_attached(&self.lane, &self.memory, class, overlaps);
+            let took = |ps: u64| (BYTES, ps * BYTES as u64 / 1000);
+            let (from, ps) = match attached {
+                true => (ReadFrom::Attached, self.attached_ps),
+                false => {
+                    self.writer.note(class, BYTES, took(self.slot_ps).1);
+                    (ReadFrom::Slot, self.slot_ps)
+                }
+            };
+            self.reader.note(&self.lane, &self.memory, (class, from), took(ps));
+            attached
+        }
+
+        /// How many of `payloads` the system has read.
+        fn attached_of(&mut self, payloads: usize) -> usize {
+            (0..payloads).filter(|_| self.bring(false)).count()
+        }
+    }
+
+    #[test]
+    fn both_ways_are_tried_and_the_cheaper_one_is_taken() {
+        let mut sides = Sides::new(100, 50);
+        assert_eq!([sides.bring(false), sides.bring(false)], [false, true]);
+        assert!(sides.attached_of(100) > 90);
+        let mut sides = Sides::new(30, 50);
+        assert_eq!([sides.bring(false), sides.bring(false)], [false, true]);
+        assert!((1..10).contains(&sides.attached_of(100)), "it is tried now and then");
+    }
+
+    #[test]
+    fn the_choice_follows_the_prices() {
+        let mut sides = Sides::new(30, 100);
+        assert!(sides.attached_of(200) < 20);
+        sides.slot_ps = 300;
+        sides.attached_of(50);
+        assert!(sides.attached_of(200) > 150);
+        sides.slot_ps = 30;
+        sides.attached_of(300);
+        assert!(sides.attached_of(200) < 20);
+    }
+
+    #[test]
+    fn slots_cost_less_where_both_sides_copy_at_once() {
+        let mut sides = Sides::new(100, 110);
+        let attached = (0..100).filter(|_| sides.bring(true)).count();
+        assert!(attached < 10, "{attached}");
+        assert!(sides.attached_of(100) > 90);
+    }
+
+    #[test]
+    fn a_thread_that_loses_its_core_changes_little() {
+        let mut sides = Sides::new(100, 50);
+        sides.attached_of(20);
+        sides.attached_ps = 1_000_000;
+        sides.bring(false);
+        sides.attached_ps = 50;
+        assert!(sides.attached_of(100) > 90);
+    }
+
+    #[test]
+    fn whatever_the_reader_says_is_a_choice() {
+        let mut sides = Sides::new(100, 50);
+        sides.attached_of(2);
+        for told in [0, 1, u64::MAX, u64::from(u32::MAX), 1 << 32, 1 << 63] {
+            let class = LengthClass::of(BYTES as u64).unwrap();
+            sides.memory.store(class.place(&sides.lane), told);
+            for overlaps in [false, true] {
+                let WritePrices { since_tried, .. } = &mut sides.writer;
+                since_tried.fill(u32::MAX - 1);
+                sides.writer.prefers_attached(&sides.lane, &sides.memory, class, overlaps);
+            }
+        }
+    }
+
+    #[test]
+    fn only_long_messages_have_a_class() {
+        let class = |bytes| LengthClass::of(bytes).map(|class| class.0);
+        let least = PRICED_BYTES as u64;
+        assert_eq!([0, 1, least - 1].map(class), [None; 3]);
+        assert_eq!([least, 2 * least - 1, 2 * least].map(class), [Some(0), Some(0), Some(1)]);
+        assert_eq!(class(u64::MAX), Some(CLASSES - 1));
+    }
+}
