@@ -190,8 +190,9 @@ variables! {
                      copies out of the sender's memory (cross-memory attach) where it allows \
                      that, else as `slots`; `lent`: the receiver reads memory that polyrank \
                      allocated where it lies, the rest as `slots`",
-            unset: "`auto`: memory that polyrank allocated is lent from 256 KiB on, the rest goes \
-                    through slots",
+            unset: "`auto`: memory that polyrank allocated is lent from 256 KiB on; messages, \
+                    broadcasts, gathers and scatters of 256 KiB and more take what was measured \
+                    to cost less, slots or `attach`; the rest goes through slots",
             reader: "backends `tcp` and `websocket`"
         }
         /// The network interfaces over which ranks are reached, and on which they listen. See

@@ -9,12 +9,12 @@ use super::{SpinPolicy, runnable};
 
 /// After spinning has kept others from running, it is tried again after this many short sleeps, and
 /// each time after twice as many,
-const LEAST_HELD_BACK: u32 = 4;
+const MIN_HELD_BACK: u32 = 4;
 /// up to so many.
-const MOST_HELD_BACK: u32 = 64;
+const MAX_HELD_BACK: u32 = 64;
 /// Where nobody else needs the core, spinning may last so many times longer than its limit, if
 /// that is how long the waits are.
-const MOST_LIMITS: u32 = 8;
+const MAX_LIMITS: u32 = 8;
 
 /// How long to spin before a sleep, learned by threads that wait for the same.
 ///
@@ -46,7 +46,7 @@ impl AdaptiveSpin {
             spin: AtomicU32::new(limit),
             wake: AtomicU32::new(0),
             held_back: AtomicU32::new(0),
-            next_held_back: AtomicU32::new(LEAST_HELD_BACK),
+            next_held_back: AtomicU32::new(MIN_HELD_BACK),
         }
     }
 
@@ -79,14 +79,14 @@ impl AdaptiveSpin {
                 None | Some(cmp::Ordering::Greater) => {
                     let hold = self.next_held_back.load(Ordering::Relaxed);
                     self.held_back.store(hold, Ordering::Relaxed);
-                    self.next_held_back.store((2 * hold).min(MOST_HELD_BACK), Ordering::Relaxed);
+                    self.next_held_back.store((2 * hold).min(MAX_HELD_BACK), Ordering::Relaxed);
                     shortest
                 }
                 // The rank that this one waits for may sleep, so that it would be one too many.
                 Some(cmp::Ordering::Equal) => self.limit,
                 Some(cmp::Ordering::Less) => {
-                    self.next_held_back.store(LEAST_HELD_BACK, Ordering::Relaxed);
-                    spin.saturating_mul(2).min(self.limit.saturating_mul(MOST_LIMITS))
+                    self.next_held_back.store(MIN_HELD_BACK, Ordering::Relaxed);
+                    spin.saturating_mul(2).min(self.limit.saturating_mul(MAX_LIMITS))
                 }
             }
         };
@@ -98,7 +98,7 @@ impl AdaptiveSpin {
     fn note_wake(&self, slept: u32) -> u32 {
         let known = self.wake.load(Ordering::Relaxed);
         let risen = known.saturating_add(known / 64).max(1);
-        let most = self.limit.saturating_mul(MOST_LIMITS);
+        let most = self.limit.saturating_mul(MAX_LIMITS);
         let wake = if known == 0 { slept } else { slept.min(risen) }.min(most);
         self.wake.store(wake, Ordering::Relaxed);
         wake

@@ -79,9 +79,10 @@ impl LendingThresholds {
     }
 }
 
-/// The class of the message of `header`, if what it costs to copy it is to be measured.
+/// The class of the message of `header`, if what it costs to copy it is to be measured: its
+/// receiver waits for it, so that both sides copy at once if it goes through slots.
 pub(super) fn priced_class(header: &Header) -> Option<LengthClass> {
-    LengthClass::of(header.message_bytes).filter(|_| !is_reduced(header))
+    LengthClass::of(header.message_bytes).filter(|_| header.is_awaited_copy())
 }
 
 /// Whether the receiver may reduce the payload of `header`.

@@ -1,5 +1,5 @@
-//! What it costs to bring long payloads to a peer that copies them, in each way, measured while they
-//! travel, and which way costs less. Reads no clock; knows nothing of frames' contents.
+//! What it costs to bring long payloads to a peer that waits for them, in each way, measured while
+//! they travel, and which way costs less. Reads no clock; knows nothing of frames' contents.
 //!
 //! How fast lines move between two cores, how fast the system copies and what its calls cost
 //! differ between processors, and on one machine with where two ranks run and what else runs
@@ -10,8 +10,8 @@
 //! taken, so that its price stays known.
 //!
 //! The prices say nothing of what follows: that a payload in the writer's memory is not done with
-//! before the reader has said so, which matters to short ones; and reductions have their operands
-//! in slots, where they are read once, while the system would copy them first.
+//! before the reader has said so, which matters to short ones. Where all ranks write and read at
+//! once, and where what was read is reduced, slots are taken without a measurement.
 
 use super::layout::Lane;
 use super::ring::SharedMemory;
@@ -28,11 +28,13 @@ pub(super) const PRICES_BYTES: usize = CLASSES * size_of::<u64>();
 /// faster than it is.
 const WEIGHT: u32 = 8;
 /// A sample counts as at most so many times the price: a thread may have lost its core meanwhile.
-const MOST_TIMES: u32 = 4;
+const MAX_TIMES: u32 = 4;
 /// A price is told again when it has changed by this part.
 const TOLD_PART: u32 = 8;
-/// The dearer way is taken once in so many payloads, times how many times dearer it is.
-const TRIED_EVERY: u32 = 16;
+/// The dearer way is tried after so many payloads, times how many times dearer it is,
+const TRIED_AFTER: u32 = 256;
+/// for so many payloads, one after the other: of the first, nothing is in the caches.
+const TRIED_PAYLOADS: u32 = 12;
 /// The system reads what costs at most three quarters of what slots cost: what it does for one rank
 /// takes a lock of the other's.
 const MARGIN: (u32, u32) = (3, 4);
@@ -66,7 +68,7 @@ pub(super) struct ReadPrices {
 #[derive(Default)]
 pub(super) struct WritePrices {
     written: [Price; CLASSES],
-    /// Payloads since the dearer way was taken.
+    /// Payloads since the dearer way was tried.
     since_tried: [u32; CLASSES],
 }
 
@@ -93,7 +95,7 @@ impl Price {
             0 => sample,
             known if sample <= known => known - (known - sample).div_ceil(2),
             known => {
-                let sample = sample.min(known.saturating_mul(MOST_TIMES));
+                let sample = sample.min(known.saturating_mul(MAX_TIMES));
                 known + ((sample - known) / WEIGHT).max(1)
             }
         };
@@ -130,14 +132,13 @@ impl WritePrices {
     }
 
     /// Whether the reader should have the next payload of a message of `class` read out of the
-    /// writer's memory, which it can. `overlaps` says that it waits for it, and takes one piece out
-    /// of a slot while the writer writes the next.
+    /// writer's memory, which it can. It takes one piece out of a slot while the writer writes the
+    /// next, so that slots cost what the slower side takes.
     pub(super) fn prefers_attached(
         &mut self,
         lane: &Lane,
         memory: &impl SharedMemory,
         class: LengthClass,
-        overlaps: bool,
     ) -> bool {
         let told = memory.load(class.place(lane));
         let (from_slot, attached) = (told as u32, (told >> 32) as u32);
@@ -148,18 +149,18 @@ impl WritePrices {
         if attached == 0 {
             return true;
         }
-        let slots = match overlaps {
-            true => written.max(from_slot),
-            false => written.saturating_add(from_slot),
-        };
+        let slots = written.max(from_slot);
         let is_cheaper = attached < slots / MARGIN.1 * MARGIN.0;
         let times = slots.max(attached) / slots.min(attached).max(1);
         let since = &mut self.since_tried[class.0];
+        let due = TRIED_AFTER.saturating_mul(times);
         *since = since.saturating_add(1);
-        if *since < TRIED_EVERY.saturating_mul(times) {
+        if *since < due {
             return is_cheaper;
         }
-        *since = 0;
+        if *since >= due.saturating_add(TRIED_PAYLOADS) {
+            *since = 0;
+        }
         !is_cheaper
     }
 }
@@ -193,9 +194,9 @@ mod tests {
         }
 
         /// Brings a payload to the reader; whether the system has read it.
-        fn bring(&mut self, overlaps: bool) -> bool {
+        fn bring(&mut self) -> bool {
             let class = LengthClass::of(BYTES as u64).unwrap();
-            let attached = self.writer.prefers_attached(&self.lane, &self.memory, class, overlaps);
+            let attached = self.writer.prefers_attached(&self.lane, &self.memory, class);
             let took = |ps: u64| (BYTES, ps * BYTES as u64 / 1000);
             let (from, ps) = match attached {
                 true => (ReadFrom::Attached, self.attached_ps),
@@ -210,38 +211,30 @@ mod tests {
 
         /// How many of `payloads` the system has read.
         fn attached_of(&mut self, payloads: usize) -> usize {
-            (0..payloads).filter(|_| self.bring(false)).count()
+            (0..payloads).filter(|_| self.bring()).count()
         }
     }
 
     #[test]
     fn both_ways_are_tried_and_the_cheaper_one_is_taken() {
         let mut sides = Sides::new(100, 50);
-        assert_eq!([sides.bring(false), sides.bring(false)], [false, true]);
-        assert!(sides.attached_of(100) > 90);
+        assert_eq!([sides.bring(), sides.bring()], [false, true]);
+        assert!(sides.attached_of(1000) > 900);
         let mut sides = Sides::new(30, 50);
-        assert_eq!([sides.bring(false), sides.bring(false)], [false, true]);
-        assert!((1..10).contains(&sides.attached_of(100)), "it is tried now and then");
+        assert_eq!([sides.bring(), sides.bring()], [false, true]);
+        assert!((10..50).contains(&sides.attached_of(1000)), "it is tried now and then");
     }
 
     #[test]
     fn the_choice_follows_the_prices() {
         let mut sides = Sides::new(30, 100);
-        assert!(sides.attached_of(200) < 20);
+        assert!(sides.attached_of(1000) < 100);
         sides.slot_ps = 300;
         sides.attached_of(50);
-        assert!(sides.attached_of(200) > 150);
+        assert!(sides.attached_of(1000) > 900);
         sides.slot_ps = 30;
-        sides.attached_of(300);
-        assert!(sides.attached_of(200) < 20);
-    }
-
-    #[test]
-    fn slots_cost_less_where_both_sides_copy_at_once() {
-        let mut sides = Sides::new(100, 110);
-        let attached = (0..100).filter(|_| sides.bring(true)).count();
-        assert!(attached < 10, "{attached}");
-        assert!(sides.attached_of(100) > 90);
+        sides.attached_of(3000);
+        assert!(sides.attached_of(1000) < 100);
     }
 
     #[test]
@@ -249,7 +242,7 @@ mod tests {
         let mut sides = Sides::new(100, 50);
         sides.attached_of(20);
         sides.attached_ps = 1_000_000;
-        sides.bring(false);
+        sides.bring();
         sides.attached_ps = 50;
         assert!(sides.attached_of(100) > 90);
     }
@@ -261,10 +254,9 @@ mod tests {
         for told in [0, 1, u64::MAX, u64::from(u32::MAX), 1 << 32, 1 << 63] {
             let class = LengthClass::of(BYTES as u64).unwrap();
             sides.memory.store(class.place(&sides.lane), told);
-            for overlaps in [false, true] {
-                let WritePrices { since_tried, .. } = &mut sides.writer;
-                since_tried.fill(u32::MAX - 1);
-                sides.writer.prefers_attached(&sides.lane, &sides.memory, class, overlaps);
+            sides.writer.since_tried.fill(u32::MAX - 1);
+            for _ in 0..3 {
+                sides.writer.prefers_attached(&sides.lane, &sides.memory, class);
             }
         }
     }
