@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Measures anew what the site's page "Speed" draws, in pieces of at most some two minutes each, so
-# that a machine can be kept quiet for one of them. One file for each piece, in results/; the page
-# puts the pieces of one title together.
+# Measures anew what the site's page "Speed" draws, in pieces of a few minutes each, so that a machine
+# can be kept quiet for one of them. One file for each piece, in a folder of results/ with the name of
+# this machine's processor; the page puts the pieces of one title together, and keeps processors
+# apart. Collectives are measured both ways: with inputs rewritten between calls, and untouched.
 #
 #   tests/bench/measure.sh --list            the pieces
 #   tests/bench/measure.sh PIECE…            these; all, if none is named
@@ -14,9 +15,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 polyrank=${POLYRANK:-target/release/polyrank}
-results=tests/bench/results
+results=tests/bench/results/$("$polyrank" bench --show-processor)
 peers=gloo,openmpi,mpich,memcpy
-ladder=(-b 4 -e 64M -f 4)
+both=(--inputs "rewritten,untouched")
+ladder=("${both[@]}" -b 4 -e 64M -f 4)
+odd=("${both[@]}" --sizes "3,65537,1000003")
 
 # pieces NAME RUN…: calls RUN with the name of each piece and the words of its command.
 pieces() {
@@ -41,7 +44,15 @@ pieces() {
       allreduce -n "$ranks" "${ladder[@]}" --language rust,python,node,rust+python+node
   done
   "$@" "crowd-allreduce-8" --title "Eight ranks on two cores" \
-    allreduce -n 8 -b 4 -e 16M -f 16 --language python --against gloo
+    allreduce -n 8 "${both[@]}" -b 4 -e 16M -f 16 --language python --against gloo
+  for ranks in 2 4; do
+    "$@" "odd-$ranks" --title "Odd sizes and addresses, a root other than 0" \
+      allreduce,allgather,broadcast,alltoall -n "$ranks" "${odd[@]}" -d i8,f64 -r 1 --offset 1 \
+      --language python --against openmpi,mpich
+  done
+  "$@" "one-core-2" --title "Two ranks on one core" \
+    allreduce,broadcast -n 2 "${both[@]}" -b 4 -e 1M -f 16 --pin 0 \
+    --language python --against openmpi,mpich
   local clients
   for clients in 1 16 1000; do
     "$@" "store-$clients" store --clients "$clients" --against torch

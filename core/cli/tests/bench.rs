@@ -15,7 +15,9 @@ fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
     // As little as there can be: these tests are about what is said, not about how long it takes.
     command.arg("bench").args(words.split_whitespace());
-    command.args(["--turns", "2", "--iters", "2", "--warmup", "0"]).stdin(Stdio::null());
+    let is_set = words.contains("--iters");
+    let iterations: &[&str] = if is_set { &[] } else { &["--iters", "2", "--warmup", "0"] };
+    command.args(["--turns", "2"]).args(iterations).stdin(Stdio::null());
     command
 }
 
@@ -80,6 +82,70 @@ fn sizes_are_whole_elements_or_none() {
     let of_broadcast = sizes.iter().filter(|case| case["operation"] == "broadcast");
     let bytes: Vec<_> = of_broadcast.map(|case| case["bytes"].as_u64().unwrap()).collect();
     assert_eq!(bytes, [0, 4, 12, 0, 4, 12]);
+}
+
+#[test]
+fn inputs_are_measured_rewritten_and_untouched_and_results_of_both_are_right() {
+    let words = "all -n 2,3 --sizes 4,1K,70000 --inputs untouched,rewritten -o sum,bxor -d i32";
+    // More calls than one, so that small ones come in bursts.
+    let (output, report) = report(&format!("{words} --iters 5 -w 3"), "inputs.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let cases = report["cases"].as_array().unwrap();
+    for pair in cases.chunks(2) {
+        let [first, second] = pair else { panic!("an odd number of cases") };
+        assert_eq!(
+            (&first["inputs"], &second["inputs"]),
+            (&"rewritten".into(), &"untouched".into())
+        );
+        assert_eq!(
+            (&first["operation"], &first["bytes"]),
+            (&second["operation"], &second["bytes"])
+        );
+        let (rewritten, untouched) = (&first["results"][0], &second["results"][0]);
+        assert_eq!((&rewritten["wrong"], &untouched["wrong"]), (&0.into(), &0.into()), "{first}");
+        assert!(rewritten["rewrite_us"].is_f64() && untouched["rewrite_us"].is_null(), "{first}");
+        assert!(rewritten["burst"].is_u64() && untouched["burst"].is_null(), "{first}");
+        assert!(rewritten["cpu_us"].is_null() && untouched["cpu_us"].is_f64(), "{first}");
+    }
+    let starts = report["starts"].as_array().unwrap();
+    let ranks: Vec<_> = starts.iter().map(|start| start["ranks"].as_u64().unwrap()).collect();
+    assert_eq!(ranks, [2, 3]);
+    let out = text(&output.stdout);
+    assert_eq!(out.matches("# Common start ").count(), 2, "{out}");
+    assert!(
+        out.contains("in-place, inputs rewritten") && out.contains("inputs untouched"),
+        "{out}"
+    );
+}
+
+#[test]
+fn odd_sizes_and_addresses_another_root_and_one_core_are_right() {
+    let words = "all -n 2,3 --sizes 3,65537 -d i8,f64 -r 1 --offset 1 --inputs rewritten,untouched \
+                 --memory user,polyrank";
+    let mut words = words.to_owned();
+    if cfg!(target_os = "linux") {
+        words.push_str(" --pin 0");
+    }
+    let (output, report) = report(&words, "odd.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let cases = report["cases"].as_array().unwrap();
+    assert!(cases.iter().any(|case| case["bytes"] == 65537 && case["root"] == 1));
+    for result in cases.iter().flat_map(|case| case["results"].as_array().unwrap()) {
+        assert_eq!(result["wrong"], 0, "{result}");
+    }
+    let settings = report["settings"]["polyrank user"].to_string();
+    assert!(settings.contains("1 B after a cache line's beginning"), "{settings}");
+}
+
+#[test]
+fn results_name_the_processor_and_a_flag_shows_the_name() {
+    let (_, report) = report("barrier", "processor.json");
+    let shown = run("--show-processor");
+    let name = report["machine"]["processor"]["name"].as_str().unwrap();
+    assert_eq!((shown.status.code(), text(&shown.stdout)), (Some(0), format!("{name}\n")));
+    let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    assert!(name.split('-').all(|word| !word.is_empty() && word.chars().all(is_plain)), "{name}");
+    assert!(name.ends_with("-cores"), "{name}");
 }
 
 #[test]
@@ -236,6 +302,8 @@ fn wrong_command_lines_are_refused() {
         ("-n -1", "-1 is not in 1..=120"),
         ("--sizes 4,-4", "-4 is not between 0 and 16T"),
         ("all -a rign", "barrier has direct"),
+        ("--inputs written", "neither rewritten nor untouched"),
+        ("--offset 5000", "5000 is not in 0..=4096"),
     ] {
         let output = run(words);
         assert_eq!(output.status.code(), Some(2));

@@ -1,7 +1,7 @@
-// The committed results of all benchmarks, in the order of their names. Knows nothing of their
-// content.
+// The committed results of all benchmarks, in the order of their names: a folder for each
+// processor, a file for each piece. Knows nothing of their content.
 
-const files = import.meta.glob<{ made_by: string }>("../../../tests/bench/results/*.json", {
+const files = import.meta.glob<{ made_by: string }>("../../../tests/bench/results/*/*.json", {
   eager: true,
   import: "default",
 });

@@ -1,6 +1,12 @@
 // The files that `polyrank bench --json` writes, and what the page shows of them. Pure.
 
-import { formatBuild, type Build } from "./rows";
+import { formatBuild, type Build, type Machine } from "./rows";
+
+/** The two measures, in the order in which they are shown. */
+export const INPUTS = ["rewritten", "untouched"] as const;
+
+/** What ranks did with their inputs between calls. */
+export type Inputs = (typeof INPUTS)[number];
 
 /** One contender's figures for one case; microseconds and 10⁹ bytes a second. */
 export interface Measured {
@@ -10,6 +16,8 @@ export interface Measured {
   p99_us: number;
   busbw_gbps: number;
   wrong: number | null;
+  /** What writing the inputs of a call took, beside its time; null where they are untouched. */
+  rewrite_us: number | null;
   /** The reference's time by this one's. */
   ratio: number | null;
 }
@@ -18,6 +26,7 @@ export interface Measured {
 export interface Case {
   operation: string;
   form: "in_place" | "out_of_place";
+  inputs: Inputs;
   ranks: number;
   bytes: number;
   dtype: string;
@@ -35,9 +44,11 @@ export interface Report {
   builds?: Build[];
   title: string;
   date: string;
-  machine: { cpu: string; cores: number; memory_bytes: number; system: string };
+  machine: Machine;
   load: [number | null, number | null];
   versions: Record<string, Record<string, string>>;
+  /** How each contender was started and bound. */
+  settings: Record<string, string[]>;
   reference: string;
   /** What could not be measured, and why. */
   missing: Record<string, string>;
@@ -52,8 +63,15 @@ export interface Topic {
   kind: string;
 }
 
+/** One comparison, measured on one processor or several. */
+export interface Comparison {
+  title: string;
+  /** One for each processor. */
+  reports: Report[];
+}
+
 /** The layout of the file that is read here. */
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** Whether a file is one of these, and not of stores or of starts. */
 export function isReport(file: { made_by: string }): file is Report {
@@ -62,17 +80,27 @@ export function isReport(file: { made_by: string }): file is Report {
 
 /**
  * The reports of one title, which may have been measured in pieces, as one; those of another layout
- * are left out. Pieces of different machines, or with different contenders to refer to, stay apart.
+ * are left out. Pieces of different processors, or with other contenders to refer to, stay apart.
  */
 export function merged(pieces: readonly Report[]): Report[] {
   const reports = new Map<string, Report>();
   for (const piece of pieces.filter(({ format }) => format === FORMAT)) {
-    const { cpu, cores } = piece.machine;
-    const key = JSON.stringify([piece.title, cpu, cores, piece.reference]);
+    const key = JSON.stringify([piece.title, piece.machine.processor.name, piece.reference]);
     const known = reports.get(key);
     reports.set(key, known ? joined(known, piece) : piece);
   }
   return [...reports.values()];
+}
+
+/** The reports of one title and reference together, whatever their processors. */
+export function comparisonsOf(reports: readonly Report[]): Comparison[] {
+  const comparisons = new Map<string, Comparison>();
+  for (const report of reports) {
+    const key = JSON.stringify([report.title, report.reference]);
+    const known = comparisons.get(key) ?? { title: report.title, reports: [] };
+    comparisons.set(key, { ...known, reports: [...known.reports, report] });
+  }
+  return [...comparisons.values()];
 }
 
 /** The index of the report that says most to a new visitor: of the most other libraries. */
@@ -99,9 +127,16 @@ function joined(one: Report, other: Report): Report {
     date: one.date < other.date ? one.date : other.date,
     load: [load(0), load(1)],
     versions: { ...one.versions, ...other.versions },
+    settings: joinedSettings(one.settings, other.settings),
     missing: { ...one.missing, ...other.missing },
     cases: [...one.cases, ...other.cases],
   };
+}
+
+function joinedSettings(one: Report["settings"], other: Report["settings"]): Report["settings"] {
+  const names = [...new Set([...Object.keys(one), ...Object.keys(other)])];
+  const both = (name: string) => [...new Set([...(one[name] ?? []), ...(other[name] ?? [])])];
+  return Object.fromEntries(names.map((name) => [name, both(name)]));
 }
 
 function ofPieces({ builds, build }: Report): Build[] {
@@ -131,10 +166,17 @@ export function topics(report: Report): Topic[] {
   return found;
 }
 
-/** The cases of a topic, by size. */
-export function casesOf(report: Report, topic: Topic): Case[] {
-  const chosen = report.cases.filter((one) => isSame({ ...one, kind: kindOf(one) }, topic));
+/** The cases of a topic by one of the measures, by size. */
+export function casesOf(report: Report, topic: Topic, inputs: Inputs): Case[] {
+  const chosen = report.cases.filter(
+    (one) => one.inputs === inputs && isSame({ ...one, kind: kindOf(one) }, topic),
+  );
   return chosen.sort((a, b) => a.bytes - b.bytes);
+}
+
+/** The measures that there are of a topic. */
+export function inputsOf(report: Report, topic: Topic): Inputs[] {
+  return INPUTS.filter((inputs) => casesOf(report, topic, inputs).length > 0);
 }
 
 function isSame(one: Topic, other: Topic): boolean {

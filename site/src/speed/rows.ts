@@ -1,11 +1,34 @@
 // The files that the `--json` of `polyrank bench store` and `polyrank bench start` write, and what
 // the page shows of them. Pure.
 
+import { formatBytes } from "../format";
+
 /** The program that measured; files of older ones do not say. */
 export interface Build {
   version: string;
   /** None where the build did not know it. */
   commit: string | null;
+}
+
+/** The kind of a processor; null where the file does not say. */
+export interface Processor {
+  /** Of all of the following and of the number of cores: the folder of its files. */
+  name: string;
+  vendor: string | null;
+  family: string | null;
+  model: string | null;
+  stepping: string | null;
+  l1_bytes: number | null;
+  l2_bytes: number | null;
+  l3_bytes: number | null;
+}
+
+/** What ran the benchmark. */
+export interface Machine {
+  cpu: string;
+  processor: Processor;
+  cores: number;
+  system: string;
 }
 
 /** What all files have in common. */
@@ -14,7 +37,7 @@ interface Run {
   format: number;
   build?: Build;
   date: string;
-  machine: { cpu: string; cores: number; system: string };
+  machine: Machine;
   load: [number | null, number | null];
 }
 
@@ -31,6 +54,8 @@ export interface StoreRow {
 /** One run of `polyrank bench store`. */
 export interface StoreReport extends Run {
   value_bytes: number;
+  /** How other servers are started. */
+  settings: Record<string, string[]>;
   /** What could not be measured, and why. */
   missing: string[];
   rows: StoreRow[];
@@ -42,6 +67,8 @@ export interface StartRow {
   before: "store_up" | "at_once";
   contender: string;
   versions: Record<string, string>;
+  /** How it is started. */
+  settings: string[];
   member_ms: number;
   reduced_ms: number;
   turns_ms: number[];
@@ -54,7 +81,7 @@ export interface StartReport extends Run {
 }
 
 /** The layout of the files that is read here. */
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** The runs of the benchmark of stores among all files, by the number of clients. */
 export function storeReports(files: readonly { made_by: string }[]): StoreReport[] {
@@ -121,6 +148,20 @@ export function startRatio({ rows }: StartReport, row: StartRow): number | null 
 /** The program that measured a run, in words; none if its file does not say. */
 export function buildOf({ build }: Run): string[] {
   return build ? [formatBuild(build)] : [];
+}
+
+/** `AMD EPYC (family 25, model 17, stepping 1, L2 1 MiB, L3 32 MiB), 2 cores`: what is known. */
+export function formatProcessor({ cpu, processor, cores }: Machine): string {
+  const numbers = (["family", "model", "stepping"] as const).flatMap((name) =>
+    processor[name] === null ? [] : [`${name} ${processor[name]}`],
+  );
+  const caches = (["l2", "l3"] as const).flatMap((level) => {
+    const bytes = processor[`${level}_bytes`];
+    return bytes === null ? [] : [`${level.toUpperCase()} ${formatBytes(bytes)}`];
+  });
+  const known = [...numbers, ...caches];
+  const kind = known.length > 0 ? known.join(", ") : "its numbers were not noted";
+  return `${cpu || (processor.vendor ?? "a processor")} (${kind}), ${cores} cores`;
 }
 
 /** `polyrank 0.1.0, commit 0123456789ab`. */

@@ -1,32 +1,56 @@
 // The page *Speed* shows every file of results that is committed, as `polyrank bench` wrote it.
 
 import { readdirSync, readFileSync } from "node:fs";
-import { buildsOf, casesOf, contendersOf, isReport, merged, topics } from "../../src/speed/results";
-import { serversOf, startReports, storeReports } from "../../src/speed/rows";
+import {
+  INPUTS,
+  buildsOf,
+  casesOf,
+  comparisonsOf,
+  contendersOf,
+  inputsOf,
+  isReport,
+  merged,
+  topics,
+} from "../../src/speed/results";
+import { formatProcessor, serversOf, startReports, storeReports } from "../../src/speed/rows";
+import type { Page } from "@playwright/test";
 import { expect, test } from "../servers";
 
 const folder = new URL("../../../tests/bench/results/", import.meta.url);
 
-/** The committed files, by name; none, if there is no such folder. */
+/** The committed files, by processor and name; none, if there is no such folder. */
 function committed(): { made_by: string }[] {
   const known = readdirSync(new URL("..", folder)).includes("results");
-  const names = known ? readdirSync(folder).filter((name) => name.endsWith(".json")) : [];
+  const names = known ? readdirSync(folder, { recursive: true, encoding: "utf8" }) : [];
   const read = (name: string) =>
     JSON.parse(readFileSync(new URL(name, folder), "utf8")) as { made_by: string };
-  return names.sort((a, b) => a.localeCompare(b)).map(read);
+  const files = names.filter((name) => name.endsWith(".json"));
+  return files.sort((a, b) => a.localeCompare(b)).map(read);
+}
+
+/** The table of one of the measures, or of the first that there is. */
+function tableOf(page: Page, inputs: string = INPUTS.join("|")) {
+  return page.getByTestId(new RegExp(`^speed-table-(${inputs})$`)).first();
 }
 
 test("every committed result is shown, with machine and versions", async ({ page, site }) => {
   const errors: Error[] = [];
   page.on("pageerror", (error) => errors.push(error));
   await page.goto(`${site}/speed/`);
-  const reports = merged(committed().filter(isReport));
-  if (reports.length === 0) {
+  const comparisons = comparisonsOf(merged(committed().filter(isReport)));
+  if (comparisons.length === 0) {
     await expect(page.getByText("There are no results here yet")).toBeVisible();
   }
-  for (const [index, report] of reports.entries()) {
+  const all = comparisons.flatMap(({ reports }, index) =>
+    reports.map((report) => ({ report, index })),
+  );
+  for (const { report, index } of all) {
     await page.getByRole("combobox", { name: "Comparison" }).selectOption({ index });
-    await expect(page.getByTestId("speed")).toContainText(report.machine.cpu);
+    const { machine } = report;
+    const processors = page.getByRole("combobox", { name: "Processor" });
+    await processors.selectOption(machine.processor.name);
+    const facts = page.getByTestId("speed").locator(".facts");
+    await expect(facts).toContainText(formatProcessor(machine));
     for (const version of Object.values(report.versions).flatMap((one) => Object.values(one))) {
       await expect(page.getByTestId("speed")).toContainText(version);
     }
@@ -40,10 +64,16 @@ test("every committed result is shown, with machine and versions", async ({ page
       if (await kinds.isVisible()) {
         await kinds.selectOption(topic.kind);
       }
-      const cases = casesOf(report, topic);
-      await expect(page.getByTestId("speed-table").locator("tbody tr")).toHaveCount(cases.length);
-      const heads = page.getByTestId("speed-table").locator("thead th");
-      await expect(heads).toHaveText(["size", ...contendersOf(cases)]);
+      const measures = inputsOf(report, topic);
+      await expect(page.getByTestId(/^speed-table-/)).toHaveCount(measures.length);
+      const isOld = !measures.includes("rewritten");
+      await expect(page.getByText("Only with inputs untouched")).toHaveCount(isOld ? 1 : 0);
+      for (const inputs of measures) {
+        const cases = casesOf(report, topic, inputs);
+        await expect(tableOf(page, inputs).locator("tbody tr")).toHaveCount(cases.length);
+        const heads = tableOf(page, inputs).locator("thead th");
+        await expect(heads).toHaveText(["size", ...contendersOf(cases)]);
+      }
     }
   }
   expect(errors).toEqual([]);
@@ -52,14 +82,14 @@ test("every committed result is shown, with machine and versions", async ({ page
 test("nothing can be chosen before the page's script runs", async ({ page, site }) => {
   await page.route("**/*.js", (route) => route.abort());
   await page.goto(`${site}/speed/`);
-  await expect(page.getByTestId("speed-table")).toBeVisible();
+  await expect(tableOf(page)).toBeVisible();
   await expect(page.getByRole("combobox", { name: "Comparison" })).toBeDisabled();
 });
 
 test("it opens with an allreduce beside Gloo, Open MPI and MPICH", async ({ page, site }) => {
   await page.goto(`${site}/speed/`);
   await expect(page.getByRole("combobox", { name: "Operation" })).toHaveValue("allreduce");
-  const heads = page.getByTestId("speed-table").locator("thead th");
+  const heads = tableOf(page).locator("thead th");
   for (const library of ["polyrank python", "gloo", "openmpi", "mpich"]) {
     await expect(heads.filter({ hasText: library }).first()).toBeVisible();
   }

@@ -4,8 +4,10 @@ import { expect, test } from "@playwright/test";
 import {
   buildsOf,
   casesOf,
+  comparisonsOf,
   contendersOf,
   doubts,
+  inputsOf,
   inWords,
   isReport,
   merged,
@@ -13,10 +15,12 @@ import {
   topics,
   versionsOf,
   type Case,
+  type Inputs,
   type Report,
 } from "../../src/speed/results";
 import {
   formatBuild,
+  formatProcessor,
   formatRate,
   loadsOf,
   rowOf,
@@ -24,6 +28,7 @@ import {
   startRatio,
   startReports,
   storeReports,
+  type Processor,
   type StartRow,
   type StoreRow,
 } from "../../src/speed/rows";
@@ -35,12 +40,14 @@ const measured = (contender: string, time_us: number, ratio: number | null) => (
   p99_us: time_us,
   busbw_gbps: 1,
   wrong: 0,
+  rewrite_us: null,
   ratio,
 });
 
 const one = (operation: string, ranks: number, bytes: number, dtype = "f32"): Case => ({
   operation,
   form: "in_place",
+  inputs: "rewritten",
   ranks,
   bytes,
   dtype,
@@ -48,14 +55,26 @@ const one = (operation: string, ranks: number, bytes: number, dtype = "f32"): Ca
   results: [measured("polyrank", 2, null), measured("gloo", 8, 0.25)],
 });
 
+const unknown: Processor = {
+  name: "a-cpu-2-cores",
+  vendor: null,
+  family: null,
+  model: null,
+  stepping: null,
+  l1_bytes: null,
+  l2_bytes: null,
+  l3_bytes: null,
+};
+
 const report = (title: string, date: string, cases: Case[]): Report => ({
   made_by: "polyrank bench",
-  format: 1,
+  format: 2,
   title,
   date,
-  machine: { cpu: "A CPU", cores: 2, memory_bytes: 1, system: "Linux" },
+  machine: { cpu: "A CPU", processor: unknown, cores: 2, system: "Linux" },
   load: [0.5, null],
   versions: { polyrank: { polyrank: "0.1.0", python: "3.11.2" } },
+  settings: {},
   reference: "polyrank",
   missing: {},
   cases,
@@ -66,7 +85,7 @@ test("pieces of one title are one comparison", () => {
     report("Peers", "2026-11-22T10:00:00Z", [one("allreduce", 2, 1024)]),
     { ...report("Peers", "2026-11-21T10:00:00Z", [one("allreduce", 4, 4)]), load: [3, 1] as const },
     report("Languages", "2026-11-22T10:00:00Z", [one("barrier", 2, 0)]),
-    { ...report("Peers", "2026-11-22T10:00:00Z", []), format: 2 },
+    { ...report("Peers", "2026-11-22T10:00:00Z", []), format: 1 },
   ];
   const [peers, languages, ...others] = merged(pieces as Report[]);
   expect(others).toEqual([]);
@@ -76,10 +95,54 @@ test("pieces of one title are one comparison", () => {
   expect(peers?.cases.map(({ ranks }) => ranks)).toEqual([2, 4]);
 });
 
-test("pieces of different machines stay apart", () => {
+test("pieces of different processors stay apart, in one comparison", () => {
   const here = report("Peers", "2026-11-22", [one("allreduce", 2, 4)]);
-  const there = { ...here, machine: { ...here.machine, cores: 64 } };
-  expect(merged([here, there])).toHaveLength(2);
+  const processor = { ...unknown, name: "another-cpu-2-cores" };
+  const there = { ...here, machine: { ...here.machine, processor } };
+  const languages = report("Languages", "2026-11-22", [one("allreduce", 2, 4)]);
+  const reports = merged([here, languages, there]);
+  expect(reports).toHaveLength(3);
+  const [peers, ...others] = comparisonsOf(reports);
+  expect(peers?.reports.map(({ machine }) => machine.processor.name)).toEqual([
+    "a-cpu-2-cores",
+    "another-cpu-2-cores",
+  ]);
+  expect(others.map(({ title }) => title)).toEqual(["Languages"]);
+});
+
+test("a processor is told by what its file knows of it", () => {
+  const machine = report("", "", []).machine;
+  expect(formatProcessor(machine)).toBe("A CPU (its numbers were not noted), 2 cores");
+  const processor = {
+    ...unknown,
+    family: "25",
+    model: "17",
+    stepping: "1",
+    l2_bytes: 1 << 20,
+    l3_bytes: 32 << 20,
+  };
+  expect(formatProcessor({ ...machine, processor })).toBe(
+    "A CPU (family 25, model 17, stepping 1, L2 1 MiB, L3 32 MiB), 2 cores",
+  );
+});
+
+test("the measures of a topic are told apart, rewritten inputs first", () => {
+  const untouched = { ...one("allreduce", 2, 4), inputs: "untouched" as Inputs };
+  const all = report("Peers", "2026", [untouched, one("allreduce", 2, 4), one("barrier", 2, 0)]);
+  const [allreduce, barrier, ...others] = topics(all);
+  expect(others).toEqual([]);
+  expect(inputsOf(all, allreduce!)).toEqual(["rewritten", "untouched"]);
+  expect(inputsOf(all, barrier!)).toEqual(["rewritten"]);
+  expect(casesOf(all, allreduce!, "untouched")).toEqual([untouched]);
+});
+
+test("how contenders were started is put together of all pieces", () => {
+  const piece = (settings: Record<string, string[]>) => ({
+    ...report("Peers", "2026", [one("allreduce", 2, 4)]),
+    settings,
+  });
+  const [all] = merged([piece({ mpich: ["-n 2"] }), piece({ mpich: ["-n 2", "-n 4"], gloo: [] })]);
+  expect(all?.settings).toEqual({ mpich: ["-n 2", "-n 4"], gloo: [] });
 });
 
 test("the page opens with the comparison that has the most other libraries", () => {
@@ -109,7 +172,7 @@ test("a topic has one case for each size, in order", () => {
     "allreduce of f16, sum, in place",
     "broadcast of f32, in place",
   ]);
-  const cases = casesOf(all, found[0]!);
+  const cases = casesOf(all, found[0]!, "rewritten");
   expect(cases.map(({ bytes }) => bytes)).toEqual([4, 1024]);
   expect(contendersOf(cases)).toEqual(["polyrank", "gloo"]);
   expect(doubts(cases)).toEqual({ wrong: 0, unchecked: 0 });
@@ -177,6 +240,7 @@ test("starts are compared with the first from the same beginning", () => {
     before,
     contender,
     versions: {},
+    settings: [],
     member_ms: 1,
     reduced_ms,
     turns_ms: [reduced_ms],

@@ -10,10 +10,12 @@ use clap::Subcommand;
 
 use super::algorithms::{ForcedAlgorithm, force};
 use super::find::{Programs, pairs};
+use super::inputs::Inputs;
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
 use super::measure::TurnSettings;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
+use super::table::Column;
 use crate::sizes::{self, Step};
 use polyrank::DType;
 use polyrank::env::variable;
@@ -22,29 +24,6 @@ use polyrank::env::variable;
 pub(super) const MAX_RANKS: u32 = 120;
 /// Most contenders: more are a typing error.
 const MAX_CONTENDERS: usize = 16;
-
-pub(crate) const EXAMPLES: &str = "\
-Examples:
-  polyrank bench allreduce -b 4 -e 64M -f 4 -n 2,4
-      Rust ranks, every size from 4 bytes to 64 MiB, with 2 ranks and then with 4.
-  polyrank bench allreduce,broadcast --language rust,python,rust+node --sizes 4,1M
-      Three contenders in turn: Rust ranks, Python ranks, and a group of both Rust and Node.
-  polyrank bench allreduce --algorithm auto,ring,recursive_doubling -n 4
-      What polyrank picks, next to two algorithms of its own.
-  polyrank bench allreduce --language python --against gloo,openmpi,mpich --json r.json --svg r.svg
-      The same calls in other libraries, in alternating turns; a ratio below 1 says that polyrank
-      takes less time. --python gloo=PATH says where a library lives.
-
-Columns: size is that of the larger buffer of a rank, count the elements of one block; time is the
-median over all turns of the mean time of a call, of the slowest rank; algbw is size divided by
-time, busbw what every link carries, assuming an optimal algorithm (nccl-tests, PERFORMANCE.md);
-#wrong counts wrong elements of a call that was checked; median and p99 are of calls that were timed
-one by one; ratio is the time of the first contender divided by this one's. Sizes are rounded down
-to whole elements; other than 0, they are at least one element per block.
-
-Exit codes: 0, all was measured and right; 1, something failed, or results are wrong; 2, the command
-line is wrong; 3, something that was requested is not installed, and the rest was measured; 130,
-interrupted.";
 
 /// What can be measured beside collectives.
 #[cfg(target_os = "linux")]
@@ -127,6 +106,18 @@ pub(crate) struct BenchArguments {
     /// A variable for the environment of polyrank's ranks; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
+    /// What ranks do with their inputs between calls: "rewritten", as in programs, or "untouched";
+    /// both are shown side by side
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',', default_value = "rewritten")]
+    inputs: Vec<String>,
+    /// Bytes after the beginning of a cache line at which tensors begin: 1 is an odd address
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=4096))]
+    offset: u16,
+    /// Cores of the ranks, in turn: "0" pins all to one core, "0,1" each to one of two [default:
+    /// the system's choice]
+    #[arg(long, value_name = "CORE,…", value_delimiter = ',')]
+    pin: Vec<usize>,
     /// In place or out of place: natural (each operation's usual form) or both
     #[arg(long, value_name = "FORM", default_value = "natural")]
     #[arg(value_parser = ["natural", "both"])]
@@ -157,6 +148,9 @@ pub(crate) struct BenchArguments {
     /// Measure only what links within this host cost, for POLYRANK_LINK_COSTS
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
+    /// Print the name of this machine's processor, under which results are kept; measure nothing
+    #[arg(long)]
+    pub(super) show_processor: bool,
     /// Write everything that was measured to this file
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -175,6 +169,10 @@ pub(super) struct Benchmark {
     pub(super) dtypes: Vec<DType>,
     pub(super) reductions: Vec<Reduction>,
     pub(super) root: Option<u32>,
+    /// In the order in which they are shown.
+    pub(super) inputs: Vec<Inputs>,
+    pub(super) offset_bytes: usize,
+    pub(super) pinned_cores: Vec<usize>,
     /// Both forms, where there are two.
     pub(super) both_forms: bool,
     /// The first is the one that ratios refer to.
@@ -187,8 +185,14 @@ pub(super) struct Benchmark {
 }
 
 impl Benchmark {
+    /// What is measured of every size of an operation, in the order of the columns.
+    pub(super) fn columns(&self, operation: Operation) -> Vec<Column> {
+        let of_form = |form| self.inputs.iter().map(move |inputs| Column { form, inputs: *inputs });
+        self.forms(operation).into_iter().flat_map(of_form).collect()
+    }
+
     /// The forms in which an operation is measured.
-    pub(super) fn forms(&self, operation: Operation) -> Vec<Form> {
+    fn forms(&self, operation: Operation) -> Vec<Form> {
         match self.both_forms {
             true => operation.forms().to_vec(),
             false => vec![operation.natural_form()],
@@ -244,6 +248,9 @@ impl BenchArguments {
             dtypes: self.dtype.iter().map(named).collect::<Result<_, _>>()?,
             reductions: self.op.iter().map(reduction).collect::<Result<_, _>>()?,
             root,
+            inputs: Inputs::list(&self.inputs)?,
+            offset_bytes: usize::from(self.offset),
+            pinned_cores: self.pin.clone(),
             both_forms: self.form == "both",
             contenders,
             programs: Programs::of_option(&self.python)?,
@@ -415,6 +422,20 @@ mod tests {
     }
 
     #[test]
+    fn inputs_are_rewritten_unless_something_else_is_asked_for() {
+        let inputs = |line: &str| benchmark(line).unwrap().inputs;
+        assert_eq!(inputs(""), [Inputs::Rewritten]);
+        assert_eq!(inputs("--inputs untouched"), [Inputs::Untouched]);
+        let both = benchmark("--inputs untouched,rewritten --form both").unwrap();
+        let columns = both.columns(Operation::Allreduce);
+        let shown = columns.iter().map(|column| (column.form, column.inputs)).collect::<Vec<_>>();
+        let [rewritten, untouched] = Inputs::ALL;
+        let (out, place) = (Form::OutOfPlace, Form::InPlace);
+        let expected = [(out, rewritten), (out, untouched), (place, rewritten), (place, untouched)];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
     fn contenders_are_named_by_what_distinguishes_them() {
         assert_eq!(names(&benchmark("").unwrap()), ["polyrank"]);
         assert_eq!(names(&benchmark("-l python").unwrap()), ["polyrank python"]);
@@ -485,6 +506,7 @@ mod tests {
         assert!(wrong("--memory mine").contains("user or polyrank"));
         assert!(wrong("--call often").contains("prepared"));
         assert!(wrong("--env X").contains("NAME=VALUE"));
+        assert!(wrong("--inputs same").contains("neither rewritten nor untouched"));
         assert!(wrong("-n 0").contains("1..=120"));
     }
 }

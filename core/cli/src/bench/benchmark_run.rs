@@ -11,15 +11,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::arguments::Benchmark;
 use super::build::Build;
 use super::find::ContenderPrograms;
+use super::inputs::Inputs;
 use super::library::{Contender, Library, Peer};
+use super::local_names::LocalNames;
 use super::machine::{self, Machine};
 use super::measure::{Interruption, Outcome, measure};
 use super::messages::{Answer, Case, Command};
-use super::operation::{Extent, Form, Operation};
+use super::operation::{Extent, Operation};
 use super::pattern::Reduction;
-use super::results::{CaseReport, FORMAT, MeasuredCase, MemoryReport, Report};
+use super::peer_settings;
+use super::results::{CaseReport, FORMAT, MeasuredCase, MemoryReport, Report, StartReport};
+use super::rewritten::{StartTiming, calls_of_burst, start_timing};
 use super::scripts::Scripts;
-use super::table::{Table, footer, memory_lines};
+use super::table::{Table, footer, memory_lines, start_lines};
 use super::team::{Limits, Team, TeamError};
 use polyrank::DType;
 
@@ -105,12 +109,21 @@ impl BenchmarkRun {
             machine: Machine::here(),
             load: [machine::load(), None],
             versions: BTreeMap::new(),
+            settings: BTreeMap::new(),
             reference: reference.name.clone(),
             missing,
             cases: Vec::new(),
+            starts: Vec::new(),
             memory: Vec::new(),
         };
-        let terms = Limits { limit: benchmark.step_timeout, interrupted, script: scripts.python() };
+        let terms = Limits {
+            limit: benchmark.step_timeout,
+            interrupted,
+            script: scripts.python(),
+            names: LocalNames::prepare(scripts.folder()),
+            pinned_cores: benchmark.pinned_cores.clone(),
+            offset_bytes: benchmark.offset_bytes,
+        };
         let progress = progress(&benchmark);
         let failures = Vec::new();
         Ok(BenchmarkRun {
@@ -130,9 +143,11 @@ impl BenchmarkRun {
     /// # Errors
     /// The user wants to end; what was measured until then is kept.
     pub(super) fn run(&mut self) -> Result<(), Interruption> {
+        self.note_settings();
         self.introduce();
         for ranks in self.benchmark.ranks.clone() {
             let mut teams = self.start(ranks)?;
+            self.measure_starts(ranks, &mut teams)?;
             for topic in self.topics(ranks) {
                 if !teams.is_empty() {
                     self.measure_topic(topic, &mut teams)?;
@@ -191,10 +206,10 @@ impl BenchmarkRun {
 
     fn measure_topic(&mut self, topic: Topic, teams: &mut Vec<Team>) -> Result<(), Interruption> {
         let Topic { operation, dtype, reduction, ranks } = topic;
-        let forms = self.benchmark.forms(operation);
+        let columns = self.benchmark.columns(operation);
         let widths = teams.iter().map(|team| team.name.chars().count());
         let name_width = if teams.len() > 1 { widths.max().unwrap_or_default() } else { 0 };
-        let table = Table { forms: forms.clone(), name_width };
+        let table = Table { columns: columns.clone(), name_width };
         let reduces = operation.reduces().then(|| format!(", {}", reduction.name()));
         let title = format!(
             "\n# {}, {}, {}{}",
@@ -208,21 +223,33 @@ impl BenchmarkRun {
         let first = self.report.cases.len();
         for extent in extents {
             let begin = self.report.cases.len();
-            for form in &forms {
+            for column in &columns {
                 let case = Case {
                     operation,
-                    form: *form,
+                    form: column.form,
                     count: extent.count,
                     dtype: dtype.name().to_owned(),
                     reduction,
                     root: self.benchmark.root,
+                    copies: self.copies(column.inputs, extent),
                 };
-                self.measure_case(case, extent.whole_bytes, ranks, teams)?;
+                self.measure_case(case, column.inputs, extent.whole_bytes, teams)?;
             }
             self.show(&table.rows(&self.report.cases[begin..]));
         }
         self.show(&footer(&self.report.cases[first..]));
         Ok(())
+    }
+
+    /// How often buffers are made for cases of a size.
+    fn copies(&self, inputs: Inputs, extent: Extent) -> u64 {
+        let l2_bytes = self.report.machine.processor.l2_bytes;
+        match inputs {
+            Inputs::Rewritten => {
+                calls_of_burst(extent.whole_bytes, l2_bytes, &self.benchmark.turn_settings)
+            }
+            Inputs::Untouched => 1,
+        }
     }
 
     /// The sizes that are measured, each once, and a note if they differ from those that were asked
@@ -239,8 +266,8 @@ impl BenchmarkRun {
                 rounded.push(format!("{bytes} as {}", extent.whole_bytes));
             }
             if extents.last() == Some(&extent) {
-                let forms = self.benchmark.forms(operation).len();
-                self.progress.inc(u64::from(self.benchmark.turn_settings.turns) * forms as u64);
+                let columns = self.benchmark.columns(operation).len();
+                self.progress.inc(u64::from(self.benchmark.turn_settings.turns) * columns as u64);
             } else {
                 extents.push(extent);
             }
@@ -257,15 +284,17 @@ impl BenchmarkRun {
     fn measure_case(
         &mut self,
         case: Case,
+        inputs: Inputs,
         bytes: u64,
-        ranks: u32,
         teams: &mut Vec<Team>,
     ) -> Result<(), Interruption> {
-        let operation = case.operation;
+        let (operation, Some(ranks)) = (case.operation, teams.first().map(Team::ranks)) else {
+            return Ok(());
+        };
         let message = format!("{} {}", operation.name(), sizes::show(bytes));
         self.progress.set_message(message);
         let settings = self.benchmark.turn_settings;
-        let outcomes = measure(teams, &case, &settings, || self.progress.inc(1))?;
+        let outcomes = measure(teams, &case, inputs, &settings, || self.progress.inc(1))?;
         let mut results = Vec::new();
         let mut failed = Vec::new();
         for (at, outcome) in outcomes.into_iter().enumerate() {
@@ -298,6 +327,7 @@ impl BenchmarkRun {
         let mut report = CaseReport {
             operation,
             form: case.form,
+            inputs,
             ranks,
             bytes,
             count: case.count,
@@ -319,14 +349,17 @@ impl BenchmarkRun {
 
     /// The lines above the first table: what runs, and on which machine.
     fn introduce(&self) {
-        let Machine { cpu, cores, system, .. } = &self.report.machine;
+        let Machine { cpu, processor, cores, system, .. } = &self.report.machine;
         let load = self.report.load[0].map_or(String::new(), |load| format!(", load {load:.2}"));
         let build = Build::here().in_words();
         let settings = &self.benchmark.turn_settings;
         let mut lines = vec![
             format!("# polyrank bench {build}, {}", self.report.date),
-            format!("# {cpu}, {cores} cores, {system}{load}"),
+            format!("# {cpu} ({}), {cores} cores, {system}{load}", processor.in_words()),
         ];
+        for (name, settings) in &self.report.settings {
+            lines.push(format!("# {name}: {}", settings.join("; ")));
+        }
         let names: Vec<&str> = self.contenders.iter().map(|(one, _)| one.name.as_str()).collect();
         lines.push(format!("# {} turns in alternation: {}", settings.turns, names.join(", ")));
         let is_polyrank = |contender: &Contender| matches!(contender.library, Library::Polyrank(_));
@@ -334,6 +367,68 @@ impl BenchmarkRun {
             lines.push(format!("# ratio below 1: {} takes less time", names[0]));
         }
         self.show(&lines);
+    }
+
+    /// Notes how each contender is started, and what is the same for all.
+    fn note_settings(&mut self) {
+        let Limits { names, pinned_cores, offset_bytes, .. } = &self.terms;
+        for (contender, _) in &self.contenders {
+            let mut said = Vec::new();
+            if let Library::Peer(peer) = contender.library {
+                for &ranks in &self.benchmark.ranks {
+                    let placement = self.terms.placement(ranks);
+                    said.extend(peer_settings::settings(peer, placement, &names.setting));
+                }
+            }
+            if !pinned_cores.is_empty() {
+                let cores: Vec<String> = pinned_cores.iter().map(usize::to_string).collect();
+                said.push(format!("ranks pinned to cores {} in turn", cores.join(", ")));
+            }
+            if *offset_bytes > 0 {
+                said.push(format!("tensors begin {offset_bytes} B after a cache line's beginning"));
+            }
+            let mut once = Vec::new();
+            for text in said {
+                if !once.contains(&text) {
+                    once.push(text);
+                }
+            }
+            if !once.is_empty() {
+                self.report.settings.insert(contender.name.clone(), once);
+            }
+        }
+    }
+
+    /// Measures how the ranks of each team start together, where inputs are rewritten. A team that
+    /// fails is left out.
+    fn measure_starts(&mut self, ranks: u32, teams: &mut Vec<Team>) -> Result<(), Interruption> {
+        if !self.benchmark.inputs.contains(&Inputs::Rewritten) {
+            return Ok(());
+        }
+        let mut failed = Vec::new();
+        for (at, team) in teams.iter_mut().enumerate() {
+            match start_timing(team) {
+                Ok(timing) => {
+                    let StartTiming { lead_ns, empty_call_s } = timing;
+                    team.start_timing = timing;
+                    self.report.starts.push(StartReport {
+                        contender: team.name.clone(),
+                        ranks,
+                        lead_us: lead_ns as f64 * 1e-3,
+                        empty_call_us: empty_call_s * 1e6,
+                    });
+                }
+                Err(TeamError::Interrupted) => return Err(Interruption),
+                Err(TeamError::Failed(why)) => {
+                    self.failures.push(why);
+                    failed.push(at);
+                }
+            }
+        }
+        for at in failed.into_iter().rev() {
+            teams.remove(at);
+        }
+        Ok(())
     }
 
     /// Asks how much memory the ranks hold beside their buffers, after their work.
@@ -355,8 +450,9 @@ impl BenchmarkRun {
             let contender = team.name.clone();
             self.report.memory.push(MemoryReport { contender, ranks, most_bytes });
         }
-        let of_ranks = self.report.memory.iter().filter(|report| report.ranks == ranks);
-        self.show(&memory_lines(of_ranks));
+        let starts = self.report.starts.iter().filter(|report| report.ranks == ranks);
+        let memory = self.report.memory.iter().filter(|report| report.ranks == ranks);
+        self.show(&[start_lines(starts), memory_lines(memory)].concat());
     }
 
     /// Shows lines on stdout without disturbing the progress bar on stderr.
@@ -379,10 +475,10 @@ fn progress(benchmark: &Benchmark) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let of_operation = |operation: &Operation| {
-        let forms: Vec<Form> = benchmark.forms(*operation);
+        let columns = benchmark.columns(*operation).len();
         let sizes = if operation.has_size() { benchmark.sizes.len() } else { 1 };
         let reductions = if operation.reduces() { benchmark.reductions.len() } else { 1 };
-        forms.len() * sizes * reductions * benchmark.dtypes.len()
+        columns * sizes * reductions * benchmark.dtypes.len()
     };
     let cases: usize = benchmark.operations.iter().map(of_operation).sum();
     let turns = cases * benchmark.ranks.len() * benchmark.turn_settings.turns as usize;

@@ -15,8 +15,8 @@ use polyrank::schedule::cost::{Calibration, Link, LinkClass, Sample};
 use polyrank::{DType, ReduceOp};
 
 /// The messages that are measured, over both transports that ranks of a host have.
-const COURSE: &str =
-    "bench pingpong --sizes 4,256,4K,32K,256K,1M,4M --transport shm,tcp -n 2 --no-check";
+const COURSE: &str = "bench pingpong --sizes 4,256,4K,32K,256K,1M,4M --transport shm,tcp -n 2 \
+                      --no-check --inputs untouched";
 /// How the names of those contenders of [`COURSE`] end that use a link.
 const LINKS: [(&str, LinkClass); 2] =
     [("shm", LinkClass::SharedMemory), ("tcp", LinkClass::Loopback)];

@@ -21,8 +21,8 @@ pub(super) struct Programs {
 pub(super) struct ContenderPrograms {
     pub(super) python: OsString,
     pub(super) node: OsString,
-    /// The launcher of the ranks, with its options up to the number of ranks.
-    pub(super) launcher: Vec<OsString>,
+    /// The launcher of the ranks, where there is one.
+    pub(super) launcher: Option<OsString>,
 }
 
 /// A program that a contender needs and that is missing.
@@ -112,9 +112,10 @@ impl Programs {
              v = MPI.Get_library_version(); assert '{wanted}' in v, 'this MPI is ' + v[:40]"
         );
         try_program(&python, &["-c", &probe]).map_err(missing)?;
-        let launcher = launcher(peer, &mpiexec(&python));
-        try_program(&launcher[0], &["--version"])
-            .map_err(|said| missing(format!("{}: {said}", launcher[0].to_string_lossy())))?;
+        let launcher = mpiexec(&python);
+        try_program(&launcher, &["--version"])
+            .map_err(|said| missing(format!("{}: {said}", launcher.to_string_lossy())))?;
+        let launcher = Some(launcher);
         Ok(ContenderPrograms { python, launcher, ..ContenderPrograms::default() })
     }
 
@@ -133,28 +134,6 @@ fn mpiexec(python: &OsString) -> OsString {
         return beside.into_os_string();
     }
     "mpiexec".into()
-}
-
-fn launcher(peer: Peer, mpiexec: &OsString) -> Vec<OsString> {
-    let options: &[&str] = match peer {
-        Peer::OpenMpi => &["--oversubscribe", "-n"],
-        Peer::OpenMpiTcp => &[
-            "--oversubscribe",
-            "--mca",
-            "pml",
-            "ob1",
-            "--mca",
-            "btl",
-            "tcp,self",
-            "--mca",
-            "btl_tcp_if_include",
-            "lo",
-            "-n",
-        ],
-        _ => &["-n"],
-    };
-    let words = std::iter::once(mpiexec.clone());
-    words.chain(options.iter().map(OsString::from)).collect()
 }
 
 /// Runs a program to its end. The error is its last line of output, if it failed.

@@ -4,11 +4,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::processor::{self, Processor};
+
 /// The machine that ran the benchmark. Empty or 0 where the system does not say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Machine {
-    /// Model name of the processor.
+    /// Model name of the processor, which virtual machines shorten.
     pub(super) cpu: String,
+    /// What tells it from others of the same name.
+    pub(super) processor: Processor,
     /// Cores that this process may use.
     pub(super) cores: usize,
     pub(super) memory_bytes: u64,
@@ -22,7 +26,8 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let release = read("/proc/sys/kernel/osrelease");
         Machine {
-            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cpu: processor::model_name(),
+            processor: Processor::here(cores),
             cores,
             memory_bytes: field(&read("/proc/meminfo"), "MemTotal")
                 .and_then(|text| text.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()))
@@ -65,12 +70,13 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-fn read(path: &str) -> String {
+/// The text of a file of the system; empty if there is none.
+pub(super) fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
 /// The value of the first line `name : value`.
-fn field(text: &str, name: &str) -> Option<String> {
+pub(super) fn field(text: &str, name: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
 }

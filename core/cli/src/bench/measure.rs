@@ -1,8 +1,10 @@
 //! Measures one case: every contender prepares it, and then they take turns, so that whatever else
 //! the machine does meets all alike (A B C, C B A, …). Knows nothing of tables or files.
 
+use super::inputs::Inputs;
 use super::messages::{Answer, Case, Command, MAX_SINGLE_CALLS, RunTimes};
 use super::results::Turns;
+use super::rewritten;
 use super::team::{Team, TeamError};
 
 /// What one contender does before and in each turn.
@@ -33,19 +35,20 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// Measures `case` on all teams; one outcome for each, in order.
+/// Measures `case` on all teams, by one of the two measures; one outcome for each, in order.
 ///
 /// # Errors
 /// The user wants to end.
 pub(super) fn measure(
     teams: &mut [Team],
     case: &Case,
+    inputs: Inputs,
     settings: &TurnSettings,
     mut on_turn: impl FnMut(),
 ) -> Result<Vec<Outcome>, Interruption> {
     let mut outcomes = Vec::new();
     for team in teams.iter_mut() {
-        let prepared = prepare(team, case, settings);
+        let prepared = prepare(team, case, inputs, settings);
         outcomes.push(settle(prepared)?);
     }
     for turn in 0..settings.turns {
@@ -56,7 +59,11 @@ pub(super) fn measure(
         }
         for at in order {
             let Outcome::Measured(turns) = &mut outcomes[at] else { continue };
-            if let Err(trouble) = take_turn(&mut teams[at], turns) {
+            let taken = match inputs {
+                Inputs::Rewritten => rewritten::take_turn(&mut teams[at], turns),
+                Inputs::Untouched => take_turn(&mut teams[at], turns),
+            };
+            if let Err(trouble) = taken {
                 outcomes[at] = settle(Err(trouble))?;
             }
         }
@@ -77,7 +84,12 @@ fn settle(result: Result<Outcome, TeamError>) -> Result<Outcome, Interruption> {
     }
 }
 
-fn prepare(team: &mut Team, case: &Case, settings: &TurnSettings) -> Result<Outcome, TeamError> {
+fn prepare(
+    team: &mut Team,
+    case: &Case,
+    inputs: Inputs,
+    settings: &TurnSettings,
+) -> Result<Outcome, TeamError> {
     if team.unsupported.contains(&case.operation) {
         return Ok(Outcome::Unsupported(LACKS_ALGORITHM.to_owned()));
     }
@@ -94,6 +106,11 @@ fn prepare(team: &mut Team, case: &Case, settings: &TurnSettings) -> Result<Outc
     });
     let wrong = wrong.sum();
     turns.wrong = settings.check.then_some(wrong);
+    if inputs == Inputs::Rewritten {
+        turns.burst = case.copies;
+        turns.iterations = rewritten::prepare(team, settings, &mut turns)?;
+        return Ok(Outcome::Measured(turns));
+    }
     if settings.warmup > 0 {
         run(team, settings.warmup)?;
     }

@@ -22,6 +22,10 @@
 //!   │◀─────────────────────────────────────│
 //!   │  {"is":"ran","seconds":…,…}          │
 //!   │─────────────────────────────────────▶│
+//!   │      {"do":"bursts",…}               │   the same with inputs that are rewritten, each burst
+//!   │◀─────────────────────────────────────│   of calls from a common start; before it, for each
+//!   │  {"is":"bursts","burst_ns":[…],…}    │   group, {"do":"empty",…}: starts without calls
+//!   │─────────────────────────────────────▶│
 //!   │      {"do":"memory"}                 │   at last
 //!   │◀─────────────────────────────────────│
 //!   │  {"is":"memory","bytes":…}           │
@@ -51,6 +55,19 @@ pub(super) struct RunTimes {
     pub(super) cpu_seconds: f64,
 }
 
+/// What bursts of calls took whose inputs were written before; of one rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BurstTimes {
+    /// From the common start of each burst to its end here, nanoseconds.
+    pub(super) burst_ns: Vec<u64>,
+    /// How much later than that this rank began each burst.
+    pub(super) late_ns: Vec<u64>,
+    /// What writing the inputs took, all bursts together; no part of the above.
+    pub(super) write_ns: u64,
+    /// Wrong elements after the last burst.
+    pub(super) wrong: u64,
+}
+
 /// One case, as a rank needs to know it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Case {
@@ -63,6 +80,8 @@ pub(super) struct Case {
     pub(super) reduction: Reduction,
     /// None: the root moves on by one rank with every call.
     pub(super) root: Option<u32>,
+    /// How often the buffers are made: the calls of a burst have each their own.
+    pub(super) copies: u64,
 }
 
 /// What a rank is told.
@@ -79,6 +98,10 @@ pub(super) enum Command {
     Run { iterations: u64 },
     /// Run it this many times, each timed.
     Each { iterations: u64 },
+    /// Write the inputs of a burst and run it, this many times, each from a common start.
+    Bursts { iterations: u64, lead_ns: u64 },
+    /// Start together this many times without a call: what the measure itself takes.
+    Empty { iterations: u64, lead_ns: u64 },
     /// Let the buffers go, and say what memory there is beside them.
     Memory,
 }
@@ -115,6 +138,8 @@ pub(super) enum Answer {
     Each {
         seconds: Vec<f64>,
     },
+    Bursts(BurstTimes),
+    Empty(BurstTimes),
     /// What the process has more than before it joined, the pages that it shares with others
     /// divided by their number; none where the system does not say.
     Memory {
@@ -146,15 +171,21 @@ mod tests {
             dtype: "f32".to_owned(),
             reduction: Reduction::Sum,
             root: None,
+            copies: 1,
         };
         let line = serde_json::to_string(&Command::Prepare(case)).unwrap();
         let expected = concat!(
             r#"{"do":"prepare","operation":"reduce_scatter","form":"out_of_place","count":256,"#,
-            r#""dtype":"f32","reduction":"sum","root":null}"#
+            r#""dtype":"f32","reduction":"sum","root":null,"copies":1}"#
         );
         assert_eq!(line, expected);
         let line = serde_json::to_string(&Command::Each { iterations: 9 }).unwrap();
         assert_eq!(line, r#"{"do":"each","iterations":9}"#);
+        let line = serde_json::to_string(&Command::Bursts { iterations: 9, lead_ns: 800 });
+        assert_eq!(line.unwrap(), r#"{"do":"bursts","iterations":9,"lead_ns":800}"#);
+        let line = r#"{"is":"empty","burst_ns":[7],"late_ns":[5],"write_ns":0,"wrong":0}"#;
+        let times = BurstTimes { burst_ns: vec![7], late_ns: vec![5], ..Default::default() };
+        assert_eq!(serde_json::from_str::<Answer>(line).unwrap(), Answer::Empty(times));
         let ran: Answer =
             serde_json::from_str(r#"{"is":"ran","seconds":0.5,"cpu_seconds":1}"#).unwrap();
         assert_eq!(ran, Answer::Ran { seconds: 0.5, cpu_seconds: 1.0 });

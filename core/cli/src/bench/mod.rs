@@ -23,15 +23,21 @@ mod build;
 mod calibrate;
 mod files;
 mod find;
+mod help;
+mod inputs;
 mod library;
+mod local_names;
 mod machine;
 mod measure;
 mod messages;
 mod operation;
 mod pattern;
+mod peer_settings;
 mod plot;
+mod processor;
 mod rank;
 mod results;
+mod rewritten;
 mod run_facts;
 mod scripts;
 #[cfg(target_os = "linux")]
@@ -48,9 +54,10 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+pub(crate) use arguments::BenchArguments;
 use arguments::Benchmark;
-pub(crate) use arguments::{BenchArguments, EXAMPLES};
 use benchmark_run::{BenchmarkRun, Measurement, StartError};
+pub(crate) use help::EXAMPLES;
 use results::Report;
 
 /// The exit code for a wrong command line.
@@ -69,6 +76,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
         Some(arguments::OtherCommand::Store(arguments)) => return store::run(arguments),
         Some(arguments::OtherCommand::Start(arguments)) => return startup::run(arguments),
         None => {}
+    }
+    if arguments.show_processor {
+        files::show(&format!("{}\n", machine::Machine::here().processor.name));
+        return 0;
     }
     let benchmark = match arguments.calibrate.as_ref() {
         Some(_) => calibrate::benchmark(),

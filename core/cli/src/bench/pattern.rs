@@ -123,6 +123,19 @@ impl Pattern {
         folded.unwrap_or_default()
     }
 
+    /// What every element of the output of `rank` must be if all ranks contribute ones; `None`
+    /// where it gets no result.
+    pub(super) fn expected_of_ones(&self, rank: u32) -> Option<i64> {
+        self.expected(rank, 0)?;
+        let ranks = i64::from(self.ranks);
+        Some(match self.reduction {
+            _ if !self.operation.reduces() => 1,
+            Reduction::Sum => ranks,
+            Reduction::Bxor => ranks % 2,
+            _ => 1,
+        })
+    }
+
     /// What `rank` must find as element `index` of its output; `None` where it gets no result.
     pub(super) fn expected(&self, rank: u32, index: u64) -> Option<i64> {
         let block_elements = self.block_elements.max(1);

@@ -1,6 +1,7 @@
 //! Results as a drawing: for each operation and number of ranks a panel of times and one of
 //! bandwidths. Knows nothing of SVG.
 
+use super::inputs::Inputs;
 use super::operation::Form;
 use super::results::{CaseReport, MeasuredCase, Report};
 use crate::chart::{Chart, Line, Panel, Scale, bandwidth, duration};
@@ -54,6 +55,9 @@ fn topic(case: &CaseReport) -> String {
             Form::OutOfPlace => ", out of place",
             Form::InPlace => ", in place",
         });
+    }
+    if case.inputs == Inputs::Untouched {
+        topic.push_str(", inputs untouched");
     }
     topic
 }

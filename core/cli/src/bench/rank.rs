@@ -2,19 +2,23 @@
 //! closes the connection. Knows nothing of the other ranks' languages or libraries.
 
 mod buffers;
+mod burst;
+pub(super) mod common_start;
 mod storage;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::library::{CallStyle, Memory};
-use super::messages::{Answer, Command, RunTimes};
+use super::messages::{Answer, Case, Command, RunTimes};
 use buffers::{Member, PreparedCase, prepare};
+use common_start::CommonStart;
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::env::variable::{self, Variable};
 use polyrank::{DType, ProcessGroup};
@@ -39,6 +43,14 @@ pub(super) struct Assignment {
     pub(super) timeout_s: u64,
     /// Whether it joins on a command, instead of immediately.
     pub(super) joins_on_command: bool,
+    /// The file through which ranks agree on when to start; none where only joining is measured.
+    pub(super) starts: Option<PathBuf>,
+    /// Whether there are more ranks than cores, so that one that waits makes room.
+    pub(super) yields: bool,
+    /// How many bytes after a cache line's beginning tensors begin.
+    pub(super) offset_bytes: usize,
+    /// The cores of the ranks, in turn; none: the system chooses.
+    pub(super) pinned_cores: Vec<usize>,
 }
 
 /// Runs rank `rank`; the exit code.
@@ -69,6 +81,7 @@ fn serve(rank: u32) -> Result<(), String> {
 
 fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Result<(), String> {
     let baseline_bytes = memory_bytes();
+    let mut start = common_start(assignment, rank)?;
     if assignment.joins_on_command && control.hear()? != Some(Command::Join) {
         return Ok(());
     }
@@ -91,11 +104,20 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
         }
         _ => Answer::Ready { versions },
     })?;
-    let Assignment { ranks, memory, call_style, .. } = *assignment;
-    let member = Member { group: group.clone(), rank, ranks, memory, call_style };
-    let mut prepared = None;
+    let Assignment { ranks, memory, call_style, offset_bytes, .. } = *assignment;
+    let member = Member { group: group.clone(), rank, ranks, memory, call_style, offset_bytes };
+    let mut prepared: Vec<Box<dyn PreparedCase>> = Vec::new();
     while let Some(command) = control.hear()? {
-        control.say(&execute(command, &member, baseline_bytes, &mut prepared)?)?;
+        let answer = match (command, &mut start) {
+            (Command::Bursts { iterations, lead_ns }, Some(start)) => {
+                Answer::Bursts(burst::run(&mut prepared, iterations, lead_ns, start)?)
+            }
+            (Command::Empty { iterations, lead_ns }, Some(start)) => {
+                Answer::Empty(burst::empty(iterations, lead_ns, start)?)
+            }
+            (command, _) => execute(command, &member, baseline_bytes, &mut prepared)?,
+        };
+        control.say(&answer)?;
     }
     // What it holds ends before its group does.
     drop((prepared, member));
@@ -103,6 +125,13 @@ fn serve_group(control: &mut Control, assignment: &Assignment, rank: u32) -> Res
         Some(_) => destroy_process_group(None).map_err(text),
         None => Ok(()),
     }
+}
+
+/// This rank's side of the agreement on when to start.
+fn common_start(assignment: &Assignment, rank: u32) -> Result<Option<CommonStart>, String> {
+    let Assignment { ranks, yields, timeout_s, .. } = *assignment;
+    let open = |path: &PathBuf| CommonStart::open(path, rank, ranks, yields, timeout_s);
+    assignment.starts.as_ref().map(open).transpose()
 }
 
 /// Runs and times a new rank's first allreduce.
@@ -143,22 +172,25 @@ fn execute(
     command: Command,
     member: &Member,
     baseline_bytes: Option<u64>,
-    prepared: &mut Option<Box<dyn PreparedCase>>,
+    prepared: &mut Vec<Box<dyn PreparedCase>>,
 ) -> Result<Answer, String> {
     if matches!(command, Command::Prepare(_) | Command::Memory) {
         // The buffers of the previous case are no longer needed.
-        *prepared = None;
+        prepared.clear();
     }
     let nothing_prepared = || "nothing is prepared".to_owned();
     match command {
         Command::Join => Err("it has joined already".to_owned()),
+        Command::Bursts { .. } | Command::Empty { .. } => {
+            Err("it has no file to agree on a start".to_owned())
+        }
         Command::Prepare(case) => {
             let Some(dtype) = DType::from_name(&case.dtype) else {
                 return Ok(Answer::Unsupported { why: format!("no dtype {}", case.dtype) });
             };
-            Ok(match prepare(&case, dtype, member) {
-                Ok(buffers) => {
-                    *prepared = Some(buffers);
+            Ok(match copies(&case, dtype, member) {
+                Ok(copies) => {
+                    *prepared = copies;
                     Answer::Prepared
                 }
                 Err(why) => Answer::Unsupported { why },
@@ -169,19 +201,28 @@ fn execute(
             Ok(Answer::Memory { bytes: both.map(|(now, before)| now.saturating_sub(before)) })
         }
         Command::Check => {
-            let prepared = prepared.as_mut().ok_or_else(nothing_prepared)?;
+            let prepared = prepared.first_mut().ok_or_else(nothing_prepared)?;
             Ok(Answer::Checked { wrong: prepared.check().map_err(text)? })
         }
         Command::Run { iterations } => {
-            let prepared = prepared.as_mut().ok_or_else(nothing_prepared)?;
+            let prepared = prepared.first_mut().ok_or_else(nothing_prepared)?;
             let RunTimes { seconds, cpu_seconds } = prepared.run(iterations).map_err(text)?;
             Ok(Answer::Ran { seconds, cpu_seconds })
         }
         Command::Each { iterations } => {
-            let prepared = prepared.as_mut().ok_or_else(nothing_prepared)?;
+            let prepared = prepared.first_mut().ok_or_else(nothing_prepared)?;
             Ok(Answer::Each { seconds: prepared.each(iterations).map_err(text)? })
         }
     }
+}
+
+/// The buffers of a case, as often as it says.
+fn copies(
+    case: &Case,
+    dtype: DType,
+    member: &Member,
+) -> Result<Vec<Box<dyn PreparedCase>>, String> {
+    (0..case.copies.max(1)).map(|_| prepare(case, dtype, member)).collect()
 }
 
 /// The connection to the benchmark.

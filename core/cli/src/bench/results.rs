@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::build::Build;
+use super::inputs::Inputs;
 use super::machine::Machine;
 use super::operation::{Form, Operation};
 use super::pattern::Reduction;
 
 /// The layout of the file; it changes when a reader of an older one would be wrong.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// One run of the benchmark.
 #[derive(Clone, Debug, Serialize)]
@@ -30,12 +31,27 @@ pub(super) struct Report {
     pub(super) load: [Option<f64>; 2],
     /// Versions of what was measured, by contender.
     pub(super) versions: BTreeMap<String, BTreeMap<String, String>>,
+    /// How each contender is started and bound, in words.
+    pub(super) settings: BTreeMap<String, Vec<String>>,
     /// The contender that ratios refer to: its time divided by the other's.
     pub(super) reference: String,
     /// What could not be measured, and why.
     pub(super) missing: BTreeMap<String, String>,
     pub(super) cases: Vec<CaseReport>,
+    /// How ranks start together where inputs are rewritten.
+    pub(super) starts: Vec<StartReport>,
     pub(super) memory: Vec<MemoryReport>,
+}
+
+/// How the ranks of one group start a call together, measured without calls.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct StartReport {
+    pub(super) contender: String,
+    pub(super) ranks: u32,
+    /// From when the last rank is ready until all start.
+    pub(super) lead_us: f64,
+    /// What a call that does nothing takes: a part of all times of the group, and not subtracted.
+    pub(super) empty_call_us: f64,
 }
 
 /// What the ranks of one group held at the end beside the buffers of the cases.
@@ -53,6 +69,8 @@ pub(super) struct MemoryReport {
 pub(super) struct CaseReport {
     pub(super) operation: Operation,
     pub(super) form: Form,
+    /// Whether ranks wrote their inputs between calls.
+    pub(super) inputs: Inputs,
     pub(super) ranks: u32,
     /// Of the larger buffer of a rank.
     pub(super) bytes: u64,
@@ -70,7 +88,8 @@ pub(super) struct CaseReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct MeasuredCase {
     pub(super) contender: String,
-    /// Median over the turns of the time of one call.
+    /// Median over the turns of the time of one call: of each turn the median of its calls where
+    /// inputs are rewritten, else their mean.
     pub(super) time_us: f64,
     /// The fastest turn.
     pub(super) least_us: f64,
@@ -78,13 +97,22 @@ pub(super) struct MeasuredCase {
     pub(super) turns_us: Vec<f64>,
     /// Calls of each turn.
     pub(super) iterations: u64,
-    /// Of calls that were timed one by one; the slowest rank counts.
+    /// Calls from one common start, timed together, each with buffers of its own; none where inputs
+    /// are untouched.
+    pub(super) burst: Option<u64>,
+    /// Of calls that were timed one by one, or of bursts; the slowest rank counts.
     pub(super) median_us: f64,
     pub(super) p99_us: f64,
-    /// Calls that were timed one by one.
+    /// Calls that were timed one by one, or bursts.
     pub(super) single_calls: usize,
-    /// User and system time of all ranks for one call.
-    pub(super) cpu_us: f64,
+    /// User and system time of all ranks for one call; none where ranks wait for the clock.
+    pub(super) cpu_us: Option<f64>,
+    /// What writing the inputs of one call takes, of the slowest rank, which is no part of the
+    /// times; none where they are untouched.
+    pub(super) rewrite_us: Option<f64>,
+    /// How much later than the common start the last rank began a call, which is a part of the
+    /// times; none where calls follow one another.
+    pub(super) late_us: Option<f64>,
     /// Bytes by time.
     pub(super) algbw_gbps: f64,
     pub(super) busbw_gbps: f64,
@@ -97,12 +125,19 @@ pub(super) struct MeasuredCase {
 /// What one contender's turns were, before it is summed up. Seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
+    /// Of each turn; where inputs are rewritten, bursts.
     pub(super) iterations: u64,
+    /// Iterations of a burst; 0 where there are none.
+    pub(super) burst: u64,
     /// Of one iteration, for each turn.
     pub(super) seconds: Vec<f64>,
     pub(super) cpu_seconds: Vec<f64>,
     /// Of iterations that were timed one by one.
     pub(super) single_seconds: Vec<f64>,
+    /// Of writing the inputs of one iteration, for each turn; none if they are untouched.
+    pub(super) write_seconds: Vec<f64>,
+    /// Of the last rank's lateness, for each turn; none if calls follow one another.
+    pub(super) late_seconds: Vec<f64>,
     pub(super) wrong: Option<u64>,
 }
 
@@ -116,6 +151,9 @@ impl MeasuredCase {
         turns: &Turns,
     ) -> MeasuredCase {
         let scale = 1e6 / operation.per_iteration();
+        let median = |values: &[f64], scale: f64| {
+            (!values.is_empty()).then(|| quantile(values, 0.5) * scale)
+        };
         let turns_us: Vec<f64> = turns.seconds.iter().map(|seconds| seconds * scale).collect();
         let time_us = quantile(&turns_us, 0.5);
         // 10⁹ bytes a second are 10³ bytes a microsecond.
@@ -125,11 +163,14 @@ impl MeasuredCase {
             time_us,
             least_us: quantile(&turns_us, 0.0),
             turns_us,
-            iterations: turns.iterations,
+            iterations: turns.iterations * turns.burst.max(1),
+            burst: (turns.burst > 0).then_some(turns.burst),
             median_us: quantile(&turns.single_seconds, 0.5) * scale,
             p99_us: quantile(&turns.single_seconds, 0.99) * scale,
             single_calls: turns.single_seconds.len(),
-            cpu_us: quantile(&turns.cpu_seconds, 0.5) * scale,
+            cpu_us: median(&turns.cpu_seconds, scale),
+            rewrite_us: median(&turns.write_seconds, 1e6),
+            late_us: median(&turns.late_seconds, 1e6),
             algbw_gbps,
             busbw_gbps: algbw_gbps * bus_factor,
             wrong: turns.wrong,
@@ -188,9 +229,11 @@ mod tests {
             cpu_seconds: vec![4e-3],
             single_seconds: vec![2e-3],
             wrong: Some(0),
+            ..Turns::default()
         };
         let result = MeasuredCase::new("us", Operation::Allreduce, 1.5, 8_000_000, &turns);
-        assert_eq!((result.time_us, result.least_us, result.cpu_us), (2000.0, 1000.0, 4000.0));
+        assert_eq!((result.time_us, result.least_us), (2000.0, 1000.0));
+        assert_eq!((result.cpu_us, result.rewrite_us), (Some(4000.0), None));
         assert_eq!((result.algbw_gbps, result.busbw_gbps), (4.0, 6.0));
         // An iteration is two messages.
         let result = MeasuredCase::new("us", Operation::Pingpong, 1.0, 8_000_000, &turns);
@@ -206,6 +249,7 @@ mod tests {
         let mut case = CaseReport {
             operation: Operation::Barrier,
             form: Form::OutOfPlace,
+            inputs: Inputs::Rewritten,
             ranks: 2,
             bytes: 0,
             count: 0,

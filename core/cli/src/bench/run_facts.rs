@@ -25,7 +25,7 @@ impl RunFacts {
     pub(super) fn at_end(made_by: &'static str, load_before: Option<f64>) -> RunFacts {
         RunFacts {
             made_by,
-            format: 1,
+            format: 2,
             build: Build::here(),
             date: machine::now(),
             machine: Machine::here(),

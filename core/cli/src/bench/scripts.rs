@@ -10,6 +10,12 @@ use rustix::process::{Pid, geteuid, test_kill_process};
 
 /// The ranks of Python, whatever the library.
 const PYTHON: &str = include_str!("ranks/rank.py");
+/// What the script imports, by their names.
+const MODULES: [(&str, &str); 3] = [
+    ("bench_libraries.py", include_str!("ranks/bench_libraries.py")),
+    ("bench_pattern.py", include_str!("ranks/bench_pattern.py")),
+    ("bench_start.py", include_str!("ranks/bench_start.py")),
+];
 
 /// What folders' names begin with; the number of the process and something random follow.
 const PREFIX: &str = "polyrank-bench-";
@@ -37,13 +43,7 @@ impl Scripts {
         let name = format!("{PREFIX}{}-{random:016x}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let written = options.open(folder.join(SCRIPT)).and_then(|mut file| {
-            file.lock()?;
-            file.write_all(PYTHON.as_bytes())?;
-            Ok(file)
-        });
+        let written = write_all(&folder);
         match written {
             Ok(held) => Ok(Scripts { folder, _held: held }),
             Err(error) => {
@@ -53,10 +53,28 @@ impl Scripts {
         }
     }
 
+    /// The folder, for other files of this run.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The script of Python's ranks.
     pub(super) fn python(&self) -> PathBuf {
         self.folder.join(SCRIPT)
     }
+}
+
+/// Writes the script, which is locked, and its modules.
+fn write_all(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut script = options.open(folder.join(SCRIPT))?;
+    script.lock()?;
+    script.write_all(PYTHON.as_bytes())?;
+    for (name, text) in MODULES {
+        options.open(folder.join(name))?.write_all(text.as_bytes())?;
+    }
+    Ok(script)
 }
 
 /// Removes the folders of this user's processes that are gone. What cannot be removed stays.

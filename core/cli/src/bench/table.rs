@@ -2,14 +2,22 @@
 //! after them the median and the 99th percentile of single calls. Knows nothing of how it was
 //! measured.
 
+use super::inputs::Inputs;
 use super::operation::Form;
-use super::results::{CaseReport, MeasuredCase, MemoryReport};
+use super::results::{CaseReport, MeasuredCase, MemoryReport, StartReport};
+
+/// What one block of columns is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) form: Form,
+    pub(super) inputs: Inputs,
+}
 
 /// What the rows of one table have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// The forms that are measured, in the order of their columns.
-    pub(super) forms: Vec<Form>,
+    /// What is measured of each size, in the order of the columns.
+    pub(super) columns: Vec<Column>,
     /// Letters of the longest contender's name; 0 where there is but one.
     pub(super) name_width: usize,
 }
@@ -40,17 +48,24 @@ impl Table {
         let mut forms = format!("#{:1$}", "", self.case_columns(&units).len() - 1);
         let [mut names, mut units] =
             [names, units].map(|columns| format!("#{}", &self.case_columns(&columns)[1..]));
-        for form in &self.forms {
-            let form = match form {
+        for column in &self.columns {
+            let form = match column.form {
                 Form::OutOfPlace => "out-of-place",
                 Form::InPlace => "in-place",
             };
-            forms.push_str(&format!("{form:^64}"));
+            let above = format!("{form}, inputs {}", column.inputs.name());
+            let begin = names.len();
             names.push_str(&block(["time", "algbw", "busbw", "#wrong", "median", "p99"]));
             units.push_str(&block(["(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)"]));
-        }
-        if self.compares() {
-            names.push_str(&format!("{:>9}", "ratio"));
+            if column.inputs == Inputs::Rewritten {
+                names.push_str(&format!("{:>11}", "write"));
+                units.push_str(&format!("{:>11}", "(us)"));
+            }
+            if self.compares() {
+                names.push_str(&format!("{:>9}", "ratio"));
+                units.push_str(&format!("{:>9}", ""));
+            }
+            forms.push_str(&format!("{above:^0$}", names.len() - begin));
         }
         [forms, names, units].map(|line| line.trim_end().to_owned()).into()
     }
@@ -82,18 +97,22 @@ impl Table {
             reduction,
             root: &root,
         });
-        let mut ratio = None;
-        for form in &self.forms {
-            let case = cases.iter().find(|case| case.form == *form);
+        for column in &self.columns {
+            let is_it =
+                |case: &&CaseReport| case.form == column.form && case.inputs == column.inputs;
+            let case = cases.iter().find(is_it);
             let mut results = case.iter().flat_map(|case| &case.results);
             let result = results.find(|result| result.contender == contender);
-            ratio = ratio.or(result.and_then(|result| result.ratio));
             row.push_str(&result.map_or_else(|| block(["N/A"; 6]), cells));
+            let number = |value: Option<f64>| value.map(significant).unwrap_or_default();
+            if column.inputs == Inputs::Rewritten {
+                row.push_str(&format!("{:>11}", number(result.and_then(|it| it.rewrite_us))));
+            }
+            if self.compares() {
+                row.push_str(&format!("{:>9}", number(result.and_then(|it| it.ratio))));
+            }
         }
-        if let Some(ratio) = ratio {
-            row.push_str(&format!("{:>9}", significant(ratio)));
-        }
-        row
+        row.trim_end().to_owned()
     }
 
     /// The columns in front of the measured ones, which say what the case is.
@@ -123,19 +142,37 @@ pub(super) fn footer(cases: &[CaseReport]) -> Vec<String> {
         (true, wrong) => format!("{wrong} FAILED"),
     };
     let mut lines = vec![format!("# Out of bounds values : {verdict}")];
-    let mut contenders: Vec<&str> = Vec::new();
-    for result in results() {
-        if !contenders.contains(&result.contender.as_str()) {
-            contenders.push(&result.contender);
+    for inputs in Inputs::ALL {
+        let measured = || cases.iter().filter(|case| case.inputs == inputs);
+        let mut contenders: Vec<&str> = Vec::new();
+        for result in measured().flat_map(|case| &case.results) {
+            if !contenders.contains(&result.contender.as_str()) {
+                contenders.push(&result.contender);
+            }
+        }
+        for contender in contenders {
+            let results = measured().flat_map(|case| &case.results);
+            let rates = results.filter(|result| result.contender == contender);
+            let rates: Vec<f64> = rates.map(|result| result.busbw_gbps).collect();
+            let mean = significant(rates.iter().sum::<f64>() / rates.len() as f64);
+            let inputs = inputs.name();
+            lines.push(format!("# Avg bus bandwidth    : {mean} GB/s, {contender}, {inputs}"));
         }
     }
-    for contender in contenders {
-        let of_it = || results().filter(|result| result.contender == contender);
-        let sum: f64 = of_it().map(|result| result.busbw_gbps).sum();
-        let mean = significant(sum / of_it().count() as f64);
-        lines.push(format!("# Avg bus bandwidth    : {mean} GB/s, {contender}"));
-    }
     lines
+}
+
+/// How ranks start together where inputs are rewritten: lines below the tables of one number of
+/// ranks.
+pub(super) fn start_lines<'a>(reports: impl Iterator<Item = &'a StartReport>) -> Vec<String> {
+    let line = |report: &StartReport| {
+        format!(
+            "# Common start         : {} us are part of each burst's time, {}",
+            significant(report.empty_call_us),
+            report.contender
+        )
+    };
+    reports.map(line).collect()
 }
 
 /// The memory that ranks hold beside their buffers: lines below the tables of one number of ranks.
@@ -190,6 +227,7 @@ mod tests {
         let mut case = CaseReport {
             operation: Operation::Allreduce,
             form: Form::InPlace,
+            inputs: Inputs::Untouched,
             ranks: 2,
             bytes: 1024,
             count: 256,
@@ -202,9 +240,29 @@ mod tests {
         case
     }
 
+    fn columns(forms: &[Form]) -> Vec<Column> {
+        let untouched = |form: &_| Column { form: *form, inputs: Inputs::Untouched };
+        forms.iter().map(untouched).collect()
+    }
+
+    #[test]
+    fn both_measures_stand_side_by_side_and_writing_has_a_column() {
+        let both = Inputs::ALL.map(|inputs| Column { form: Form::InPlace, inputs });
+        let table = Table { columns: both.to_vec(), name_width: 4 };
+        let mut rewritten = case(&["a", "bcd"]);
+        rewritten.inputs = Inputs::Rewritten;
+        rewritten.results.iter_mut().for_each(|result| result.rewrite_us = Some(7.0));
+        let (header, rows) = (table.header(), table.rows(&[rewritten, case(&["a", "bcd"])]));
+        let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
+        assert_eq!(end(&header[1], "write"), end(&rows[1], "7.000"), "{header:?}\n{rows:?}");
+        assert_eq!(rows[1].matches("0.500").count(), 2, "{rows:?}");
+        let [first, second] = ["in-place, inputs rewritten", "in-place, inputs untouched"];
+        assert!(header[0].find(first) < header[0].find(second), "{header:?}");
+    }
+
     #[test]
     fn columns_stand_below_their_names() {
-        let table = Table { forms: vec![Form::OutOfPlace, Form::InPlace], name_width: 0 };
+        let table = Table { columns: columns(&[Form::OutOfPlace, Form::InPlace]), name_width: 0 };
         let header = table.header();
         let row = &table.rows(&[case(&["a"])])[0];
         let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
@@ -220,7 +278,7 @@ mod tests {
 
     #[test]
     fn contenders_have_a_row_each_and_a_ratio() {
-        let table = Table { forms: vec![Form::InPlace], name_width: 4 };
+        let table = Table { columns: columns(&[Form::InPlace]), name_width: 4 };
         let rows = table.rows(&[case(&["a", "bcd"])]);
         assert_eq!(rows.len(), 2);
         assert!(rows[0].starts_with("  a ") && rows[0].ends_with("3.000"), "{rows:?}");

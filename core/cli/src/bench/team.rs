@@ -1,8 +1,10 @@
 //! The ranks of one contender: started, told what to do, watched, ended. Knows nothing of times or
 //! tables.
 
+mod affinity;
 mod connections;
 mod start;
+mod starts_file;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,8 +20,11 @@ use rustix::process::Signal;
 
 use super::find::ContenderPrograms;
 use super::library::Contender;
+use super::local_names::LocalNames;
 use super::messages::{Answer, Command};
 use super::operation::Operation;
+use super::peer_settings::Placement;
+use super::rewritten::StartTiming;
 use crate::launch::output::LastLines;
 use crate::launch::process::Process;
 use crate::launch::report::ProcessEnd;
@@ -53,6 +58,27 @@ pub(super) struct Limits {
     pub(super) interrupted: Arc<AtomicBool>,
     /// Where the script of Python's ranks lies.
     pub(super) script: std::path::PathBuf,
+    /// How programs of PyTorch look up names.
+    pub(super) names: LocalNames,
+    /// The cores of the ranks, in turn; none: the system chooses.
+    pub(super) pinned_cores: Vec<usize>,
+    /// How many bytes after a cache line's beginning tensors begin.
+    pub(super) offset_bytes: usize,
+}
+
+impl Limits {
+    /// What `ranks` ranks run on.
+    pub(super) fn placement(&self, ranks: u32) -> Placement {
+        let mut pinned = self.pinned_cores.clone();
+        pinned.truncate(ranks as usize);
+        pinned.sort_unstable();
+        pinned.dedup();
+        let cores = match pinned.len() {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            cores => cores,
+        };
+        Placement { ranks, cores, is_pinned: !pinned.is_empty() }
+    }
 }
 
 /// The ranks of one contender.
@@ -62,6 +88,10 @@ pub(super) struct Team {
     pub(super) versions: BTreeMap<String, String>,
     /// Operations that it is not asked for.
     pub(super) unsupported: Vec<Operation>,
+    /// Whether some of its ranks share a core.
+    pub(super) is_crowded: bool,
+    /// How its ranks start together, once that is measured.
+    pub(super) start_timing: StartTiming,
     connections: Vec<TcpStream>,
     processes: Vec<Member>,
     inbox: Receiver<Event>,
@@ -114,6 +144,11 @@ impl Team {
         terms: &Limits,
     ) -> Result<Team, TeamError> {
         start::start(contender, found, ranks, StartStage::Loaded, terms)
+    }
+
+    /// How many ranks it has.
+    pub(super) fn ranks(&self) -> u32 {
+        self.connections.len() as u32
     }
 
     /// Tells every rank the same and waits for all answers, by rank.

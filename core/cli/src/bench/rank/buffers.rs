@@ -6,7 +6,7 @@ use std::time::Instant;
 use half::{bf16, f16};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::storage::{Number, Storage};
+use super::storage::{Number, Storage, at_offset};
 use crate::bench::library::{CallStyle, Memory};
 use crate::bench::messages::{Case, RunTimes};
 use crate::bench::operation::{Form, Operation};
@@ -22,6 +22,14 @@ pub(super) trait PreparedCase {
     fn run(&mut self, iterations: u64) -> Result<RunTimes>;
     /// Makes this many calls, and returns the seconds of each.
     fn each(&mut self, iterations: u64) -> Result<Vec<f64>>;
+    /// Writes what the call of this number reads: all of it, in the order of addresses.
+    fn write(&mut self, call: u64, value: i64);
+    /// Makes the call of this number.
+    fn make(&mut self, call: u64) -> Result<()>;
+    /// Elements of the output that are not what comes of ones, after the call of this number.
+    fn wrong_after_ones(&self, call: u64) -> u64;
+    /// Waits for the others, who may still need this rank.
+    fn part(&self) -> Result<()>;
 }
 
 /// The rank that measures. Without a group, the operation is a copy of as many bytes.
@@ -32,6 +40,8 @@ pub(super) struct Member {
     pub(super) ranks: u32,
     pub(super) memory: Memory,
     pub(super) call_style: CallStyle,
+    /// How many bytes after a cache line's beginning tensors begin.
+    pub(super) offset_bytes: usize,
 }
 
 /// Makes the buffers of `case`.
@@ -96,16 +106,18 @@ fn boxed<T: Number>(place: (&Case, &Member)) -> std::result::Result<Box<dyn Prep
         input = input.max(output);
         output = input;
     }
-    if member.call_style == CallStyle::Ordinary && member.memory == Memory::User {
+    let is_language_own = member.memory == Memory::User && member.offset_bytes == 0;
+    if member.call_style == CallStyle::Ordinary && is_language_own {
         let made = [input, output].map(|length| vec![T::default(); length]);
         return Ok(Box::new(Buffers::<T, Vec<T>>::new(case, member, made, None)));
     }
-    let tensor = |length| match member.memory {
-        Memory::User => Some(Tensor::from(vec![T::default(); length])),
-        Memory::Polyrank => {
-            let region = Region::for_elements(length * size_of::<T>())?;
-            Some(Tensor::contiguous(region, T::DTYPE, vec![length]))
-        }
+    let tensor = |length| {
+        let region = |bytes| match member.memory {
+            Memory::User => Some(Region::zeroed(bytes)),
+            Memory::Polyrank => Region::for_elements(bytes),
+        };
+        let region = at_offset(length * size_of::<T>(), member.offset_bytes, region)?;
+        Some(Tensor::contiguous(region, T::DTYPE, vec![length]))
     };
     let (Some(input), Some(output)) = (tensor(input), tensor(output)) else {
         return Err("not enough memory".to_owned());
@@ -128,7 +140,7 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
         [input, output]: [S; 2],
         prepared: Option<PreparedOperation>,
     ) -> Buffers<T, S> {
-        Buffers {
+        let mut buffers = Buffers {
             case: case.clone(),
             group: member.group.clone(),
             rank: member.rank,
@@ -140,7 +152,9 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
             outgoing: None,
             prepared,
             calls: 0,
-        }
+        };
+        buffers.arrange();
+        buffers
     }
 
     fn root(&self) -> u32 {
@@ -244,11 +258,6 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
         group.barrier(())?;
         group.barrier(())
     }
-
-    /// Waits for the others, who may still need this rank.
-    fn part(&self) -> Result<()> {
-        self.group.as_ref().map_or(Ok(()), |group| group.barrier(()))
-    }
 }
 
 impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
@@ -299,6 +308,45 @@ impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
         }
         self.part()?;
         Ok(seconds)
+    }
+
+    fn write(&mut self, call: u64, value: i64) {
+        self.calls = call;
+        let (value, is_root) = (T::from_whole(value), self.root() == self.rank);
+        match self.case.operation {
+            Operation::Barrier => {}
+            _ if self.group.is_none() => self.input.fill(value),
+            Operation::Broadcast | Operation::Scatter if !is_root => {}
+            Operation::Scatter => self.blocks.iter_mut().for_each(|block| block.fill(value)),
+            // The input's own memory, or a copy that stands for it.
+            Operation::Sendrecv => {
+                let outgoing = self.outgoing.iter();
+                outgoing.for_each(|tensor| tensor.region().write(|bytes| value.repeat(bytes)));
+            }
+            _ if self.case.form == Form::InPlace => self.output.fill(value),
+            _ => self.input.fill(value),
+        }
+    }
+
+    fn make(&mut self, call: u64) -> Result<()> {
+        self.calls = call;
+        self.call()
+    }
+
+    fn wrong_after_ones(&self, call: u64) -> u64 {
+        let Buffers { rank, ranks, .. } = *self;
+        let Case { operation, reduction, count: block_elements, .. } = self.case;
+        let root = self.case.root.unwrap_or((call % u64::from(ranks)) as u32);
+        let pattern = Pattern { operation, reduction, ranks, block_elements, root };
+        let expected = match self.group {
+            Some(_) => pattern.expected_of_ones(rank),
+            None => Some(1),
+        };
+        expected.map_or(0, |value| self.output.differing(T::from_whole(value)))
+    }
+
+    fn part(&self) -> Result<()> {
+        self.group.as_ref().map_or(Ok(()), |group| group.barrier(()))
     }
 }
 

@@ -2,7 +2,7 @@
 // benchmark closes the connection. Knows nothing of the other ranks' languages. The values that go
 // in and must come out are those of the benchmark's own ranks, see `pattern.rs`.
 
-import { readFileSync } from "node:fs";
+import { openSync, readFileSync, readSync, writeSync } from "node:fs";
 import { connect } from "node:net";
 import { createInterface } from "node:readline";
 
@@ -159,11 +159,32 @@ function operationOf({ operation, form, reduction, count }, input, output) {
 let prepared;
 let calls = 0;
 
+/** The root of the call of a number. */
+function rootOf(call) {
+  return prepared.case.root ?? call % ranks;
+}
+
 /** The root of the next call. */
 function nextRoot() {
-  const { root } = prepared.case;
   calls += 1;
-  return root ?? (calls - 1) % ranks;
+  return rootOf(calls - 1);
+}
+
+/**
+ * A new array, whose elements begin so many bytes after the beginning of its memory; undefined
+ * where JavaScript has no such array.
+ */
+function arrayOf(dtype, length) {
+  const Numbers = ARRAYS[dtype];
+  const { memory, offset_bytes: offset } = assignment;
+  if (length === 0) return new Numbers(0);
+  if (offset === 0) {
+    return memory === "polyrank" ? pr.alloc(dtype, [length]).data : new Numbers(length);
+  }
+  if (offset % Numbers.BYTES_PER_ELEMENT !== 0) return undefined;
+  const bytes = length * Numbers.BYTES_PER_ELEMENT + offset;
+  const whole = memory === "polyrank" ? pr.alloc("u8", [bytes]).data : new Uint8Array(bytes);
+  return new Numbers(whole.buffer, whole.byteOffset + offset, length);
 }
 
 function prepare(benchmarkCase) {
@@ -171,17 +192,22 @@ function prepare(benchmarkCase) {
   if (Numbers === undefined) {
     return { is: "unsupported", why: `JavaScript has no arrays of ${benchmarkCase.dtype}` };
   }
-  const array = (length) =>
-    assignment.memory === "polyrank" && length > 0
-      ? pr.alloc(benchmarkCase.dtype, [length]).data
-      : new Numbers(length);
-  const [input, output] = lengths(benchmarkCase).map(array);
   const { operation, form } = benchmarkCase;
   if (assignment.call_style === "prepared" && (operation !== "allreduce" || form !== "in_place")) {
     return { is: "unsupported", why: "only an allreduce in place can be prepared" };
   }
-  const call = operationOf(benchmarkCase, input, output);
-  prepared = { case: benchmarkCase, input, output, call };
+  const copies = [];
+  for (let copy = 0; copy < benchmarkCase.copies; copy += 1) {
+    const [input, output] = lengths(benchmarkCase).map((length) =>
+      arrayOf(benchmarkCase.dtype, length),
+    );
+    if (input === undefined || output === undefined) {
+      const why = `JavaScript has no ${benchmarkCase.dtype} at an offset of`;
+      return { is: "unsupported", why: `${why} ${assignment.offset_bytes} B` };
+    }
+    copies.push({ input, output, call: operationOf(benchmarkCase, input, output) });
+  }
+  prepared = { case: benchmarkCase, copies, ...copies[0] };
   calls = 0;
   return { is: "prepared" };
 }
@@ -208,6 +234,123 @@ async function check() {
   output.fill(element(0));
   await pr.barrier();
   return { is: "checked", wrong };
+}
+
+/** What every element of the output must be if all ranks contribute ones; null where it is not. */
+function expectedOfOnes(root) {
+  const { operation, reduction } = prepared.case;
+  if (expected(root, 0) === null) return null;
+  if (!REDUCES.includes(operation)) return 1;
+  return { sum: ranks, bxor: ranks % 2 }[reduction] ?? 1;
+}
+
+/** The array of a copy that a call reads here; null if it reads nothing. */
+function sourceOf({ input, output }, root) {
+  const { operation, form } = prepared.case;
+  const isOfRoot = operation === "broadcast" || operation === "scatter";
+  if (operation === "barrier" || (isOfRoot && root !== rank)) return null;
+  return form === "in_place" ? output : input;
+}
+
+/**
+ * Bursts of calls whose inputs are written before: as the benchmark's own ranks make them, see
+ * `burst.rs`.
+ */
+async function bursts({ iterations, lead_ns }) {
+  const { copies, output } = prepared;
+  const isBig = output instanceof BigInt64Array || output instanceof BigUint64Array;
+  const element = isBig ? BigInt : Number;
+  const times = { burst_ns: [], late_ns: [], write_ns: 0, wrong: 0 };
+  const leadNs = BigInt(lead_ns);
+  let first = 0;
+  for (let burst = 0; burst < iterations; burst += 1) {
+    first = burst * copies.length;
+    const begin = process.hrtime.bigint();
+    // Zeros and ones in turn, so that a result of the burst before is seen; ones at last.
+    const ones = element((iterations - burst) % 2);
+    copies.forEach((copy, at) => sourceOf(copy, rootOf(first + at))?.fill(ones));
+    times.write_ns += Number(process.hrtime.bigint() - begin);
+    const { agreedNs, begunNs } = waitForStart(leadNs);
+    for (let at = 0; at < copies.length; at += 1) await copies[at].call(rootOf(first + at));
+    times.burst_ns.push(Number(process.hrtime.bigint() - agreedNs));
+    times.late_ns.push(Number(begunNs - agreedNs));
+  }
+  copies.forEach((copy, at) => {
+    const wanted = expectedOfOnes(rootOf(first + at));
+    if (wanted === null) return;
+    const one = element(wanted);
+    for (const found of copy.output) times.wrong += Number(found !== one);
+  });
+  await pr.barrier();
+  return { is: "bursts", ...times };
+}
+
+/** Starts without calls. */
+function empty({ iterations, lead_ns }) {
+  const times = { burst_ns: [], late_ns: [], write_ns: 0, wrong: 0 };
+  for (let at = 0; at < iterations; at += 1) {
+    const { agreedNs, begunNs } = waitForStart(BigInt(lead_ns));
+    times.burst_ns.push(Number(process.hrtime.bigint() - agreedNs));
+    times.late_ns.push(Number(begunNs - agreedNs));
+  }
+  return { is: "empty", ...times };
+}
+
+/**
+ * The moment at which all ranks make their next call, agreed through a file: as the benchmark's own
+ * ranks do it, see `common_start.rs`.
+ */
+const RECORD_BYTES = 16;
+const ALL_BITS = (1n << 64n) - 1n;
+const records = Buffer.alloc(ranks * RECORD_BYTES);
+const record = Buffer.alloc(RECORD_BYTES);
+const cell = new Int32Array(new SharedArrayBuffer(4));
+const starts = { file: -1, round: 0, lastNs: 0n };
+
+/** Says that this rank is ready, and returns when the agreed moment has come. */
+function waitForStart(leadNs) {
+  const first = (starts.round % 2) * records.length;
+  const now = process.hrtime.bigint();
+  const readyNs = now > starts.lastNs ? now : starts.lastNs + 1n;
+  record.writeBigUInt64LE(readyNs, 0);
+  record.writeBigUInt64LE(readyNs ^ ALL_BITS, 8);
+  writeSync(starts.file, record, 0, RECORD_BYTES, first + rank * RECORD_BYTES);
+  const agreedNs = latestReady(first, readyNs) + leadNs;
+  starts.round += 1;
+  starts.lastNs = agreedNs;
+  let begunNs = process.hrtime.bigint();
+  while (begunNs < agreedNs) {
+    makeRoom();
+    begunNs = process.hrtime.bigint();
+  }
+  return { agreedNs, begunNs };
+}
+
+/** The latest of the ranks' times of this round. */
+function latestReady(first, readyNs) {
+  const limitNs = BigInt(assignment.timeout_s) * 1_000_000_000n;
+  for (;;) {
+    readSync(starts.file, records, 0, records.length, first);
+    let latestNs = 0n;
+    for (let at = 0; at < records.length && latestNs !== null; at += RECORD_BYTES) {
+      const timeNs = records.readBigUInt64LE(at);
+      // A read may see half of a write; a record of an older round is no later than its start.
+      const isWhole = records.readBigUInt64LE(at + 8) === (timeNs ^ ALL_BITS);
+      if (!isWhole || timeNs <= starts.lastNs) latestNs = null;
+      else if (timeNs > latestNs) latestNs = timeNs;
+    }
+    if (latestNs !== null) return latestNs;
+    if (process.hrtime.bigint() - readyNs > limitNs) {
+      throw new Error("a rank was not ready for the next call in time");
+    }
+    makeRoom();
+  }
+}
+
+/** Lets another rank have the core, where there are more ranks than cores. */
+function makeRoom() {
+  // JavaScript cannot yield but by waiting for as short as the system can.
+  if (assignment.yields) Atomics.wait(cell, 0, 0, 0.001);
 }
 
 /** Returns when every rank is about to start. */
@@ -292,13 +435,14 @@ async function serve(say, source) {
     worldSize: ranks,
     timeout: assignment.timeout_s * 1000,
   });
+  if (assignment.starts !== null) starts.file = openSync(assignment.starts, "r+");
   const versions = { polyrank: pr.version ?? "", node: process.versions.node };
   say(
     assignment.joins_on_command
       ? { is: "joined", ...(await firstAllreduce()), versions }
       : { is: "ready", versions },
   );
-  const commands = { prepare, check, run, each, memory };
+  const commands = { prepare, check, run, each, bursts, empty, memory };
   for (let line = await lines.next(); !line.done; line = await lines.next()) {
     const command = JSON.parse(line.value);
     say(await commands[command.do](command));

@@ -1,252 +1,17 @@
 """A rank of `polyrank bench` in Python, whatever the library: joins the group, then does what it
-is told until the benchmark closes the connection. Knows nothing of the other ranks' languages.
-
-The values that go in and must come out are those of the benchmark's own ranks, see `pattern.rs`."""
+is told until the benchmark closes the connection. Knows nothing of the other ranks' languages."""
 
 import gc
-import importlib
 import json
 import os
 import socket
 import sys
 import time
-from datetime import timedelta
 
 import numpy as np
-
-REDUCES = ("allreduce", "reduce", "reduce_scatter")
-
-
-class Unsupported(Exception):
-    """The library or NumPy cannot do this."""
-
-
-class Polyrank:
-    """The free functions of polyrank, over the default group."""
-
-    def __init__(self, assignment):
-        self.memory, self.call_style = assignment["memory"], assignment["call_style"]
-        self.package = assignment["library"]
-
-    def load(self):
-        """Loads the package that is installed here, which may have brought this program along."""
-        self.library = importlib.import_module(self.package)
-
-    def join(self, rank, ranks, port, timeout_s):
-        """Joins the group."""
-        self.library.init_process_group(
-            "tcp",
-            init_method=f"tcp://127.0.0.1:{port}",
-            rank=rank,
-            world_size=ranks,
-            timeout=timeout_s,
-        )
-        self.barrier = self.library.barrier
-        return rank
-
-    def versions(self):
-        """What goes into the results besides times."""
-        return {"polyrank": self.library.__version__, "python": sys.version.split()[0]}
-
-    def leave(self):
-        """Leaves the group."""
-        self.library.destroy_process_group()
-
-    def array(self, elements, dtype):
-        """A new array, of zeros whose pages are there."""
-        if self.memory == "polyrank":
-            return self.library.empty(elements, dtype)
-        return touched(elements, dtype)
-
-    def hold(self, array):
-        """What the calls take for an array of NumPy."""
-        return array
-
-    def reduction(self, name):
-        """The library's operator."""
-        return getattr(self.library.ReduceOp, name.upper())
-
-    def call(self, case, rank, ranks, into, out, blocks):
-        """The operation as a function of the root."""
-        library, op = self.library, self.reduction(case["reduction"])
-        name = case["operation"]
-        if self.call_style == "prepared":
-            if name != "allreduce" or case["form"] != "in_place":
-                raise Unsupported("only an allreduce in place can be prepared")
-            run = library.default_group().prepare_allreduce(out, op).run
-            return lambda root: run()
-        if name == "allreduce" and case["reduction"] == "sum":
-            # The usual call, which names no operator.
-            return lambda root: library.all_reduce(out)
-        calls = {
-            "allreduce": lambda root: library.all_reduce(out, op),
-            "reduce": lambda root: library.reduce(out, root, op),
-            "broadcast": lambda root: library.broadcast(out, root),
-            "allgather": lambda root: library.all_gather_into_tensor(out, into),
-            "gather": lambda root: library.gather(into, blocks if root == rank else None, root),
-            "scatter": lambda root: library.scatter(out, blocks if root == rank else None, root),
-            "reduce_scatter": lambda root: library.reduce_scatter_tensor(out, into, op),
-            "alltoall": lambda root: library.all_to_all_single(out, into),
-            "barrier": lambda root: library.barrier(),
-        }
-        if name in calls:
-            return calls[name]
-        return messages(self, name, rank, ranks, into, out)
-
-    def send(self, tensor, to):
-        """Sends, blocking."""
-        self.library.send(tensor, to)
-
-    def receive(self, tensor, sender):
-        """Receives, blocking."""
-        self.library.recv(tensor, sender)
-
-    def exchange(self, into, to, out, sender):
-        """Sends and receives at once."""
-        work = self.library.isend(into, to)
-        self.library.recv(out, sender)
-        work.wait()
-
-
-class Gloo(Polyrank):
-    """`torch.distributed` has the same names."""
-
-    def load(self):
-        """Loads the library."""
-        import torch
-        from torch import distributed
-
-        torch.set_num_threads(1)
-        self.torch, self.library = torch, distributed
-
-    def join(self, rank, ranks, port, timeout_s):
-        """Joins the group."""
-        self.library.init_process_group(
-            "gloo",
-            init_method=f"tcp://127.0.0.1:{port}",
-            rank=rank,
-            world_size=ranks,
-            timeout=timedelta(seconds=timeout_s),
-        )
-        self.barrier = self.library.barrier
-        return rank
-
-    def versions(self):
-        """What goes into the results besides times."""
-        return {"torch": self.torch.__version__, "python": sys.version.split()[0]}
-
-    def array(self, elements, dtype):
-        """A new array."""
-        return touched(elements, dtype)
-
-    def hold(self, array):
-        """A tensor of the same memory."""
-        try:
-            return self.torch.from_numpy(array)
-        except TypeError as error:
-            raise Unsupported(str(error)) from None
-
-    def reduction(self, name):
-        """The library's operator."""
-        if name == "avg":
-            raise Unsupported("Gloo has no average")
-        return super().reduction(name)
-
-
-class Mpi:
-    """mpi4py with buffers of NumPy, on the communicator of all ranks."""
-
-    def __init__(self, assignment):
-        pass
-
-    def load(self):
-        """Loads the library, which would otherwise also join."""
-        import mpi4py
-
-        mpi4py.rc.initialize = False
-        from mpi4py import MPI
-
-        self.mpi4py, self.library = mpi4py, MPI
-
-    def join(self, rank, ranks, port, timeout_s):
-        """Joins; MPI's launcher numbered the ranks."""
-        self.library.Init_thread(self.library.THREAD_MULTIPLE)
-        self.world = self.library.COMM_WORLD
-        self.barrier = self.world.Barrier
-        return self.world.Get_rank()
-
-    def versions(self):
-        """What goes into the results besides times."""
-        library = self.library.Get_library_version().split("\n")[0].split(",")[0]
-        python = sys.version.split()[0]
-        return {"mpi": library.strip(), "mpi4py": self.mpi4py.__version__, "python": python}
-
-    def leave(self):
-        """Leaves."""
-        self.library.Finalize()
-
-    def array(self, elements, dtype):
-        """A new array."""
-        return touched(elements, dtype)
-
-    def hold(self, array):
-        """An array with its type, so that mpi4py need not look for it with every call."""
-        if array.dtype == np.float16:
-            raise Unsupported("MPI has no f16")
-        return [array, self.library._typedict[array.dtype.char]]
-
-    def reduction(self, name):
-        """The library's operator."""
-        names = {"product": "PROD"}
-        if name == "avg":
-            raise Unsupported("MPI has no average")
-        return getattr(self.library, names.get(name, name.upper()))
-
-    def call(self, case, rank, ranks, into, out, blocks):
-        """The operation as a function of the root."""
-        world, op = self.world, self.reduction(case["reduction"])
-        name, in_place = case["operation"], self.library.IN_PLACE
-
-        def reduce(root):
-            world.Reduce(in_place if root == rank else out, out if root == rank else None, op, root)
-
-        calls = {
-            "allreduce": lambda root: world.Allreduce(in_place, out, op),
-            "reduce": reduce,
-            "broadcast": lambda root: world.Bcast(out, root),
-            "allgather": lambda root: world.Allgather(into, out),
-            "gather": lambda root: world.Gather(into, out if root == rank else None, root),
-            "scatter": lambda root: world.Scatter(into if root == rank else None, out, root),
-            "reduce_scatter": lambda root: world.Reduce_scatter_block(into, out, op),
-            "alltoall": lambda root: world.Alltoall(into, out),
-            "barrier": lambda root: world.Barrier(),
-        }
-        if name == "allreduce" and case["form"] == "out_of_place":
-            return lambda root: world.Allreduce(into, out, op)
-        if name in calls:
-            return calls[name]
-        return messages(self, name, rank, ranks, into, out)
-
-    def send(self, tensor, to):
-        """Sends, blocking."""
-        self.world.Send(tensor, to)
-
-    def receive(self, tensor, sender):
-        """Receives, blocking."""
-        self.world.Recv(tensor, sender)
-
-    def exchange(self, into, to, out, sender):
-        """Sends and receives at once."""
-        self.world.Sendrecv(into, to, 0, out, sender)
-
-
-LIBRARIES = {
-    "polyrank": Polyrank,
-    "gloo": Gloo,
-    "openmpi": Mpi,
-    "openmpi-tcp": Mpi,
-    "mpich": Mpi,
-}
+from bench_libraries import LIBRARIES, Mpi, Unsupported
+from bench_pattern import NUMPY, REDUCES, expected, expected_of_ones, lengths, values
+from bench_start import CommonStart
 
 
 def own_rank():
@@ -278,30 +43,6 @@ def memory_bytes():
         return sum(int(fields[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
     except (OSError, KeyError):
         return None
-
-
-def touched(elements, dtype):
-    """An array whose pages are there, as those of a program that has worked are."""
-    array = np.empty(elements, dtype)
-    array.fill(0)
-    return array
-
-
-def messages(library, name, rank, ranks, into, out):
-    """The operations that are messages between two ranks."""
-    if name == "sendrecv":
-        following, last = (rank + 1) % ranks, (rank - 1) % ranks
-        return lambda root: library.exchange(into, following, out, last)
-
-    def ping(root):
-        library.send(into, 1)
-        library.receive(out, 1)
-
-    def pong(root):
-        library.receive(out, 0)
-        library.send(into, 0)
-
-    return {0: ping, 1: pong}.get(rank, lambda root: None)
 
 
 class Prepared:
@@ -389,108 +130,76 @@ class Prepared:
         self.library.barrier()
         return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
 
+    def source(self, root):
+        """The array that the next call reads here; None if it reads nothing."""
+        name = self.case["operation"]
+        if name == "barrier" or (name in ("broadcast", "scatter") and root != self.rank):
+            return None
+        return self.output if self.case["form"] == "in_place" else self.input
+
+    def write(self, call, value):
+        """Writes what the call of this number reads here."""
+        source = self.source(self.root(call))
+        if source is not None:
+            source.fill(value)
+
+    def wrong_after_ones(self, call):
+        """Elements of the output that are not what comes of ones, after the call of this number."""
+        wanted = expected_of_ones(self.case, self.ranks, self.rank, self.root(call))
+        return 0 if wanted is None else int(np.count_nonzero(self.output != wanted))
+
     def roots(self, iterations):
         """The roots of the next calls."""
         first, self.calls = self.calls, self.calls + iterations
         return [self.root(call) for call in range(first, first + iterations)]
 
 
-NUMPY = {
-    "u8": np.uint8,
-    "i8": np.int8,
-    "u16": np.uint16,
-    "i16": np.int16,
-    "u32": np.uint32,
-    "i32": np.int32,
-    "u64": np.uint64,
-    "i64": np.int64,
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-}
+class Bursts:
+    """Bursts of calls whose inputs are written before: as the benchmark's own ranks make them, see
+    `burst.rs`."""
 
+    def __init__(self, iterations):
+        self.burst_ns, self.late_ns = [0] * iterations, [0] * iterations
+        self.write_ns, self.wrong = 0, 0
 
-def lengths(case, count, ranks):
-    """Elements of the input and of the output."""
-    whole = count * ranks
-    return {
-        "allreduce": (count if case["form"] == "out_of_place" else 0, count),
-        "reduce": (0, count),
-        "broadcast": (0, count),
-        "allgather": (count, whole),
-        "gather": (count, whole),
-        "scatter": (whole, count),
-        "reduce_scatter": (whole, count),
-        "alltoall": (whole, whole),
-        "barrier": (0, 0),
-        "sendrecv": (count, count),
-        "pingpong": (count, count),
-    }[case["operation"]]
+    def run(self, copies, lead_ns, start):
+        """Runs the bursts, of one call for each of `copies`."""
+        clock, iterations = time.monotonic_ns, len(self.burst_ns)
+        first = 0
+        for burst in range(iterations):
+            first = burst * len(copies)
+            begin = clock()
+            # Zeros and ones in turn, so that a result of the burst before is seen; ones at last.
+            for call, copy in enumerate(copies, first):
+                copy.write(call, (iterations - burst) % 2)
+            self.write_ns += clock() - begin
+            calls = [(copy.call, copy.root(call)) for call, copy in enumerate(copies, first)]
+            agreed, begun = start.wait(lead_ns)
+            for call, root in calls:
+                call(root)
+            end = clock()
+            self.burst_ns[burst] = end - agreed
+            self.late_ns[burst] = begun - agreed
+        wrong = [copy.wrong_after_ones(call) for call, copy in enumerate(copies, first)]
+        self.wrong = sum(wrong)
+        copies[0].library.barrier()
 
-
-def values(case, ranks, rank, index):
-    """What `rank` contributes as these elements of its input."""
-    mixed = index * 31 + rank * 17 + index // 97
-    if case["operation"] not in REDUCES:
-        return mixed % 113
-    if case["reduction"] == "sum":
-        return mixed % min(max(127 // ranks, 2), 113)
-    if case["reduction"] == "product":
-        return 1 + ((index + rank) % max(ranks // 6 + 1, 7) == 0)
-    if case["reduction"] == "avg":
-        return index % max(100 // ranks, 1) + np.where(index % ranks == rank, ranks, 0)
-    return mixed % 113
-
-
-FOLDS = {
-    "sum": np.add,
-    "avg": np.add,
-    "product": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "band": np.bitwise_and,
-    "bor": np.bitwise_or,
-    "bxor": np.bitwise_xor,
-}
-
-
-def reduced(case, ranks, index):
-    """What all ranks' elements reduce to."""
-    result = values(case, ranks, 0, index)
-    for rank in range(1, ranks):
-        result = FOLDS[case["reduction"]](result, values(case, ranks, rank, index))
-    return result // ranks if case["reduction"] == "avg" else result
-
-
-def expected(case, ranks, rank, root, index):
-    """What `rank` must find in its output; None where its output says nothing."""
-    count = max(case["count"], 1)
-    name, within = case["operation"], index % count
-    own = rank * count + within
-    if name == "allreduce":
-        return reduced(case, ranks, index)
-    if name == "reduce":
-        return reduced(case, ranks, index) if rank == root else None
-    if name == "broadcast":
-        return values(case, ranks, root, index)
-    if name == "allgather" or (name == "gather" and rank == root):
-        return values(case, ranks, index // count, within)
-    if name == "scatter":
-        return values(case, ranks, root, own)
-    if name == "reduce_scatter":
-        return reduced(case, ranks, own)
-    if name == "alltoall":
-        return values(case, ranks, index // count, own)
-    if name == "sendrecv":
-        return values(case, ranks, (rank - 1) % ranks, index)
-    return values(case, ranks, 1 - rank, index) if name == "pingpong" and rank < 2 else None
+    def run_empty(self, lead_ns, start):
+        """Starts without calls."""
+        clock = time.monotonic_ns
+        for burst in range(len(self.burst_ns)):
+            agreed, begun = start.wait(lead_ns)
+            end = clock()
+            self.burst_ns[burst] = end - agreed
+            self.late_ns[burst] = begun - agreed
 
 
 class Rank:
     """The connection to the benchmark."""
 
     def __init__(self, assignment):
-        self.assignment, self.prepared, self.alone = assignment, None, None
+        self.assignment, self.copies, self.alone = assignment, [], None
+        self.start = None
         host, _, port = assignment["control"].rpartition(":")
         stream = socket.create_connection((host, int(port)))
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -513,6 +222,8 @@ class Rank:
         gc.disable()
         self.alone = memory_bytes()
         rank = own_rank()
+        if cores := assignment["pinned_cores"]:
+            os.sched_setaffinity(0, {cores[rank % len(cores)]})
         self.say("hello", rank=rank, token=assignment["token"])
         if assignment["joins_on_command"]:
             if not self.lines.readline():
@@ -521,10 +232,11 @@ class Rank:
             self.say("joined", **first_allreduce(library, ranks), versions=library.versions())
         else:
             library.join(rank, *joining)
+            self.start = CommonStart(assignment, rank, library.progress)
             self.say("ready", versions=library.versions())
         for line in self.lines:
             self.execute(json.loads(line), library, rank)
-        self.prepared = None
+        self.copies = []
         library.leave()
 
     def execute(self, command, library, rank):
@@ -532,23 +244,31 @@ class Rank:
         what = command.pop("do")
         if what == "prepare":
             # The buffers of the case before are no longer needed.
-            self.prepared = None
+            self.copies = []
             try:
-                self.prepared = Prepared(library, command, rank, self.assignment["ranks"])
+                ranks, copies = self.assignment["ranks"], range(command.pop("copies"))
+                self.copies = [Prepared(library, command, rank, ranks) for _ in copies]
                 self.say("prepared")
             except Unsupported as error:
                 self.say("unsupported", why=str(error))
         elif what == "check":
-            self.say("checked", wrong=self.prepared.check())
+            self.say("checked", wrong=self.copies[0].check())
         elif what == "run":
-            seconds, cpu_seconds = self.prepared.run(command["iterations"])
+            seconds, cpu_seconds = self.copies[0].run(command["iterations"])
             self.say("ran", seconds=seconds, cpu_seconds=cpu_seconds)
+        elif what in ("bursts", "empty"):
+            bursts, lead_ns = Bursts(command["iterations"]), command["lead_ns"]
+            if what == "empty":
+                bursts.run_empty(lead_ns, self.start)
+            else:
+                bursts.run(self.copies, lead_ns, self.start)
+            self.say(what, **vars(bursts))
         elif what == "memory":
-            self.prepared = None
+            self.copies = []
             now = memory_bytes()
             self.say("memory", bytes=None if now is None else max(now - self.alone, 0))
         else:
-            self.say("each", seconds=self.prepared.each(command["iterations"]))
+            self.say("each", seconds=self.copies[0].each(command["iterations"]))
 
 
 def main():

@@ -12,8 +12,10 @@ use serde::Serialize;
 use super::files;
 use super::find::{ContenderPrograms, Programs};
 use super::library::{CallStyle, Contender, Language, Library, Memory, Peer};
+use super::local_names::LocalNames;
 use super::machine;
 use super::messages::{Answer, Command};
+use super::peer_settings;
 use super::rank::monotonic_s;
 use super::run_facts::RunFacts;
 use super::scripts::Scripts;
@@ -35,8 +37,10 @@ rank's first allreduce of 4 bytes is over; imports are not counted. \"at once\":
 command together, and rank 0 still has to open its store. \"store up\": rank 0 gets it 100 ms
 earlier, and the time counts from the command to the others. MPI has no store: its launcher has
 started the ranks and knows them before the command, so its time is that of MPI_Init and the
-allreduce. MiB is the largest growth of a rank's memory since before it joined: memory not backed by
-files, with its share of shared pages (PSS); socket buffers of the kernel are not counted.
+allreduce. Gloo's ranks look up names in files alone where a mount namespace can be made, and the
+output says so, since PyTorch's store asks for the name of every client. MiB is the largest growth
+of a rank's memory since before it joined: memory not backed by files, with its share of shared
+pages (PSS); socket buffers of the kernel are not counted.
 
 Exit codes are those of polyrank bench: 3 if something that was requested is not installed.";
 
@@ -96,6 +100,8 @@ struct Row {
     before: StartCondition,
     contender: String,
     versions: std::collections::BTreeMap<String, String>,
+    /// How it is started, in words.
+    settings: Vec<String>,
     /// Medians of the turns: until all were members, and until all had reduced.
     member_ms: f64,
     reduced_ms: f64,
@@ -162,6 +168,9 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
         limit: Duration::from_secs(arguments.timeout),
         interrupted: interruption().map_err(TeamError::Failed)?,
         script: scripts.python(),
+        names: LocalNames::prepare(scripts.folder()),
+        pinned_cores: Vec::new(),
+        offset_bytes: 0,
     };
     let (mut present, mut absent) = (Vec::new(), Vec::new());
     for contender in contenders {
@@ -179,6 +188,12 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
     }
     files::check(arguments.json.as_deref()).map_err(TeamError::Failed)?;
     let load_before = machine::load();
+    for (contender, _) in &present {
+        let Library::Peer(peer) = contender.library else { continue };
+        for &ranks in &arguments.ranks {
+            show::settings(&contender.name, &settings(peer, ranks, &terms));
+        }
+    }
     show::header();
     let mut rows = Vec::new();
     for &ranks in &arguments.ranks {
@@ -193,6 +208,10 @@ fn measure(arguments: &StartArguments, contenders: &[Contender]) -> Result<Vec<S
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
     files::write(path, &(text + "\n")).map_err(TeamError::Failed)?;
     Ok(absent)
+}
+
+fn settings(peer: Peer, ranks: u32, terms: &Limits) -> Vec<String> {
+    peer_settings::settings(peer, terms.placement(ranks), &terms.names.setting)
 }
 
 /// Measures all contenders in turn, from the same beginning.
@@ -215,6 +234,10 @@ fn compare(
             before,
             contender: contender.name.clone(),
             versions: Default::default(),
+            settings: match contender.library {
+                Library::Peer(peer) => settings(peer, ranks, terms),
+                Library::Polyrank(_) => Vec::new(),
+            },
             member_ms: 0.0,
             reduced_ms: 0.0,
             turns_ms: Vec::new(),

@@ -2,6 +2,11 @@
 
 use super::{Row, StartCondition, files};
 
+/// How a contender is started.
+pub(super) fn settings(contender: &str, settings: &[String]) {
+    files::show(&format!("# {contender}: {}\n", settings.join("; ")));
+}
+
 /// The line above the first row.
 pub(super) fn header() {
     let line = format!(

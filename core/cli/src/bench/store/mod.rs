@@ -7,6 +7,7 @@ mod requests;
 mod server;
 mod show;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::files;
+use super::local_names::LocalNames;
 use super::machine;
 use super::run_facts::RunFacts;
+use super::scripts::Scripts;
 use super::{EXIT_INCOMPLETE, not_measured, say};
 use load::{Clients, Run};
 use requests::Operation;
@@ -34,12 +37,14 @@ Examples:
 All clients live in one thread of this process and speak TCPStore's protocol, over TCP to all
 servers alike; \"polyrank local\" is the same server reached by the socket that its own clients of
 the same host take. Every client has one request under way. `set` has no reply: 32 of them are
-followed by a PING, and count when that is answered, so the times of `set` are those of 32.
-`wait` waits for a key that is not there, sets it and deletes it, sent at once; `set+get` is one
-of each. Ratios are of polyrank to the other; a server that does not let all clients in within 30 s
-is left out, and the exit code is 1. PyTorch's looks up the name of every client that comes, which a
-slow DNS server makes long. A server that holds n clients has n files open, and so has this process:
-raise ulimit -Hn if it is too low. The exit code is 3 if torch was asked for and is not installed.";
+followed by a PING, and count when that is answered, so the times of `set` are those of 32. `wait`
+waits for a key that is not there, sets it and deletes it, sent at once; `set+get` is one of each.
+Ratios are of polyrank to the other; a server that does not let all clients in within 30 s is left
+out, and the exit code is 1. PyTorch's looks up the name of every client that comes: it does so in
+files alone where a mount namespace can be made (as root or with unshare -Ur), and the output says
+if it asks DNS, which makes it slower. A server that holds n clients has n files open, and so has
+this process: raise ulimit -Hn if it is too low. The exit code is 3 if torch was asked for and is
+not installed.";
 
 /// The options of `polyrank bench store`.
 #[derive(Args)]
@@ -84,6 +89,8 @@ struct Report {
     #[serde(flatten)]
     run: RunFacts,
     value_bytes: u64,
+    /// How other servers are started, in words.
+    settings: BTreeMap<String, Vec<String>>,
     /// What could not be measured, and why.
     missing: Vec<String>,
     rows: Vec<Row>,
@@ -148,10 +155,17 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let nearest = servers[0].nearest().map_err(|error| format!("polyrank: {error}"))?;
     servers.extend(nearest);
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
-    let mut is_absent = false;
+    let (mut is_absent, mut settings) = (false, BTreeMap::new());
+    // Its folder has to be there for as long as the servers start.
+    let scripts = Scripts::write().map_err(|error| format!("cannot write a file: {error}"))?;
+    let names = LocalNames::prepare(scripts.folder());
     if !arguments.against.is_empty() {
-        match Server::torch(arguments.python.as_deref()) {
-            Ok(server) => servers.push(server),
+        match Server::torch(arguments.python.as_deref(), &names) {
+            Ok(server) => {
+                show::setting(&server.name, &names.setting);
+                settings.insert(server.name.clone(), vec![names.setting.clone()]);
+                servers.push(server);
+            }
             Err(MissingServer::Absence(why)) => {
                 say(&format!("missing: {why}"));
                 missing.push(why);
@@ -178,6 +192,7 @@ fn measure(arguments: &StoreBenchArguments) -> Result<Completeness, String> {
     let report = Report {
         run: RunFacts::at_end("polyrank bench store", load_before),
         value_bytes: arguments.value_bytes,
+        settings,
         missing,
         rows,
     };

@@ -10,6 +10,7 @@ use std::thread;
 use rustix::process::Signal;
 
 use super::load::ServerAddress;
+use crate::bench::local_names::LocalNames;
 use crate::itself;
 use crate::launch::output::{LastLines, keep};
 use crate::launch::process::end_with_launcher;
@@ -56,13 +57,17 @@ impl Server {
             .map_err(|(MissingServer::Absence(why) | MissingServer::Failure(why))| why)
     }
 
-    /// PyTorch's store.
-    pub(super) fn torch(python: Option<&Path>) -> Result<Server, MissingServer> {
+    /// PyTorch's store, which looks up the names of its clients by `names`.
+    pub(super) fn torch(
+        python: Option<&Path>,
+        names: &LocalNames,
+    ) -> Result<Server, MissingServer> {
         let named = python.map(|path| path.as_os_str().to_owned());
         let python = named
             .or_else(|| variable::POLYRANK_BENCH_GLOO.value())
             .unwrap_or_else(|| "python3".into());
-        let words = vec![python, "-c".into(), TORCH.into()];
+        let words = [python, "-c".into(), TORCH.into()];
+        let words = names.prefix.iter().cloned().chain(words).collect();
         Server::start("torch", words).map_err(|missing| {
             let why = match missing {
                 MissingServer::Failure(why) if !why.contains("No module named 'torch'") => {

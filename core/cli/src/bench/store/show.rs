@@ -2,6 +2,11 @@
 
 use super::{Row, files};
 
+/// How a server was started.
+pub(super) fn setting(server: &str, setting: &str) {
+    files::show(&format!("# {server}: {setting}\n"));
+}
+
 /// The lines above the first row.
 pub(super) fn header() {
     let line = format!(

@@ -9,11 +9,13 @@ use std::thread;
 use std::time::Instant;
 
 use super::connections::{AcceptGuard, Event, watch};
-use super::{Limits, Member, Team, TeamError};
+use super::starts_file::StartsFile;
+use super::{Limits, Member, Team, TeamError, affinity};
 use crate::bench::find::ContenderPrograms;
 use crate::bench::library::{Contender, Language, Library, Peer};
 use crate::bench::messages::Answer;
-use crate::bench::rank::{Assignment, VARIABLE};
+use crate::bench::peer_settings::launcher_options;
+use crate::bench::rank::{Assignment, VARIABLE, common_start};
 use crate::itself;
 use crate::launch::arguments::Part;
 use crate::launch::environment::reserve_port;
@@ -45,6 +47,8 @@ pub(super) fn start(
         name: contender.name.clone(),
         versions: Default::default(),
         unsupported: contender.unsupported.clone(),
+        is_crowded: terms.placement(ranks).is_crowded(),
+        start_timing: Default::default(),
         connections: Vec::new(),
         processes: Vec::new(),
         inbox,
@@ -56,6 +60,12 @@ pub(super) fn start(
     let (port, _reservation) = reserve_port().map_err(failed)?;
     let random = crate::random::bytes::<16>()
         .map_err(|error| TeamError::Failed(format!("{}: {error}", contender.name)))?;
+    let starts = match until {
+        StartStage::Loaded => None,
+        StartStage::Joined => {
+            Some(StartsFile::create(common_start::file_bytes(ranks)).map_err(failed)?)
+        }
+    };
     let assignment = Assignment {
         control: listener.local_addr().map_err(failed)?,
         token: random.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -70,12 +80,19 @@ pub(super) fn start(
         port,
         timeout_s: terms.limit.as_secs(),
         joins_on_command: until == StartStage::Loaded,
+        // They open it before they are a group, and need its name no longer.
+        starts: starts.as_ref().map(|file| file.path().to_owned()),
+        yields: team.is_crowded,
+        offset_bytes: terms.offset_bytes,
+        pinned_cores: terms.pinned_cores.clone(),
     };
     let variables = variables(contender, &assignment).map_err(failed)?;
     for part in programs(contender, found, ranks, terms) {
         let program = part.program.to_string_lossy().into_owned();
         let member = team.processes.len();
-        let process = Process::start(&part, None, &variables, false).map_err(|error| {
+        let own = cores_of(member, found, terms);
+        let start = || Process::start(&part, None, &variables, false);
+        let process = affinity::started_on(&own, start).map_err(|error| {
             TeamError::Failed(format!("{}: cannot start {program}: {error}", contender.name))
         })?;
         team.processes.push(follow(member, process, &events));
@@ -84,6 +101,15 @@ pub(super) fn start(
         AcceptGuard::open(listener, assignment.token, ranks as usize, events).map_err(failed)?;
     meet(&mut team, ranks as usize, until)?;
     Ok(team)
+}
+
+/// The cores that a process may use, where ranks are pinned: a launcher of MPI starts ranks on all
+/// of them, and each takes its own.
+fn cores_of(member: usize, found: &ContenderPrograms, terms: &Limits) -> Vec<usize> {
+    match found.launcher {
+        None => terms.pinned_cores.iter().copied().cycle().nth(member).into_iter().collect(),
+        Some(_) => terms.pinned_cores.clone(),
+    }
 }
 
 /// The programs to start: one for each rank, or the launcher of all.
@@ -109,7 +135,12 @@ fn programs(
         match language {
             Language::Rust => itself::command(&["bench-rank", &number]),
             Language::Python => {
-                vec![found.python.clone(), script.clone(), number.into()]
+                let names = match contender.library {
+                    Library::Peer(Peer::Gloo) => terms.names.prefix.as_slice(),
+                    _ => &[],
+                };
+                let own = [found.python.clone(), script.clone(), number.into()];
+                names.iter().cloned().chain(own).collect()
             }
             Language::Node => vec![
                 found.node.clone(),
@@ -121,11 +152,12 @@ fn programs(
             ],
         }
     };
-    if found.launcher.is_empty() {
+    let (Some(launcher), Library::Peer(peer)) = (&found.launcher, &contender.library) else {
         return (0..ranks).map(|rank| part(of_rank(rank))).collect();
-    }
-    let mut words = found.launcher.clone();
-    words.extend([ranks.to_string().into(), found.python.clone(), script.clone()]);
+    };
+    let mut words = vec![launcher.clone()];
+    words.extend(launcher_options(*peer, terms.placement(ranks)));
+    words.extend([found.python.clone(), script.clone()]);
     vec![part(words)]
 }
 
