@@ -53,7 +53,7 @@ impl Server {
     /// A polyrank store.
     pub(super) fn polyrank() -> Result<Server, String> {
         let words = itself::command(&["store", "--host", "127.0.0.1", "--port", "0"]);
-        Server::start("polyrank", words)
+        Server::start("polyrank", &[], words)
             .map_err(|(MissingServer::Absence(why) | MissingServer::Failure(why))| why)
     }
 
@@ -66,9 +66,8 @@ impl Server {
         let python = named
             .or_else(|| variable::POLYRANK_BENCH_GLOO.value())
             .unwrap_or_else(|| "python3".into());
-        let words = [python, "-c".into(), TORCH.into()];
-        let words = names.prefix.iter().cloned().chain(words).collect();
-        Server::start("torch", words).map_err(|missing| {
+        let words = vec![python, "-c".into(), TORCH.into()];
+        Server::start("torch", &names.prefix, words).map_err(|missing| {
             let why = match missing {
                 MissingServer::Failure(why) if !why.contains("No module named 'torch'") => {
                     return MissingServer::Failure(why);
@@ -89,15 +88,24 @@ impl Server {
         Ok(door.map(|door| Server { name, door, process: self.process.clone() }))
     }
 
-    /// Starts a program that prints `tcp://…:PORT` when it listens.
-    fn start(name: &str, words: Vec<OsString>) -> Result<Server, MissingServer> {
-        let mut words = words.into_iter();
-        let program = words.next().unwrap_or_default();
-        let mut command = Command::new(&program);
+    /// Starts a program that prints `tcp://…:PORT` when it listens, behind the words of `prefix`.
+    fn start(
+        name: &str,
+        prefix: &[OsString],
+        words: Vec<OsString>,
+    ) -> Result<Server, MissingServer> {
+        let program = words.first().cloned().unwrap_or_default();
+        let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
+        if !prefix.is_empty() {
+            // The prefix would be found where the program is not.
+            is_there(&program)
+                .map_err(|error| MissingServer::Absence(failed(error.to_string())))?;
+        }
+        let mut words = prefix.iter().cloned().chain(words);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // However this process ends, its servers end with it.
         end_with_launcher(&mut command, Signal::KILL);
-        let failed = |why: String| format!("{name} ({}): {why}", program.to_string_lossy());
         let spawned = command.spawn();
         let mut child =
             spawned.map_err(|error| MissingServer::Absence(failed(error.to_string())))?;
@@ -134,6 +142,13 @@ impl Server {
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim().split(' ').next()?.parse::<u64>().ok().map(|kib| kib << 10)
     }
+}
+
+/// Whether a program can be started at all.
+fn is_there(program: &OsString) -> std::io::Result<()> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop)
 }
 
 impl Drop for Process {
