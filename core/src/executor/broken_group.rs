@@ -44,6 +44,7 @@ pub(super) struct DeferredFailure {
 pub(super) struct Suspicion {
     pub(super) peer: Rank,
     pub(super) why: String,
+    pub(super) since: Instant,
     pub(super) until: Instant,
 }
 

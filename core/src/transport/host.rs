@@ -19,6 +19,14 @@ pub fn identity() -> String {
     }
 }
 
+/// Where the numbers of processes that this process sees are valid: the same text for all processes
+/// to which a number means the same process. `None` where the system does not say.
+pub fn process_namespace() -> Option<String> {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    let boot = read("/proc/sys/kernel/random/boot_id").ok()??;
+    Some(format!("{boot} {}", namespace.to_string_lossy()))
+}
+
 /// The identity of a host that has no name.
 const UNKNOWN: &str = "unknown";
 

@@ -16,6 +16,8 @@ pub const MAX_ENDPOINTS: usize = 16;
 /// Most bytes of a WebSocket endpoint.
 const MAX_URL_BYTES: usize = 128;
 
+/// Most bytes of a namespace of processes.
+const MAX_NAMESPACE_BYTES: usize = 128;
 /// Most bytes of the name of a socket.
 pub const MAX_NAME_BYTES: usize = 64;
 
@@ -30,6 +32,9 @@ pub struct Card {
     pub host: String,
     /// The process on that host.
     pub process_id: u32,
+    /// Where that number means this process: ranks with the same text number processes alike. One
+    /// host may have several such places, as containers are. `None` where the rank cannot say.
+    pub process_namespace: Option<String>,
     /// Where it listens, best first, at most [`MAX_ENDPOINTS`].
     pub tcp: Vec<SocketAddr>,
     /// URLs at which it answers WebSockets, best first, at most [`MAX_ENDPOINTS`].
@@ -117,7 +122,37 @@ impl Card {
         let host = if host.is_empty() { "unknown".to_owned() } else { host };
         let (wire_version, numbers) = (WIRE_VERSION, numbers_hash());
         let (websocket, shm, relay, board) = (Vec::new(), None, None, None);
-        Card { host, process_id, tcp, websocket, shm, relay, board, wire_version, numbers }
+        Card {
+            host,
+            process_id,
+            process_namespace: None,
+            tcp,
+            websocket,
+            shm,
+            relay,
+            board,
+            wire_version,
+            numbers,
+        }
+    }
+
+    /// Says too where the number of its process is valid.
+    #[must_use]
+    pub fn numbered_in(mut self, process_namespace: Option<String>) -> Card {
+        let is_line = |text: &String| {
+            !text.is_empty()
+                && text.len() <= MAX_NAMESPACE_BYTES
+                && !text.contains(char::is_control)
+        };
+        self.process_namespace = process_namespace.filter(is_line);
+        self
+    }
+
+    /// The number of the rank's process, if it means the same to the rank of `other`.
+    pub fn process_known_to(&self, other: &Card) -> Option<u32> {
+        let is_alike =
+            self.process_namespace.is_some() && self.process_namespace == other.process_namespace;
+        is_alike.then_some(self.process_id)
     }
 
     /// Says too that it answers WebSockets wherever it listens for TCP.
@@ -133,6 +168,9 @@ impl Card {
             format!("{TITLE}\nwire {}\nnumbers {:016x}\n", self.wire_version, self.numbers);
         // Writing to a String cannot fail.
         let _ = writeln!(text, "host {}\nprocess {}", self.host, self.process_id);
+        if let Some(namespace) = &self.process_namespace {
+            let _ = writeln!(text, "process_namespace {namespace}");
+        }
         for endpoint in &self.tcp {
             let _ = writeln!(text, "tcp {endpoint}");
         }
@@ -164,6 +202,7 @@ impl Card {
         }
         let (mut version, mut numbers, mut host, mut process_id) = (None, None, None, None);
         let (mut tcp, mut websocket) = (Vec::new(), Vec::new());
+        let mut process_namespace = None;
         let (mut shm, mut relay, mut board) = (None, None, None);
         for line in lines {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
@@ -176,6 +215,10 @@ impl Card {
                 "host" if value.is_empty() => return Err(CardError::Value { name: "host" }),
                 "host" => host = Some(value.to_owned()),
                 "process" => process_id = Some(parse("process", value)?),
+                "process_namespace" if value.is_empty() || value.len() > MAX_NAMESPACE_BYTES => {
+                    return Err(CardError::Value { name: "process_namespace" });
+                }
+                "process_namespace" => process_namespace = Some(value.to_owned()),
                 "tcp" if tcp.len() == MAX_ENDPOINTS => {
                     return Err(CardError::Value { name: "tcp" });
                 }
@@ -193,6 +236,7 @@ impl Card {
         Ok(Card {
             host: host.ok_or(CardError::Missing { name: "host" })?,
             process_id: process_id.ok_or(CardError::Missing { name: "process" })?,
+            process_namespace,
             tcp,
             websocket,
             shm,
@@ -253,6 +297,7 @@ mod tests {
         fn a_card_survives_the_journey(
             host in ".{0,300}",
             process_id in any::<u32>(),
+            namespace in proptest::option::of(".{0,200}"),
             v4 in proptest::collection::vec(any::<([u8; 4], u16)>(), 0..9),
             v6 in proptest::collection::vec(any::<([u8; 16], u16)>(), 0..9),
             answers in any::<bool>(),
@@ -266,6 +311,7 @@ mod tests {
             let shm = shm.map(|(name, user)| SharedMemory { name, user });
             let card = Card { relay, board, shm, ..Card::new(&host, process_id, tcp) };
             let card = if answers { card.answering_websockets() } else { card };
+            let card = card.numbered_in(namespace);
             let bytes = card.encode();
             prop_assert!(bytes.len() <= MAX_CARD_BYTES);
             prop_assert_eq!(Card::decode(&bytes), Ok(card));
@@ -278,6 +324,19 @@ mod tests {
             titled.extend(bytes);
             prop_assert!(Card::decode(&titled).is_err());
         }
+    }
+
+    #[test]
+    fn the_number_of_a_process_means_something_where_processes_are_numbered_alike() {
+        let card = |process_id, namespace: Option<&str>| {
+            let card = Card::new("host", process_id, Vec::new());
+            card.numbered_in(namespace.map(str::to_owned))
+        };
+        let ours = card(1, Some("boot pid:[1]"));
+        assert_eq!(card(2, Some("boot pid:[1]")).process_known_to(&ours), Some(2));
+        assert_eq!(card(2, Some("boot pid:[2]")).process_known_to(&ours), None);
+        assert_eq!(card(2, None).process_known_to(&ours), None);
+        assert_eq!(card(2, None).process_known_to(&card(1, None)), None);
     }
 
     #[test]

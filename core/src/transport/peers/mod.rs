@@ -5,6 +5,7 @@
 //! with them. Both are generic parameters, so that the path of a message has no dynamic calls.
 
 mod pending_connections;
+mod process;
 mod table;
 mod turns;
 

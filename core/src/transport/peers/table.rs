@@ -8,15 +8,19 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::pending_connections::PendingConnections;
+use super::process::ProcessCheck;
 use crate::transport::notice::{self, Notice};
 use crate::transport::readiness::{Readiness, ReadySocket};
-use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
+use crate::transport::{LossReason, ProcessState, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
+use crate::wire::card::Card;
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
 /// The key of the listener's events; a connection has its peer's rank.
 pub(super) const LISTENER_KEY: u64 = u64::MAX - 1;
 /// Added to a slot: the key of a connection that has not sent its hello yet.
 pub(super) const PENDING_KEY: u64 = 2 << 32;
+/// Added to a peer's rank: the key of the descriptor of its process, see [`PeerTable::examine`].
+pub(super) const PROCESS_KEY: u64 = 3 << 32;
 /// How long no connection is accepted after the system lacked resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -63,6 +67,8 @@ pub(in crate::transport) struct Peer<M: Medium> {
     pub(in crate::transport) route: M::Route,
     pub(in crate::transport) queue: M::Queue,
     pub(in crate::transport) link: Link<M::Dial, M::Connection>,
+    /// The number of its process, if this rank can ask the system for it.
+    process_id: Option<u32>,
 }
 
 /// How far this rank and a peer have come.
@@ -76,7 +82,13 @@ pub(in crate::transport) enum Link<Dial, Connection> {
 impl<M: Medium> Peer<M> {
     /// A peer that was not connected to.
     pub(in crate::transport) fn new(route: M::Route, queue: M::Queue) -> Peer<M> {
-        Peer { route, queue, link: Link::Idle }
+        Peer { route, queue, link: Link::Idle, process_id: None }
+    }
+
+    /// As this, for the rank of `card`, seen from that of `ours`.
+    #[must_use]
+    pub(in crate::transport) fn of_process(self, card: &Card, ours: &Card) -> Peer<M> {
+        Peer { process_id: card.process_known_to(ours), ..self }
     }
 }
 
@@ -105,6 +117,8 @@ pub(in crate::transport) struct PeerTable<M: Medium> {
     pub(in crate::transport) is_dialing: bool,
     pub(in crate::transport) pending: PendingConnections<M::Attachment>,
     pub(in crate::transport) notices: Vec<Notice>,
+    /// Peers that were lost while their processes ran, and the descriptors of those.
+    ending: Vec<(Rank, OwnedFd)>,
     turn: u32,
     /// Whether a thread was about to wait, so that the next turn must ask the system.
     waited: Cell<bool>,
@@ -140,6 +154,7 @@ impl<M: Medium> PeerTable<M> {
             is_dialing: false,
             pending: PendingConnections::new(M::MAX_PENDING),
             notices: Vec::new(),
+            ending: Vec::new(),
             turn: 0,
             waited: Cell::new(false),
             timer_is_stale: false,
@@ -210,6 +225,35 @@ impl<M: Medium> PeerTable<M> {
         true
     }
 
+    /// Asks the system what became of the process of `peer`, which was lost without a goodbye, and
+    /// has the sink notified of that, now and when the process ends.
+    pub(in crate::transport) fn examine(&mut self, peer: Rank) {
+        let Some(process_id) = self.peers[peer as usize].process_id else {
+            self.notices.push(Notice::Process(peer, ProcessState::Elsewhere));
+            return;
+        };
+        let check = ProcessCheck::of(process_id);
+        self.notices.extend(check.state().map(|state| Notice::Process(peer, state)));
+        if let ProcessCheck::Runs(process) = check
+            && self.readiness.add(&process, PROCESS_KEY + u64::from(peer), false).is_ok()
+        {
+            self.ending.push((peer, process));
+        }
+    }
+
+    /// The process of `peer`, which was lost before, has ended.
+    pub(super) fn process_ended(&mut self, peer: Rank) {
+        let readiness = &self.readiness;
+        self.ending.retain(|(other, process)| {
+            let is_other = *other != peer;
+            if !is_other {
+                readiness.remove(process);
+            }
+            is_other
+        });
+        self.notices.push(Notice::Process(peer, ProcessState::Ended));
+    }
+
     /// The peers whose connections are missing.
     pub(super) fn missing(&self) -> Vec<Rank> {
         let is_missing = |peer: &Rank| {
@@ -278,6 +322,7 @@ impl<M: Medium> PeerTable<M> {
         self.pending.clear();
         self.notices.clear();
         self.active.clear();
+        self.ending.clear();
         self.listener.take().is_some()
     }
 

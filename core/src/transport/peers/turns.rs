@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::table::{LISTENER_KEY, Medium, PENDING_KEY, PeerTable};
+use super::table::{LISTENER_KEY, Medium, PENDING_KEY, PROCESS_KEY, PeerTable};
 use crate::transport::readiness::{ReadySocket, TIMER};
 use crate::transport::{LossReason, Rank, Sink};
 
@@ -46,7 +46,11 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
                 TIMER => false,
                 LISTENER_KEY => self.accept(),
                 // The lower half of the key is the slot.
-                key if is_pending(key) => self.greet(key as u32 as usize),
+                key if is_of(PENDING_KEY, key) => self.greet(key as u32 as usize),
+                key if is_of(PROCESS_KEY, key) => {
+                    self.table().process_ended(key as Rank);
+                    true
+                }
                 _ => self.handle(*event, sink),
             };
         }
@@ -115,9 +119,9 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
     }
 }
 
-/// Whether `key` is that of a connection that has not sent its hello yet.
-fn is_pending(key: u64) -> bool {
-    key & !u64::from(u32::MAX) == PENDING_KEY
+/// Whether `key` is the sum of `kind` and a slot or a rank.
+fn is_of(kind: u64, key: u64) -> bool {
+    key & !u64::from(u32::MAX) == kind
 }
 
 /// Whether the next accept may succeed although one failed with this error.

@@ -175,7 +175,16 @@ impl PeerTransport for ShmTransport {
             notices.push(Notice::Lost(peer, why));
             return;
         }
+        let is_unexplained = match &peers[peer as usize].link {
+            Link::Open(open) => !open.has_broken_group(),
+            Link::Idle | Link::Dialing(_) | Link::Lost => true,
+        };
+        let is_unexplained =
+            is_unexplained && matches!(why, LossReason::Died(_) | LossReason::Unreachable(_));
         if self.table.lose(peer, why) {
+            if is_unexplained {
+                self.table.examine(peer);
+            }
             let entry = &mut self.table.peers[peer as usize];
             entry.queue.clear(&entry.route.lane, &self.ours);
         }

@@ -24,6 +24,10 @@ pub(super) const NONCE: usize = CELL_BYTES + 8;
 const PRICES_AT: usize = 4 * CELL_BYTES;
 const _: () = assert!(PRICES_AT + PRICES_BYTES <= PAGE_BYTES, "the prices fit their page");
 
+/// Offset of the word that says whether the owner has broken the group, and so told the others why,
+/// or tried to.
+pub(super) const BROKEN: usize = 2 * CELL_BYTES;
+
 /// Bytes of a ring.
 const RING_BYTES: usize = 64 << 10;
 

@@ -42,11 +42,11 @@ use std::sync::Arc;
 use self::attach::PeerMemory;
 use self::incoming::IncomingLane;
 use self::joining::Dial;
-use self::layout::{ASLEEP, Lane, Layout};
+use self::layout::{ASLEEP, BROKEN, Lane, Layout};
 pub use self::lending::LendingThresholds;
 use self::memory::{File, Mapping};
 use self::outgoing::{OutgoingLane, PutOutcome};
-use self::ring::CorruptRing;
+use self::ring::{CorruptRing, SharedMemory as _};
 use self::side_channel::{AnnouncedPools, Pools, SideChannel};
 pub use self::socket::Listener;
 use super::notice::Notice;
@@ -150,7 +150,8 @@ impl ShmTransport {
         let layout = Layout::new(index(cards.len()));
         let peer = |(other, card): (usize, &Card)| {
             let key = card.shm.clone().filter(|_| is_here[other] && other != rank as usize);
-            Peer::new(Route { key, lane: layout.lane(index(other)) }, OutgoingLane::new(lending))
+            let route = Route { key, lane: layout.lane(index(other)) };
+            Peer::new(route, OutgoingLane::new(lending)).of_process(card, ours)
         };
         let peers = cards.iter().enumerate().map(peer).collect();
         let bell = Bell::new()?;
@@ -183,7 +184,7 @@ impl Transport for ShmTransport {
     }
 
     fn send_at_once(&mut self, peer: Rank, header: Header, payload: &[u8]) -> bool {
-        let Some(Peer { route, queue, link: Link::Open(open) }) =
+        let Some(Peer { route, queue, link: Link::Open(open), .. }) =
             self.table.peers.get_mut(peer as usize)
         else {
             return false;
@@ -209,7 +210,7 @@ impl Transport for ShmTransport {
     fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
         debug_assert!(peer < self.size() && peer != self.rank(), "a frame for rank {peer}");
         let PeerTable { peers, notices, .. } = &mut self.table;
-        let Some(Peer { route, queue, link }) = peers.get_mut(peer as usize) else {
+        let Some(Peer { route, queue, link, .. }) = peers.get_mut(peer as usize) else {
             return;
         };
         // The header cannot lie about the bytes that follow it.
@@ -275,7 +276,7 @@ impl Transport for ShmTransport {
         self.table.note_waiting();
         sleep::fall_asleep(&self.ours, ASLEEP);
         let has_work = |peer: &Rank| {
-            let Peer { route, queue, link } = &self.table.peers[*peer as usize];
+            let Peer { route, queue, link, .. } = &self.table.peers[*peer as usize];
             let Link::Open(open) = link else { return false };
             (!open.is_deaf && open.incoming.is_ready(&self.inward, &open.theirs))
                 || queue.may_proceed(&route.lane, &self.ours)
@@ -287,6 +288,7 @@ impl Transport for ShmTransport {
     }
 
     fn abandon(&mut self) {
+        self.ours.store(BROKEN, 1);
         for peer in &mut self.table.peers {
             peer.queue.abandon(&peer.route.lane, &self.ours);
             if let Link::Open(open) = &mut peer.link {
@@ -342,7 +344,7 @@ impl ShmTransport {
     /// read.
     fn flush(&mut self, peer: Rank) -> bool {
         let (PeerTable { peers, notices, .. }, ours) = (&mut self.table, &self.ours);
-        let Peer { route, queue, link: Link::Open(open) } = &mut peers[peer as usize] else {
+        let Peer { route, queue, link: Link::Open(open), .. } = &mut peers[peer as usize] else {
             return false;
         };
         let mut sent = |header| notices.push(Notice::Sent(peer, header));
@@ -395,6 +397,12 @@ impl OpenConnection {
         {
             channel.wake();
         }
+    }
+
+    /// Whether the peer has broken the group: it, or who was told by it, knows why better than the
+    /// end of its process shows.
+    fn has_broken_group(&self) -> bool {
+        self.theirs.load(BROKEN) != 0
     }
 
     /// Receives the peer's messages, and notes an end.

@@ -80,9 +80,13 @@ impl PeerTransport for TcpTransport {
     }
 
     fn lose(&mut self, peer: Rank, why: LossReason) {
+        let is_unexplained = matches!(why, LossReason::Died(_) | LossReason::Unreachable(_));
         if self.table.lose(peer, why) {
             self.table.peers[peer as usize].queue.clear();
             self.busy = self.busy.filter(|busy| *busy != peer);
+            if is_unexplained {
+                self.table.examine(peer);
+            }
         }
     }
 }

@@ -70,7 +70,8 @@ impl Listener {
         if endpoints.is_empty() {
             endpoints.push(self.address);
         }
-        Card::new(&host::identity(), std::process::id(), endpoints)
+        let card = Card::new(&host::identity(), std::process::id(), endpoints);
+        card.numbered_in(host::process_namespace())
     }
 
     /// The next connection, if one waits.

@@ -141,10 +141,11 @@ impl TcpTransport {
     ) -> Result<TcpTransport> {
         let hello = membership.hello(membership.compatible_size()?);
         let Membership { rank, cards, .. } = membership;
-        let host = cards.get(rank as usize).map(|card| card.host.as_str());
+        let ours = &cards[rank as usize];
         let peer = |card: &Card| {
-            let is_within_host = host == Some(card.host.as_str());
-            Peer::new(Route { endpoints: card.tcp.clone(), is_within_host }, Outbox::default())
+            let is_within_host = ours.host == card.host;
+            let route = Route { endpoints: card.tcp.clone(), is_within_host };
+            Peer::new(route, Outbox::default()).of_process(card, ours)
         };
         let peers = cards.iter().map(peer).collect();
         let table = PeerTable::new(listener, hello, timeouts, peers);
