@@ -209,8 +209,8 @@ mod spare {
     use super::*;
 
     /// How many a rank opens for itself when the others count on it already: two event queues with
-    /// their timers, and what wakes their thread.
-    const COUNT: usize = 6;
+    /// their timers, what wakes their thread, and what tells of the ends of connections.
+    const COUNT: usize = 7;
 
     /// As many as a rank needs that has joined, so that one that may not open them says so before.
     pub(super) struct Descriptors {

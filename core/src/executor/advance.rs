@@ -98,6 +98,11 @@ impl Executor {
         self
     }
 
+    /// Whether the group has other ranks.
+    pub fn has_others(&self) -> bool {
+        self.state.size > 1
+    }
+
     /// Whether small operations go over a board.
     pub fn has_board(&self) -> bool {
         self.state.exchange.is_some()
@@ -334,7 +339,7 @@ impl Executor {
     /// As [`Executor::break_with`], for a reason that another rank has published to all.
     pub fn break_as_told(&mut self, abort: Abort, now: Instant) {
         self.state.now = now;
-        self.state.fail_with(Cause { abort, found_here: false });
+        self.state.fail_with(Cause::told(abort));
         self.run();
     }
 
@@ -365,9 +370,11 @@ impl Executor {
     /// Breaks the group if a collective is in flight, as if its deadline had passed.
     pub fn end_late(&mut self, now: Instant) {
         self.state.now = now;
-        let reason = self.state.suspected().or_else(|| self.state.oldest_as_late());
+        let late = |state: &State| state.oldest_as_late().map(Cause::found);
+        let reason = self.state.suspected().or_else(|| late(&self.state));
         if let Some(reason) = reason.filter(|_| self.state.broken.is_none()) {
-            self.break_with(reason, now);
+            self.state.fail_with(reason);
+            self.run();
         }
     }
 
@@ -382,8 +389,9 @@ impl Executor {
         let rank = self.state.rank;
         let left = Abort::User { rank, why: "the process group was destroyed".to_owned() };
         if self.state.is_busy() {
-            let reason = self.state.suspected().unwrap_or(left);
-            self.break_with(reason, now);
+            let reason = self.state.suspected().unwrap_or_else(|| Cause::found(left));
+            self.state.fail_with(reason);
+            self.run();
         } else {
             if let Some(exchange) = &mut self.state.exchange {
                 exchange.leave();

@@ -7,8 +7,8 @@
 //! begin. Where somebody is to be told of the end, nobody waits: such a group is urgent, and the
 //! thread polls it immediately, for as long as that has paid lately and no other needs the core.
 //!
-//! It starts when it is first needed: when an operation is left to it, or when a rank first has to
-//! sleep while it waits for another. A forked child starts one of its own.
+//! It starts with the first operation of a process: a rank that is in none any more has to tell the
+//! others when it sees that one died. A forked child starts one of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
@@ -18,7 +18,7 @@ use super::limits::SPIN_LIMITS;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::spin::{AdaptiveSpin, BusyPoll, SpinPolicy, WakeCost};
-use crate::transport::{Bell, Interest, wait};
+use crate::transport::{Bell, Endings, Interest, wait};
 
 /// How long a thread that issued an operation has to begin to wait for it itself.
 const ISSUER_GRACE: Duration = Duration::from_micros(100);
@@ -213,6 +213,9 @@ impl Background {
         let mut grace = ISSUER_GRACE;
         let spinning = AdaptiveSpin::new(SpinPolicy::Yield(SPIN_LIMITS.spin));
         let mut moved = false;
+        // Groups that are not watched, too, hear at once when a rank dies.
+        let endings = Endings::of_this_process();
+        let mut has_ending = false;
         loop {
             self.take_newcomers(&mut entries);
             if moved {
@@ -220,8 +223,9 @@ impl Background {
             }
             interests.clear();
             interests.extend(self.bell.interest());
+            interests.extend(endings.and_then(Endings::interest));
             let until;
-            (moved, until) = check_all(&mut entries, &mut interests);
+            (moved, until) = check_all(&mut entries, has_ending, &mut interests);
             if moved {
                 fruitless = 0;
                 continue;
@@ -230,6 +234,7 @@ impl Background {
             let timeout = until.map(|until| until.saturating_duration_since(asleep));
             let woken = wait::wait(&interests, timeout);
             spinning.note_sleep(asleep.elapsed());
+            has_ending = woken && endings.is_some_and(Endings::take);
             if self.hear(asleep) {
                 // The groups for which it was rung are checked after this.
                 self.in_grace.store(true, Ordering::SeqCst);
@@ -289,11 +294,15 @@ impl Background {
 }
 
 /// Checks all groups; whether anything moved, and until when the thread may sleep otherwise.
-fn check_all(entries: &mut Vec<Entry>, interests: &mut Vec<Interest>) -> (bool, Option<Instant>) {
+fn check_all(
+    entries: &mut Vec<Entry>,
+    has_ending: bool,
+    interests: &mut Vec<Interest>,
+) -> (bool, Option<Instant>) {
     let now = Instant::now();
     let mut moved = false;
     let mut until: Option<Instant> = None;
-    entries.retain_mut(|entry| match entry.check(now, interests) {
+    entries.retain_mut(|entry| match entry.check(now, has_ending, interests) {
         GroupActivity::Gone => false,
         GroupActivity::Moved => {
             moved = true;
@@ -334,8 +343,14 @@ impl Entry {
         self.group.upgrade().is_some_and(|group| group.is_busy() && !group.has_waiters())
     }
 
-    /// Drives the group if this thread has to; otherwise adds what to wait for.
-    fn check(&mut self, now: Instant, interests: &mut Vec<Interest>) -> GroupActivity {
+    /// Drives the group if this thread has to; otherwise adds what to wait for. `has_ending` says
+    /// that a connection has ended, which may be one of the group's.
+    fn check(
+        &mut self,
+        now: Instant,
+        has_ending: bool,
+        interests: &mut Vec<Interest>,
+    ) -> GroupActivity {
         let Some(group) = self.group.upgrade().filter(|group| !group.has_ended()) else {
             return GroupActivity::Gone;
         };
@@ -354,7 +369,7 @@ impl Entry {
             group.set_driven_in_background(true);
             return self.drive(&*group, now, interests);
         }
-        if now - self.quiet_since < QUIET_AFTER && !group.is_watched() {
+        if now - self.quiet_since < QUIET_AFTER && !has_ending && !group.is_watched() {
             return GroupActivity::Idle(Some(now + CHECK_INTERVAL));
         }
         // What arrives for an idle group is kept for its next operation, or says that it broke.

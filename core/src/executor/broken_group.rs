@@ -11,6 +11,17 @@ use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
+/// How long a broken group tells the others before it closes its connections.
+const BROKEN_GROUP_LINGER: Duration = Duration::from_secs(1);
+
+/// How long it keeps its connections at least, unless it is left: their ends would wake ranks that
+/// are just about to learn why it broke, and keep the cores busy with that.
+const CLOSING_DELAY: Duration = Duration::from_millis(50);
+
+/// How long it waits before it opens connections to tell ranks to which it has none. Meanwhile they
+/// hear of it over the connections that there are, which costs a tenth: neighbours have one.
+const UNREACHED_DELAY: Duration = Duration::from_millis(5);
+
 /// Most operations that are noted as ended by the failure of a broken group.
 const MAX_NOTED_OPERATIONS: usize = 256;
 
@@ -28,6 +39,20 @@ pub(super) struct Cause {
     pub(super) abort: Abort,
     /// Whether this rank found it; otherwise another rank reported it.
     pub(super) found_here: bool,
+    /// Whether every other rank finds it without being told.
+    pub(super) is_plain_to_all: bool,
+}
+
+impl Cause {
+    /// A reason that this rank found.
+    pub(super) fn found(abort: Abort) -> Cause {
+        Cause { abort, found_here: true, is_plain_to_all: false }
+    }
+
+    /// A reason that another rank reported.
+    pub(super) fn told(abort: Abort) -> Cause {
+        Cause { abort, found_here: false, is_plain_to_all: false }
+    }
 }
 
 /// The reason why an operation cannot be run, while earlier ones are still in flight here. Those
@@ -46,13 +71,21 @@ pub(super) struct Suspicion {
     pub(super) why: String,
     pub(super) since: Instant,
     pub(super) until: Instant,
+    /// Whether the process of the peer is known to have ended.
+    pub(super) is_sure: bool,
 }
 
 /// A group that is broken.
 pub(super) struct BrokenGroup {
     pub(super) abort: Abort,
-    /// When its connections are closed, whether or not all other ranks were told.
+    /// From when on its connections are closed, once all other ranks were told.
+    pub(super) may_close: Instant,
+    /// When they are closed, whether or not that is so.
     pub(super) until: Instant,
+    /// When the ranks are told to which this one has no connection, if they still have to be.
+    pub(super) tells_all: Option<Instant>,
+    /// Whether every other rank finds the reason without being told.
+    pub(super) is_plain_to_all: bool,
     pub(super) closed: bool,
     delivery: RefCell<ErrorDelivery>,
 }
@@ -91,14 +124,23 @@ pub struct StallReport {
 }
 
 impl BrokenGroup {
-    /// One that tells the others why until its connections are closed at `until`.
-    pub(super) fn telling(abort: Abort, until: Instant) -> BrokenGroup {
-        BrokenGroup { abort, until, closed: false, delivery: RefCell::default() }
+    /// One that broke `now` and tells the others why; those to whom it has no connection a moment
+    /// later, if it `tells_all`.
+    pub(super) fn telling(abort: Abort, tells_all: bool, now: Instant) -> BrokenGroup {
+        BrokenGroup {
+            abort,
+            may_close: now + CLOSING_DELAY,
+            until: now + BROKEN_GROUP_LINGER,
+            tells_all: tells_all.then(|| now + UNREACHED_DELAY),
+            is_plain_to_all: false,
+            closed: false,
+            delivery: RefCell::default(),
+        }
     }
 
     /// One that is closed already.
     pub(super) fn closed(abort: Abort, now: Instant) -> BrokenGroup {
-        BrokenGroup { closed: true, ..BrokenGroup::telling(abort, now) }
+        BrokenGroup { closed: true, ..BrokenGroup::telling(abort, false, now) }
     }
 
     /// What a collective of this rank ends with.

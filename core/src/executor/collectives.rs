@@ -470,7 +470,7 @@ impl State {
 
     /// Breaks the group for a reason found here.
     pub(super) fn fail(&mut self, abort: Abort) {
-        self.fail_with(Cause { abort, found_here: true });
+        self.fail_with(Cause::found(abort));
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Driver {
     brief_polls: Mutex<BackOff>,
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
+    /// Whether the group has other ranks.
+    has_others: bool,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
@@ -80,6 +82,7 @@ impl Driver {
         let background = Background::of_this_process()?;
         let driver = Arc::new(Driver {
             background,
+            has_others: executor.has_others(),
             executor: Mutex::new(executor),
             forks: fork::forks(),
             spin,
@@ -134,7 +137,7 @@ impl Driver {
             completion.complete(Err(self.inherited_error()));
             return true;
         }
-        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.note_activity();
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let done = self.wait_in_turn(completion, until);
         let left = self.waiters.fetch_sub(1, Ordering::SeqCst) - 1;
@@ -241,7 +244,7 @@ impl Driver {
             finished.push(FinishedOperation::new(completion.clone(), Err(self.inherited_error())));
             return DeferredCompletions { driver: self, finished };
         }
-        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.note_activity();
         match waiting {
             WaitIntent::Soon | WaitIntent::Likely | WaitIntent::Later => {
                 self.turn(&mut finished, start)
@@ -256,6 +259,15 @@ impl Driver {
             self.hand_to_background();
         }
         DeferredCompletions { driver: self, finished }
+    }
+
+    /// Notes that a thread of the user issues or waits, and returns how often one did before. From
+    /// the first time on, the background thread looks out for ranks that die.
+    fn note_activity(&self) -> u64 {
+        if self.has_others {
+            self.background.start();
+        }
+        self.activity.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Makes a change for which no thread of the user waits.
@@ -427,8 +439,6 @@ impl Driver {
         until: Option<Instant>,
         interests: &mut Vec<Interest>,
     ) {
-        // An operation that makes a rank sleep lasts long enough for a peer to die meanwhile.
-        self.background.start();
         interests.clear();
         let bell = self.lock_bell().clone();
         interests.extend(bell.as_ref().and_then(Bell::interest));

@@ -37,11 +37,8 @@ const ABORT_GRACE: Duration = Duration::from_millis(50);
 const ELSEWHERE_GRACE: Duration = Duration::from_millis(5);
 
 /// How long a disagreement waits at most for the operations before it to end. Shorter than
-/// [`BROKEN_GROUP_LINGER`], during which the rank that found it keeps its connections.
+/// the second for which the rank that found it keeps its connections, if not all were told.
 const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
-
-/// How long a broken group tells the others before it closes its connections.
-const BROKEN_GROUP_LINGER: Duration = Duration::from_secs(1);
 
 impl State {
     /// Notes why the group must break; only the first reason counts.
@@ -86,7 +83,7 @@ impl State {
     /// tells the others.
     pub(super) fn break_if_needed(&mut self, transport: &mut dyn Transport) {
         self.end_deferral();
-        let Some(Cause { abort, found_here }) = self.cause.take() else { return };
+        let Some(Cause { abort, found_here, is_plain_to_all }) = self.cause.take() else { return };
         transport.abandon();
         self.work.clear();
         self.replies.clear();
@@ -95,27 +92,15 @@ impl State {
         if let Some(exchange) = &mut self.exchange {
             exchange.give_up();
         }
-        let header = Header { payload_bytes: 0, ..self.header(Kind::Abort, 0) };
-        let payload = abort.encode();
-        for peer in 0..self.size {
-            // The rank that finds the reason tells all others; they pass it on over the connections
-            // that exist, so that it arrives even if that rank dies.
-            let known = self.peers.get(peer);
-            let lost = known.is_some_and(|state| state.lost.is_some());
-            let was_reached = known.is_some_and(|state| state.was_reached);
-            if peer == self.rank || lost || !(found_here || was_reached) {
-                continue;
-            }
-            let header = Header {
-                message_bytes: payload.len() as u64,
-                payload_bytes: payload.len() as u32,
-                ..header
-            };
-            self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
-            self.peers.of(peer).abort_given = true;
+        if !is_plain_to_all {
+            // Over the connections that exist, so that it arrives even if this rank dies.
+            let reached = self.peers.iter_mut().filter(|(_, peer)| peer.was_reached);
+            let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
+            self.tell_why(transport, &abort, &reached);
         }
-        let until = self.now + BROKEN_GROUP_LINGER;
-        let broken = BrokenGroup::telling(abort, until);
+        let tells_all = found_here && !is_plain_to_all;
+        let mut broken = BrokenGroup::telling(abort, tells_all, self.now);
+        broken.is_plain_to_all = is_plain_to_all;
         let before = self.finished.len();
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
@@ -133,15 +118,49 @@ impl State {
         self.broken = Some(broken);
     }
 
+    /// Sends the reason to those of `peers` that are not lost and were not told.
+    fn tell_why(&mut self, transport: &mut dyn Transport, abort: &Abort, peers: &[Rank]) {
+        let payload = abort.encode();
+        let header = Header {
+            message_bytes: payload.len() as u64,
+            payload_bytes: payload.len() as u32,
+            ..self.header(Kind::Abort, 0)
+        };
+        for &peer in peers {
+            let state = self.peers.of(peer);
+            if state.lost.is_none() && !std::mem::replace(&mut state.abort_given, true) {
+                self.send_frame(transport, peer, header, Payload::Owned(payload.clone()));
+            }
+        }
+    }
+
+    /// Whether all ranks that this one has a connection to know why the group broke.
+    fn is_told(&self) -> bool {
+        let is_plain_to_all = self.broken.as_ref().is_some_and(|broken| broken.is_plain_to_all);
+        is_plain_to_all || self.peers.iter().all(Peer::is_settled)
+    }
+
+    /// Does what is due by now in a broken group.
+    fn check_broken(&mut self, transport: &mut dyn Transport) {
+        let is_told = self.is_told();
+        let Some(broken) = self.broken.as_mut().filter(|broken| !broken.closed) else { return };
+        if broken.tells_all.take_if(|when| self.now >= *when).is_some() {
+            let abort = broken.abort.clone();
+            let others: Vec<Rank> = (0..self.size).filter(|&peer| peer != self.rank).collect();
+            self.tell_why(transport, &abort, &others);
+            return;
+        }
+        let may_close = is_told && broken.tells_all.is_none() && self.now >= broken.may_close;
+        if may_close || self.now >= broken.until {
+            broken.closed = true;
+            transport.close(false);
+        }
+    }
+
     /// Does what is due by now: deadlines, graces, closing the connections of a broken group.
     pub(super) fn check_time(&mut self, transport: &mut dyn Transport) {
-        if let Some(broken) = &mut self.broken {
-            if !broken.closed
-                && (self.now >= broken.until || self.peers.iter().all(Peer::is_settled))
-            {
-                broken.closed = true;
-                transport.close(false);
-            }
+        if self.broken.is_some() {
+            self.check_broken(transport);
             return;
         }
         self.ask_who_is_missing();
@@ -151,7 +170,7 @@ impl State {
         if self.suspicion.as_ref().is_some_and(|suspicion| self.now >= suspicion.until)
             && let Some(reason) = self.suspected()
         {
-            self.fail(reason);
+            self.fail_with(reason);
         }
     }
 
@@ -222,7 +241,10 @@ impl State {
 
     /// When [`State::check_time`] has something to do at the latest.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let telling = self.broken.as_ref().filter(|broken| !broken.closed).map(|b| b.until);
+        let telling = self.broken.as_ref().filter(|broken| !broken.closed).map(|broken| {
+            let close = if self.is_told() { broken.may_close } else { broken.until };
+            broken.tells_all.map_or(close, |tells_all| close.min(tells_all))
+        });
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
         // `earliest` may belong to an operation that has ended since.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
@@ -233,16 +255,18 @@ impl State {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Takes the suspected death, as a reason for breaking the group.
-    pub(super) fn suspected(&mut self) -> Option<Abort> {
-        let Suspicion { peer, why, .. } = self.suspicion.take()?;
-        Some(Abort::Failed { rank: peer, why })
+    /// Takes the suspected death, as a reason for breaking the group. Where there is a board, every
+    /// rank has a connection to every other, and so sees for itself that a process has ended.
+    pub(super) fn suspected(&mut self) -> Option<Cause> {
+        let Suspicion { peer, why, is_sure, .. } = self.suspicion.take()?;
+        let is_plain_to_all = is_sure && self.exchange.is_some();
+        Some(Cause { is_plain_to_all, ..Cause::found(Abort::Failed { rank: peer, why }) })
     }
 
     /// Whether time or frames may change something.
     pub(super) fn is_busy(&self) -> bool {
         match &self.broken {
-            Some(broken) => !broken.closed,
+            Some(broken) => !broken.closed && (broken.tells_all.is_some() || !self.is_told()),
             None => {
                 !self.in_flight.is_empty() || !self.messages.is_idle() || self.suspicion.is_some()
             }
@@ -299,7 +323,7 @@ impl State {
         };
         if self.suspicion.is_none() {
             let (since, until) = (self.now, self.now + ABORT_GRACE);
-            self.suspicion = Some(Suspicion { peer, why, since, until });
+            self.suspicion = Some(Suspicion { peer, why, since, until, is_sure: false });
         }
     }
 
@@ -319,14 +343,15 @@ impl State {
 
     /// The process of a peer that was lost has ended, which is sure, whatever else is suspected.
     fn suspect_ended(&mut self, peer: Rank) {
-        let is_sure = self.suspicion.as_ref().is_some_and(|known| known.until <= self.now);
+        let is_sure = self.suspicion.as_ref().is_some_and(|known| known.is_sure);
         if is_sure || self.is_failing() {
             return;
         }
         let lost = self.peers.get(peer).and_then(|peer| peer.lost.clone());
         if let Some(LossReason::Died(why) | LossReason::Unreachable(why)) = lost {
             let why = format!("its process ended: {why}");
-            self.suspicion = Some(Suspicion { peer, why, since: self.now, until: self.now });
+            let (since, until) = (self.now, self.now);
+            self.suspicion = Some(Suspicion { peer, why, since, until, is_sure: true });
         }
     }
 

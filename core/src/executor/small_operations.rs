@@ -45,7 +45,7 @@ impl State {
         let Some(exchange) = exchange else { return SmallAttempt::Declined };
         if !exchange.unchecked.is_empty() {
             if let Err(abort) = exchange.check(self.rank) {
-                self.fail_with(Cause { abort, found_here: true });
+                self.fail_with(Cause::found(abort));
                 return SmallAttempt::Declined;
             }
             exchange.publish_progress(self.issued);
@@ -82,7 +82,7 @@ impl State {
             // `look_at_board` finds that again after the operation is submitted.
             Ok(TakeOutcome::FallBackToSchedule) => return SmallAttempt::Shown,
             Err(abort) => {
-                self.fail_with(Cause { abort, found_here: true });
+                self.fail_with(Cause::found(abort));
                 return SmallAttempt::Shown;
             }
         }

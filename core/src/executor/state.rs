@@ -382,6 +382,6 @@ impl State {
             rank: peer,
             why: "for a reason that this version does not know".to_owned(),
         });
-        self.fail_with(Cause { abort, found_here: false });
+        self.fail_with(Cause::told(abort));
     }
 }

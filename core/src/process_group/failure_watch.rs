@@ -33,6 +33,12 @@ pub(super) struct FailureWatch {
 #[derive(Clone)]
 struct WatchedFailure {
     completion: Arc<Completion>,
+    reason: WaitReason,
+}
+
+/// Who waits, and for whom.
+#[derive(Clone)]
+struct WaitReason {
     /// This rank.
     rank: u32,
     /// Those without whom the call cannot end; `None`: all ranks of the group.
@@ -67,12 +73,21 @@ impl ProcessGroup {
         let backend = self.cpu();
         let failure = backend.await_failure(peers).map(|completion| WatchedFailure {
             completion,
-            rank: self.rank(),
-            needed,
+            reason: WaitReason { rank: self.rank(), needed },
         });
         let failure = failure.filter(counts);
         let interrupts = failure.clone().filter(|_| WaitMode::current() == WaitMode::Block);
-        let interrupt = interrupts.map(|failure| interrupt_when(move || failure.ends_the_wait()));
+        let interrupt = interrupts.map(|failure| {
+            let WatchedFailure { completion, reason } = failure.clone();
+            let condition = interrupt_when(move || failure.ends_the_wait());
+            let end_wait = condition.caller();
+            completion.on_end(move |result| {
+                if result.as_ref().is_err_and(|error| reason.concerns(error)) {
+                    end_wait();
+                }
+            });
+            condition
+        });
         FailureWatch { backend, failure, _interrupt: interrupt }
     }
 }
@@ -87,11 +102,19 @@ impl WatchedFailure {
 
     /// Whether the group failed, and not by the loss of a rank that need not come.
     fn ends_the_wait(&self) -> bool {
-        match (self.completion.error(), &self.needed) {
-            (Some(Error::RankFailed { rank, .. }), Some(needed)) => {
-                rank != self.rank && needed.contains(&rank)
+        self.completion.error().is_some_and(|error| self.reason.concerns(&error))
+    }
+}
+
+impl WaitReason {
+    /// Whether nobody waits any longer after this failure: it is not the loss of a rank that need
+    /// not come.
+    fn concerns(&self, error: &Error) -> bool {
+        match (error, &self.needed) {
+            (Error::RankFailed { rank, .. }, Some(needed)) => {
+                *rank != self.rank && needed.contains(rank)
             }
-            (error, _) => error.is_some(),
+            _ => true,
         }
     }
 }

@@ -40,6 +40,12 @@ impl Deadline {
         Self { heeds_interrupts: false, ..Self::after(limit) }
     }
 
+    /// Whether the thread's interrupt check ends it, too.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn heeds_interrupts(&self) -> bool {
+        self.heeds_interrupts
+    }
+
     /// The limit in milliseconds, as error messages state it; 0 is none.
     pub(crate) fn limit_ms(&self) -> u64 {
         self.limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))

@@ -1,18 +1,28 @@
 //! Lets a language binding end a store's wait, for Ctrl-C. Knows nothing of stores or signals.
 //!
 //! The check belongs to the thread: a binding installs it around a call, and only waits of that
-//! thread look at it, every 100 ms. Threads without one never pay for it.
+//! thread look at it, every 100 ms. Threads without one never pay for it. A condition inside the
+//! crate may come with a call that ends waits for sockets at once.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::blocking::is_abandoned;
+use crate::transport::Bell;
+#[cfg(feature = "tcp")]
+use crate::transport::Interest;
 
-type Condition = Box<dyn Fn() -> bool>;
+/// What may end the waits of a thread.
+struct Condition {
+    number: u64,
+    holds: Box<dyn Fn() -> bool>,
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "nothing waits for sockets"))]
+    bell: Option<Bell>,
+}
 
 thread_local! {
     static CHECK: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
-    static CONDITIONS: RefCell<Vec<(u64, Condition)>> = const { RefCell::new(Vec::new()) };
+    static CONDITIONS: RefCell<Vec<Condition>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Puts the previous check back when it is dropped.
@@ -48,13 +58,35 @@ pub(crate) struct InterruptCondition(u64);
 pub(crate) fn interrupt_when(condition: impl Fn() -> bool + 'static) -> InterruptCondition {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed);
-    CONDITIONS.with_borrow_mut(|all| all.push((number, Box::new(condition))));
+    let condition = Condition { number, holds: Box::new(condition), bell: None };
+    CONDITIONS.with_borrow_mut(|all| all.push(condition));
     InterruptCondition(number)
+}
+
+impl InterruptCondition {
+    /// What any thread may call when the condition holds, and not before: waits of this thread for
+    /// a socket then end at once. Does nothing if the process has no descriptor left.
+    pub(crate) fn caller(&self) -> impl FnOnce() + Send + use<> {
+        let bell = Bell::new().ok();
+        CONDITIONS.with_borrow_mut(|all| {
+            let own = all.iter_mut().find(|condition| condition.number == self.0);
+            own.into_iter().for_each(|condition| condition.bell.clone_from(&bell));
+        });
+        move || bell.iter().for_each(Bell::ring)
+    }
+}
+
+/// What is ready when a condition of this thread holds.
+#[cfg(feature = "tcp")]
+pub(super) fn interests() -> Vec<Interest> {
+    CONDITIONS.with_borrow(|all| {
+        all.iter().filter_map(|condition| condition.bell.as_ref()?.interest()).collect()
+    })
 }
 
 impl Drop for InterruptCondition {
     fn drop(&mut self) {
-        CONDITIONS.with_borrow_mut(|all| all.retain(|(number, _)| *number != self.0));
+        CONDITIONS.with_borrow_mut(|all| all.retain(|condition| condition.number != self.0));
     }
 }
 
@@ -62,7 +94,7 @@ impl Drop for InterruptCondition {
 pub(crate) fn requested() -> bool {
     CHECK.with(Cell::get).is_some_and(|check| check())
         || is_abandoned()
-        || CONDITIONS.with_borrow(|all| all.iter().any(|(_, holds)| holds()))
+        || CONDITIONS.with_borrow(|all| all.iter().any(|condition| (condition.holds)()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ mod bell;
 pub mod board;
 mod compose;
 #[cfg(feature = "tcp")]
+mod endings;
+#[cfg(feature = "tcp")]
 pub mod host;
 pub mod inproc;
 mod membership;
@@ -39,6 +41,8 @@ mod within_host;
 #[cfg(any(feature = "tcp", feature = "websocket", target_family = "wasm"))]
 pub(crate) use self::bell::Bell;
 pub use self::compose::{Endpoints, compose};
+#[cfg(feature = "tcp")]
+pub(crate) use self::endings::Endings;
 pub use self::membership::Membership;
 pub use self::timeouts::Timeouts;
 #[cfg(feature = "tcp")]

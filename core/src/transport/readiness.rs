@@ -12,6 +12,8 @@ use rustix::time::{
     timerfd_settime,
 };
 
+use super::Endings;
+
 /// Most events that one call of [`Readiness::poll`] returns.
 const EVENTS: usize = 64;
 
@@ -23,6 +25,8 @@ pub(in crate::transport) struct Readiness {
     epoll: Arc<OwnedFd>,
     timer: OwnedFd,
     wakes_at: Option<Instant>,
+    /// Those of the process that made it; none if it had no descriptor left.
+    endings: Option<&'static Endings>,
 }
 
 /// A socket that is ready, and for what.
@@ -42,7 +46,7 @@ impl Readiness {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         epoll::add(&*epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        Ok(Readiness { epoll, timer, wakes_at: None })
+        Ok(Readiness { epoll, timer, wakes_at: None, endings: Endings::of_this_process() })
     }
 
     /// The one descriptor that a thread may wait for.
@@ -71,8 +75,19 @@ impl Readiness {
         epoll::modify(&*self.epoll, socket, EventData::new_u64(key), flags(writable))
     }
 
+    /// Tells a thread that waits for the ends of all connections of this process when that of
+    /// `socket` ends. It must be removed as after [`Readiness::add`].
+    pub(in crate::transport) fn watch_end(&self, socket: impl AsFd) {
+        if let Some(endings) = &self.endings {
+            endings.add(socket);
+        }
+    }
+
     /// Stops watching `socket`.
     pub(in crate::transport) fn remove(&self, socket: impl AsFd) {
+        if let Some(endings) = &self.endings {
+            endings.remove(&socket);
+        }
         // An error means that it is not watched.
         let _ = epoll::delete(&*self.epoll, socket);
     }

@@ -42,7 +42,7 @@ impl Driver {
         let Some(mut executor) = self.try_lock() else {
             return (SmallAttempt::Declined, deferred_completions);
         };
-        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.note_activity();
         let attempt = executor.try_small(operation, memory, spin);
         if !operation.sequence.is_multiple_of(CALLS_PER_FRAME_CHECK) && !executor.has_replies() {
             return (attempt, deferred_completions);
@@ -62,7 +62,7 @@ impl Driver {
         if !self.is_inherited()
             && let Some(executor) = self.try_lock()
         {
-            let calls = self.activity.fetch_add(1, Ordering::Relaxed);
+            let calls = self.note_activity();
             let checks_frames = calls.is_multiple_of(CALLS_PER_FRAME_CHECK);
             self.act_on(executor, &mut deferred_completions.finished, |executor, now| {
                 sent = executor.send_short(to, payload, now);
@@ -95,7 +95,7 @@ impl Driver {
             && !self.is_busy()
             && let Some(executor) = self.try_lock()
         {
-            self.activity.fetch_add(1, Ordering::Relaxed);
+            self.note_activity();
             let spin = self.spin_budget(WaitIntent::Soon);
             self.act_on(executor, &mut deferred_completions.finished, |executor, now| {
                 sender = executor.receive_short(from, memory, spin, now);

@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::adaptive_poll::AdaptivePoll;
 use super::open_files;
 use crate::store::deadline::{Deadline, SLICE, WaitError};
+use crate::store::interrupt;
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
 
 /// Bytes read at once; larger values are read straight to where they go.
@@ -253,7 +254,7 @@ fn receive(
         // Not in `recv`: a thread that sleeps there is woken by room for its next request, too,
         // which a socket of this host tells of as soon as the server has taken the last one.
         let limit = deadline.remaining().map_or(SLICE, |left| left.min(SLICE));
-        if poll_for(socket, PollFlags::IN, limit)? {
+        if poll_for_input(socket, deadline, limit)? {
             match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((bytes, _)) => return received(bytes),
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -275,17 +276,34 @@ fn received(bytes: usize) -> Result<usize, Fault> {
     ))
 }
 
+/// As [`poll_for`] bytes that come, also until the thread is interrupted, where `deadline` heeds
+/// that: it says so then.
+fn poll_for_input(socket: &Socket, deadline: &Deadline, limit: Duration) -> Result<bool, Fault> {
+    let interrupts = if deadline.heeds_interrupts() { interrupt::interests() } else { Vec::new() };
+    if interrupts.is_empty() {
+        return poll_for(socket, PollFlags::IN, limit);
+    }
+    let mut all = vec![PollFd::new(socket, PollFlags::IN)];
+    all.extend(interrupts.iter().map(|interest| PollFd::new(&interest.fd, PollFlags::IN)));
+    Ok(poll_all(&mut all, limit)? && !all[0].revents().is_empty())
+}
+
 /// Waits until the socket is ready for `what`; false when `limit` passed first.
 pub(super) fn poll_for(
     socket: impl rustix::fd::AsFd,
     what: PollFlags,
     limit: Duration,
 ) -> Result<bool, Fault> {
+    poll_all(&mut [PollFd::new(&socket, what)], limit)
+}
+
+/// Waits until one of `all` is ready; false when `limit` passed first.
+fn poll_all(all: &mut [PollFd<'_>], limit: Duration) -> Result<bool, Fault> {
     // Never shorter than asked, or the caller would spin over the last fraction.
     let limit = limit.max(Duration::from_micros(1));
     let limit =
         Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-    match poll(&mut [PollFd::new(&socket, what)], Some(&limit)) {
+    match poll(all, Some(&limit)) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(true),
         Err(error) => Err(Fault::Closed(error.to_string())),

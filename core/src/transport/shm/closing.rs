@@ -61,6 +61,7 @@ impl ShmTransport {
             self.say_goodbye(&mut endings);
         }
         for channel in endings.iter().flat_map(|ending| &ending.channels) {
+            self.table.readiness.remove(&channel.socket);
             // A child process may hold the socket, too; the peer must see the end all the same.
             let _ = shutdown(&channel.socket, Shutdown::Both);
         }

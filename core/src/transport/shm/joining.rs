@@ -300,6 +300,10 @@ impl ShmTransport {
     fn open(&mut self, peer: Rank, channels: Vec<SideChannel>, theirs: Mapping) {
         let memory = channels.first().and_then(|it| PeerMemory::of(&it.socket, &theirs));
         theirs.store(self.inward.attached, u64::from(memory.is_some()));
+        // If there are two, they end together.
+        if let Some(channel) = channels.first() {
+            self.table.readiness.watch_end(&channel.socket);
+        }
         let open = OpenConnection {
             channels,
             theirs,

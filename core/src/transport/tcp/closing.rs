@@ -50,6 +50,7 @@ impl TcpTransport {
                     _ => break,
                 }
             }
+            self.table.readiness.remove(&socket);
             // A child process may hold the socket, too; the peer must see the end all the same.
             let _ = shutdown(&socket, Shutdown::Both);
         }

@@ -46,7 +46,7 @@ impl Reader {
 }
 
 /// How a peer ended that closed its side.
-const CLOSED: &str = "it ended, or closed its connection without a goodbye";
+const CLOSED: &str = "its connection ended without a goodbye";
 
 impl Inbox {
     /// Reads what is there and notifies `sink`.

@@ -135,6 +135,7 @@ impl TcpTransport {
             self.lose(peer, LossReason::Died(format!("its connection cannot be watched: {error}")));
             return;
         }
+        self.table.readiness.watch_end(&socket);
         let inbox = Inbox::new();
         let connection = Connection { socket, inbox, blocked: false, write_error: None };
         if let Link::Dialing(dial) = self.table.open(peer, connection) {
