@@ -69,7 +69,6 @@ pub(super) struct DeferredFailure {
 pub(super) struct Suspicion {
     pub(super) peer: Rank,
     pub(super) why: String,
-    pub(super) since: Instant,
     pub(super) until: Instant,
     /// Whether the process of the peer is known to have ended.
     pub(super) is_sure: bool,

@@ -3,13 +3,14 @@
 //! The end of a connection without a goodbye is the first thing that a rank sees of many failures,
 //! and seldom their reason. A rank that finds a reason tells all others before it closes anything,
 //! and who is told passes it on, so the reason of a rank that closed its connections is here or
-//! under way: it is waited for, as long as it may take ([`ABORT_GRACE`]). Only where it could not
-//! leave, because this rank did not read for as long as the other waited, does it come through a
-//! third rank. A process that has ended, on the other hand, and had broken nothing, has no reason to
-//! tell and no rank could know one. So its rank is named as soon as all that has arrived here by
-//! then is read ([`ProcessState::Ended`]): what it said before it ended is among that, since each
-//! connection keeps its order. A rank on another host cannot be asked whether its process has
-//! ended: it gets a moment ([`ELSEWHERE_GRACE`]), in which also a rank of its host may tell.
+//! under way, perhaps through a third rank. It gets [`ABORT_GRACE`] to arrive.
+//!
+//! A process that has ended, on the other hand, and had broken nothing, has no reason to tell and no
+//! rank could know one. So its rank is named as soon as all that has arrived here by then is read
+//! ([`Sink::process_ended`](crate::transport::Sink::process_ended)): what it said before it ended is
+//! among that. Only where that is sure: where the system can be asked for the process, as on one
+//! host, and where the connection was not reset, which loses what was under way. Between hosts, and
+//! for a rank that could not be reached at all, the grace stays.
 
 use std::time::Duration;
 
@@ -23,18 +24,13 @@ use super::state::State;
 use crate::clock::Instant;
 use crate::completion::{collective_name, tagged_name};
 use crate::schedule::Action;
-use crate::transport::{LossReason, Payload, ProcessState, Rank, Transport};
+use crate::transport::{LossReason, Payload, Rank, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
 
-/// After the connection to a process ended that runs, or of which nothing is known, how long
-/// another rank's abort has to arrive and explain it.
+/// After a connection ended, how long another rank's abort has to arrive and explain it, unless the
+/// end of the process explains it.
 const ABORT_GRACE: Duration = Duration::from_millis(50);
-
-/// The same where the process was on another host. The reason that a rank gives leaves before its
-/// connections end, and would have come first over that connection; what comes through a third rank
-/// has one more way to go.
-const ELSEWHERE_GRACE: Duration = Duration::from_millis(5);
 
 /// How long a disagreement waits at most for the operations before it to end. Shorter than
 /// the second for which the rank that found it keeps its connections, if not all were told.
@@ -322,36 +318,21 @@ impl State {
             LossReason::Protocol(why) => format!("it broke the protocol: {why}"),
         };
         if self.suspicion.is_none() {
-            let (since, until) = (self.now, self.now + ABORT_GRACE);
-            self.suspicion = Some(Suspicion { peer, why, since, until, is_sure: false });
-        }
-    }
-
-    /// More is known of a peer whose connection was lost.
-    pub(super) fn lost_process(&mut self, peer: Rank, state: ProcessState) {
-        match state {
-            ProcessState::Ended => self.suspect_ended(peer),
-            ProcessState::Elsewhere => {
-                let suspicion = self.suspicion.as_mut().filter(|suspicion| suspicion.peer == peer);
-                if let Some(suspicion) = suspicion {
-                    suspicion.until = suspicion.since + ELSEWHERE_GRACE;
-                }
-            }
-            ProcessState::Runs => {}
+            let until = self.now + ABORT_GRACE;
+            self.suspicion = Some(Suspicion { peer, why, until, is_sure: false });
         }
     }
 
     /// The process of a peer that was lost has ended, which is sure, whatever else is suspected.
-    fn suspect_ended(&mut self, peer: Rank) {
+    pub(super) fn suspect_ended(&mut self, peer: Rank) {
         let is_sure = self.suspicion.as_ref().is_some_and(|known| known.is_sure);
         if is_sure || self.is_failing() {
             return;
         }
         let lost = self.peers.get(peer).and_then(|peer| peer.lost.clone());
-        if let Some(LossReason::Died(why) | LossReason::Unreachable(why)) = lost {
+        if let Some(LossReason::Died(why)) = lost {
             let why = format!("its process ended: {why}");
-            let (since, until) = (self.now, self.now);
-            self.suspicion = Some(Suspicion { peer, why, since, until, is_sure: true });
+            self.suspicion = Some(Suspicion { peer, why, until: self.now, is_sure: true });
         }
     }
 

@@ -15,9 +15,7 @@ use super::scratch::ScratchPool;
 use super::slot_exchange::SlotExchange;
 use super::unexpected_frames::UnexpectedFrames;
 use crate::clock::Instant;
-use crate::transport::{
-    ArrivedPayload, Destination, LossReason, Payload, ProcessState, Rank, Sink, Transport,
-};
+use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
 
@@ -351,8 +349,8 @@ impl Sink for State {
         self.peer_lost(peer, why);
     }
 
-    fn process_state(&mut self, peer: Rank, state: ProcessState) {
-        self.lost_process(peer, state);
+    fn process_ended(&mut self, peer: Rank) {
+        self.suspect_ended(peer);
     }
 }
 

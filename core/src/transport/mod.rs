@@ -169,18 +169,6 @@ pub enum LossReason {
     Local(String),
 }
 
-/// What is known of the process of a peer whose connection ended without a goodbye.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessState {
-    /// It has ended, and did so without having broken the group: there is no better explanation of
-    /// the loss.
-    Ended,
-    /// It runs, so it closed the connection for a reason that another rank may tell.
-    Runs,
-    /// It is on another host, whose system cannot be asked.
-    Elsewhere,
-}
-
 /// Receives the events of a transport. Called from [`Transport::advance`] only.
 pub trait Sink {
     /// Whether a frame that has arrived should be delivered now. If not, a transport that can leave
@@ -199,10 +187,10 @@ pub trait Sink {
     fn sent(&mut self, peer: Rank, header: &Header);
     /// The connection to `peer` is gone; frames queued for it are dropped. Called once for a peer.
     fn lost(&mut self, peer: Rank, why: LossReason);
-    /// What is known of the process of a peer that was lost; perhaps several times, as more is
-    /// known, and perhaps never.
-    fn process_state(&mut self, peer: Rank, state: ProcessState) {
-        let _ = (peer, state);
+    /// The process of `peer`, which was lost, has surely ended, and all that it had sent has
+    /// arrived: there is no better explanation of the loss. Not called where that cannot be known.
+    fn process_ended(&mut self, peer: Rank) {
+        let _ = peer;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events of a transport that happened while its sink was not at hand, and are delivered later.
 //! Knows nothing of what the sink does with them.
 
-use super::{LossReason, ProcessState, Rank, Sink};
+use super::{LossReason, Rank, Sink};
 use crate::wire::frame::Header;
 
 /// An event of which the sink was not notified yet.
@@ -10,8 +10,8 @@ pub(super) enum Notice {
     Sent(Rank, Header),
     /// The connection to this rank has ended.
     Lost(Rank, LossReason),
-    /// This is known of the process of a rank that was lost.
-    Process(Rank, ProcessState),
+    /// The process of this rank, which was lost, has ended.
+    ProcessEnded(Rank),
 }
 
 /// Delivers all `notices` to `sink`, in order. Returns whether there were any.
@@ -21,7 +21,7 @@ pub(super) fn tell(notices: &mut Vec<Notice>, sink: &mut dyn Sink) -> bool {
         match notice {
             Notice::Sent(peer, header) => sink.sent(peer, &header),
             Notice::Lost(peer, why) => sink.lost(peer, why),
-            Notice::Process(peer, state) => sink.process_state(peer, state),
+            Notice::ProcessEnded(peer) => sink.process_ended(peer),
         }
     }
     moved

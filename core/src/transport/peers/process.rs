@@ -10,8 +10,6 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::transport::ProcessState;
-
 /// A process of this host, asked for once.
 pub(super) enum ProcessCheck {
     /// It has ended.
@@ -51,15 +49,6 @@ impl ProcessCheck {
     pub(super) fn of(_process_id: u32) -> ProcessCheck {
         ProcessCheck::Unknown
     }
-
-    /// The state that is known now, if one is.
-    pub(super) fn state(&self) -> Option<ProcessState> {
-        match self {
-            ProcessCheck::Ended => Some(ProcessState::Ended),
-            ProcessCheck::Runs(_) => Some(ProcessState::Runs),
-            ProcessCheck::Unknown => None,
-        }
-    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -81,13 +70,13 @@ mod tests {
         child.kill().unwrap();
         // Without a limit: it hangs if the descriptor does not tell.
         poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).unwrap();
-        let check = ProcessCheck::of(child.id()).state();
-        assert_eq!(check, Some(ProcessState::Ended), "nobody has asked for its exit code");
+        let has_ended = |id| matches!(ProcessCheck::of(id), ProcessCheck::Ended);
+        assert!(has_ended(child.id()), "although nobody has asked for its exit code");
         child.wait().unwrap();
-        assert_eq!(ProcessCheck::of(child.id()).state(), Some(ProcessState::Ended));
-        assert_eq!(ProcessCheck::of(std::process::id()).state(), Some(ProcessState::Runs));
+        assert!(has_ended(child.id()));
+        assert!(matches!(ProcessCheck::of(std::process::id()), ProcessCheck::Runs(_)));
         for none in [0, u32::MAX] {
-            assert_eq!(ProcessCheck::of(none).state(), None);
+            assert!(matches!(ProcessCheck::of(none), ProcessCheck::Unknown));
         }
     }
 }

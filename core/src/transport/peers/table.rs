@@ -11,7 +11,7 @@ use super::pending_connections::PendingConnections;
 use super::process::ProcessCheck;
 use crate::transport::notice::{self, Notice};
 use crate::transport::readiness::{Readiness, ReadySocket};
-use crate::transport::{LossReason, ProcessState, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
+use crate::transport::{LossReason, Rank, SHORTAGE_LIMIT, Sink, Timeouts};
 use crate::wire::card::Card;
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
@@ -225,19 +225,19 @@ impl<M: Medium> PeerTable<M> {
         true
     }
 
-    /// Asks the system what became of the process of `peer`, which was lost without a goodbye, and
-    /// has the sink notified of that, now and when the process ends.
+    /// Has the sink notified once the process of `peer` has ended, which was lost without a goodbye
+    /// after all that it had sent was read. Does nothing where this rank cannot ask for it.
     pub(in crate::transport) fn examine(&mut self, peer: Rank) {
-        let Some(process_id) = self.peers[peer as usize].process_id else {
-            self.notices.push(Notice::Process(peer, ProcessState::Elsewhere));
-            return;
-        };
-        let check = ProcessCheck::of(process_id);
-        self.notices.extend(check.state().map(|state| Notice::Process(peer, state)));
-        if let ProcessCheck::Runs(process) = check
-            && self.readiness.add(&process, PROCESS_KEY + u64::from(peer), false).is_ok()
-        {
-            self.ending.push((peer, process));
+        let process_id = self.peers[peer as usize].process_id;
+        match process_id.map_or(ProcessCheck::Unknown, ProcessCheck::of) {
+            ProcessCheck::Ended => self.notices.push(Notice::ProcessEnded(peer)),
+            ProcessCheck::Runs(process) => {
+                let key = PROCESS_KEY + u64::from(peer);
+                if self.readiness.add(&process, key, false).is_ok() {
+                    self.ending.push((peer, process));
+                }
+            }
+            ProcessCheck::Unknown => {}
         }
     }
 
@@ -251,7 +251,7 @@ impl<M: Medium> PeerTable<M> {
             }
             is_other
         });
-        self.notices.push(Notice::Process(peer, ProcessState::Ended));
+        self.notices.push(Notice::ProcessEnded(peer));
     }
 
     /// The peers whose connections are missing.

@@ -176,11 +176,10 @@ impl PeerTransport for ShmTransport {
             return;
         }
         let is_unexplained = match &peers[peer as usize].link {
-            Link::Open(open) => !open.has_broken_group(),
-            Link::Idle | Link::Dialing(_) | Link::Lost => true,
+            Link::Open(open) => matches!(why, LossReason::Died(_)) && !open.has_broken_group(),
+            // What it said to others, this rank could not hear.
+            Link::Idle | Link::Dialing(_) | Link::Lost => false,
         };
-        let is_unexplained =
-            is_unexplained && matches!(why, LossReason::Died(_) | LossReason::Unreachable(_));
         if self.table.lose(peer, why) {
             if is_unexplained {
                 self.table.examine(peer);

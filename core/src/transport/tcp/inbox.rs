@@ -32,6 +32,8 @@ pub(super) struct ReceiveProgress {
     pub(super) drained: bool,
     /// Why nothing more will arrive.
     pub(super) ended: Option<LossReason>,
+    /// Whether the peer's side was closed, and all that it had sent before has arrived.
+    pub(super) closed: bool,
 }
 
 impl Reader {
@@ -58,10 +60,13 @@ impl Inbox {
         sink: &mut dyn Sink,
     ) -> ReceiveProgress {
         let mut total_bytes = 0;
-        let mut all_read = true;
+        let (mut all_read, mut closed) = (true, false);
         let ended = loop {
             match self.read(&socket, reader, peer, sink) {
-                Ok(Step { bytes: 0, .. }) => break Some(self.cut_off(CLOSED)),
+                Ok(Step { bytes: 0, .. }) => {
+                    closed = true;
+                    break Some(self.cut_off(CLOSED));
+                }
                 Ok(Step { bytes, drained, ended }) => {
                     total_bytes += bytes;
                     if ended.is_some() {
@@ -77,7 +82,8 @@ impl Inbox {
                 Err(error) => break Some(self.cut_off(&format!("its connection broke: {error}"))),
             }
         };
-        ReceiveProgress { moved: total_bytes > 0 || ended.is_some(), drained: all_read, ended }
+        let moved = total_bytes > 0 || ended.is_some();
+        ReceiveProgress { moved, drained: all_read, ended, closed }
     }
 
     /// One system call.

@@ -80,7 +80,12 @@ impl PeerTransport for TcpTransport {
     }
 
     fn lose(&mut self, peer: Rank, why: LossReason) {
-        let is_unexplained = matches!(why, LossReason::Died(_) | LossReason::Unreachable(_));
+        // A reset loses what was under way, perhaps the reason, which a third rank may know then.
+        let is_read = match &self.table.peers[peer as usize].link {
+            Link::Open(connection) => connection.is_read || self.table.peers.len() == 2,
+            Link::Idle | Link::Dialing(_) | Link::Lost => false,
+        };
+        let is_unexplained = is_read && matches!(why, LossReason::Died(_));
         if self.table.lose(peer, why) {
             self.table.peers[peer as usize].queue.clear();
             self.busy = self.busy.filter(|busy| *busy != peer);
@@ -137,7 +142,14 @@ impl TcpTransport {
         }
         self.table.readiness.watch_end(&socket);
         let inbox = Inbox::new();
-        let connection = Connection { socket, inbox, blocked: false, write_error: None };
+        let connection = Connection {
+            socket,
+            inbox,
+            blocked: false,
+            write_error: None,
+            is_read: false,
+            owes_reason: false,
+        };
         if let Link::Dialing(dial) = self.table.open(peer, connection) {
             dial.unwatch(&self.table.readiness);
         }

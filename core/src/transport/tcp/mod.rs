@@ -25,6 +25,9 @@ pub(super) mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::sockopt;
 
 use self::dial::Dial;
 use self::inbox::Reader;
@@ -98,11 +101,29 @@ pub(in crate::transport) struct Connection {
     blocked: bool,
     /// Why nothing can be written any more.
     write_error: Option<String>,
+    /// Whether all that the peer had sent has arrived, and its side was closed then.
+    is_read: bool,
+    /// Whether this rank has broken the group and has yet to say so here. Meanwhile the end of its
+    /// process would reset the connection: see [`Connection::owe_reason`].
+    owes_reason: bool,
 }
 
 impl WatchedSockets for Connection {
     fn unwatch(&self, readiness: &Readiness) {
         readiness.remove(&self.socket);
+    }
+}
+
+impl Connection {
+    /// Whether this rank owes the peer the reason why it broke the group. Should its process end
+    /// before that has left, the system resets the connection instead of closing it, so that the
+    /// peer does not take the end of the process for the reason.
+    fn owe_reason(&mut self, owes_reason: bool) {
+        let linger = owes_reason.then_some(Duration::ZERO);
+        if let Err(error) = sockopt::set_socket_linger(&self.socket, linger) {
+            tracing::debug!(%error, "cannot choose how the end of a connection looks");
+        }
+        self.owes_reason = owes_reason;
     }
 }
 
@@ -244,6 +265,7 @@ impl Transport for TcpTransport {
             peer.queue.abandon();
             if let Link::Open(connection) = &mut peer.link {
                 connection.inbox.abandon();
+                connection.owe_reason(true);
             }
         }
     }
@@ -261,6 +283,7 @@ impl TcpTransport {
         };
         let Connection { socket, inbox, .. } = &mut **connection;
         let received = inbox.receive(socket, &mut self.reader, peer, sink);
+        connection.is_read = received.closed;
         if received.moved {
             // Among several peers, the last that sent is seldom the next that will; poll() knows.
             let is_only_peer = self.table.peers.len() == 2;
@@ -288,7 +311,12 @@ impl TcpTransport {
             Ok(flushed)
         });
         match flushed {
-            Ok(flushed) => flushed.moved,
+            Ok(flushed) => {
+                if connection.owes_reason && flushed.moved && !flushed.blocked {
+                    connection.owe_reason(false);
+                }
+                flushed.moved
+            }
             Err(error) => {
                 queue.clear();
                 connection.write_error = Some(error.to_string());
