@@ -235,7 +235,10 @@ impl Peer {
     fn forget(&mut self) {
         self.ahead.clear();
         self.held.clear();
-        self.incoming = PayloadTarget::Nothing;
+        // Of an abort that has come in part, the rest is still heard.
+        if self.incoming != PayloadTarget::Abort {
+            self.incoming = PayloadTarget::Nothing;
+        }
     }
 }
 

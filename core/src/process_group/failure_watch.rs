@@ -19,14 +19,15 @@ use crate::store::{InterruptCondition, interrupt_when};
 /// How long after the store was lost the group may take to find out which rank is gone.
 const EXPLANATION_LIMIT: Duration = Duration::from_secs(1);
 
-/// While it lives, the group looks out for ranks that are gone, and a failure of the group ends
-/// what this thread waits for in a store.
+/// While it lives, the group looks out for ranks that are gone. A failure of the group ends what
+/// this thread waits for in a store by [`FailureWatch::or_failure`], and no other request: what has
+/// to be said in the store after a failure still is.
 pub(super) struct FailureWatch {
     backend: Arc<dyn Backend>,
     /// None where the group failed before and those that are waited for may continue, or where the
     /// backend cannot tell.
     failure: Option<WatchedFailure>,
-    _interrupt: Option<InterruptCondition>,
+    interrupt: Option<InterruptCondition>,
 }
 
 /// The failure of a group, and whom it may keep from coming.
@@ -80,6 +81,7 @@ impl ProcessGroup {
         let interrupt = interrupts.map(|failure| {
             let WatchedFailure { completion, reason } = failure.clone();
             let condition = interrupt_when(move || failure.ends_the_wait());
+            condition.set_heeded(false);
             let end_wait = condition.caller();
             completion.on_end(move |result| {
                 if result.as_ref().is_err_and(|error| reason.concerns(error)) {
@@ -88,7 +90,7 @@ impl ProcessGroup {
             });
             condition
         });
-        FailureWatch { backend, failure, _interrupt: interrupt }
+        FailureWatch { backend, failure, interrupt }
     }
 }
 
@@ -130,6 +132,7 @@ impl FailureWatch {
     pub(super) async fn or_failure<T>(&self, waits: impl Future<Output = Result<T>>) -> Result<T> {
         let Some(failure) = &self.failure else { return waits.await };
         let completion = &failure.completion;
+        self.interrupt.iter().for_each(|interrupt| interrupt.set_heeded(true));
         let waited = {
             let (mut waits, mut failed) = (pin!(waits), pin!(completion.ended()));
             let mut has_failed = false;
@@ -146,6 +149,7 @@ impl FailureWatch {
             })
             .await
         };
+        self.interrupt.iter().for_each(|interrupt| interrupt.set_heeded(false));
         match waited {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => {

@@ -16,6 +16,7 @@ use crate::transport::Interest;
 struct Condition {
     number: u64,
     holds: Box<dyn Fn() -> bool>,
+    is_heeded: bool,
     #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "nothing waits for sockets"))]
     bell: Option<Bell>,
 }
@@ -58,7 +59,7 @@ pub(crate) struct InterruptCondition(u64);
 pub(crate) fn interrupt_when(condition: impl Fn() -> bool + 'static) -> InterruptCondition {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed);
-    let condition = Condition { number, holds: Box::new(condition), bell: None };
+    let condition = Condition { number, holds: Box::new(condition), is_heeded: true, bell: None };
     CONDITIONS.with_borrow_mut(|all| all.push(condition));
     InterruptCondition(number)
 }
@@ -68,11 +69,19 @@ impl InterruptCondition {
     /// a socket then end at once. Does nothing if the process has no descriptor left.
     pub(crate) fn caller(&self) -> impl FnOnce() + Send + use<> {
         let bell = Bell::new().ok();
-        CONDITIONS.with_borrow_mut(|all| {
-            let own = all.iter_mut().find(|condition| condition.number == self.0);
-            own.into_iter().for_each(|condition| condition.bell.clone_from(&bell));
-        });
+        self.change(|condition| condition.bell.clone_from(&bell));
         move || bell.iter().for_each(Bell::ring)
+    }
+
+    /// Whether it ends waits of this thread from now on; it does at first.
+    pub(crate) fn set_heeded(&self, is_heeded: bool) {
+        self.change(|condition| condition.is_heeded = is_heeded);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Condition)) {
+        CONDITIONS.with_borrow_mut(|all| {
+            all.iter_mut().find(|condition| condition.number == self.0).map(change)
+        });
     }
 }
 
@@ -80,7 +89,8 @@ impl InterruptCondition {
 #[cfg(feature = "tcp")]
 pub(super) fn interests() -> Vec<Interest> {
     CONDITIONS.with_borrow(|all| {
-        all.iter().filter_map(|condition| condition.bell.as_ref()?.interest()).collect()
+        let heeded = all.iter().filter(|condition| condition.is_heeded);
+        heeded.filter_map(|condition| condition.bell.as_ref()?.interest()).collect()
     })
 }
 
@@ -94,12 +104,24 @@ impl Drop for InterruptCondition {
 pub(crate) fn requested() -> bool {
     CHECK.with(Cell::get).is_some_and(|check| check())
         || is_abandoned()
-        || CONDITIONS.with_borrow(|all| all.iter().any(|condition| (condition.holds)()))
+        || CONDITIONS.with_borrow(|all| all.iter().any(|it| it.is_heeded && (it.holds)()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_condition_counts_while_it_is_heeded() {
+        let condition = interrupt_when(|| true);
+        assert!(requested());
+        condition.set_heeded(false);
+        assert!(!requested());
+        condition.set_heeded(true);
+        assert!(requested());
+        drop(condition);
+        assert!(!requested());
+    }
 
     #[test]
     fn the_check_is_this_threads_and_ends_with_its_guard() {

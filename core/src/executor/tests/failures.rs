@@ -182,6 +182,34 @@ fn a_death_at_any_moment_is_told_by_name_or_comes_too_late() {
 }
 
 #[test]
+fn the_end_of_a_process_needs_no_time_to_be_believed() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5, 8] {
+            for knows in [true, false] {
+                let mut world = World::new(size, seed);
+                world.network.lock().unwrap().tells_of_processes = knows;
+                let dead = seed as u32 % size;
+                let others = (0..size).filter(|&rank| rank != dead);
+                let calls: Vec<_> =
+                    others.map(|rank| allreduce(&mut world, rank, 70_000)).collect();
+                world.settle();
+                world.kill(dead);
+                if !knows {
+                    world.settle();
+                    assert!(calls.iter().all(|call| !call.is_done()), "they wait for a reason");
+                    world.pass(Duration::from_millis(50));
+                }
+                world.run(&calls);
+                for error in errors(&calls) {
+                    let Error::RankFailed { rank, why, .. } = &error else { panic!("{error}") };
+                    assert_eq!((*rank, why.contains("its process ended")), (dead, knows), "{why}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn ranks_without_data_for_the_dead_one_hear_of_it() {
     with_seeds(|seed| {
         let size = 8;

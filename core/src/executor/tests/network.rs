@@ -43,6 +43,8 @@ pub(super) struct Network {
     pub(super) eager_bytes: usize,
     /// Most bytes of payload that were ever under way between two ranks.
     pub(super) most_bytes_on_the_way: usize,
+    /// Whether ranks are told that the process of a lost rank has ended.
+    pub(super) tells_of_processes: bool,
 }
 
 enum Packet {
@@ -137,6 +139,9 @@ impl Loopback {
                 self.outbox[place].clear();
                 let died = || LossReason::Died("the connection ended".to_owned());
                 sink.lost(peer, if orderly { LossReason::Goodbye } else { died() });
+                if !orderly && self.network.lock().unwrap().tells_of_processes {
+                    sink.process_ended(peer);
+                }
             }
             Some(Packet::Frame(header, bytes)) => {
                 let destination = sink.announced(peer, &header);

@@ -11,7 +11,6 @@ use super::greeting::{self, Greeting};
 use super::{Connection, Link, Listener, Peer, PeerTable, PeerTransport, Route, TcpTransport};
 use crate::transport::peers::WatchedSockets;
 use crate::transport::readiness::{Readiness, ReadySocket};
-use crate::transport::stream::Inbox;
 use crate::transport::{LossReason, Rank, Sink, Timeouts, Transport};
 use crate::wire::handshake::{Hello, Refusal};
 
@@ -141,15 +140,7 @@ impl TcpTransport {
             return;
         }
         self.table.readiness.watch_end(&socket);
-        let inbox = Inbox::new();
-        let connection = Connection {
-            socket,
-            inbox,
-            blocked: false,
-            write_error: None,
-            is_read: false,
-            owes_reason: false,
-        };
+        let connection = Connection::new(socket);
         if let Link::Dialing(dial) = self.table.open(peer, connection) {
             dial.unwatch(&self.table.readiness);
         }

@@ -115,6 +115,17 @@ impl WatchedSockets for Connection {
 }
 
 impl Connection {
+    fn new(socket: OwnedFd) -> Connection {
+        Connection {
+            socket,
+            inbox: Inbox::new(),
+            blocked: false,
+            write_error: None,
+            is_read: false,
+            owes_reason: false,
+        }
+    }
+
     /// Whether this rank owes the peer the reason why it broke the group. Should its process end
     /// before that has left, the system resets the connection instead of closing it, so that the
     /// peer does not take the end of the process for the reason.

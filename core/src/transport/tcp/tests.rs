@@ -318,6 +318,24 @@ fn what_is_no_frame_ends_the_connection() {
 }
 
 #[test]
+fn who_ends_with_a_reason_untold_resets() {
+    for is_told in [false, true] {
+        let listener = TcpListener::bind(loopback()).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap().into();
+        let (mut theirs, _) = listener.accept().unwrap();
+        let mut ours = Connection::new(socket);
+        ours.owe_reason(true);
+        if is_told {
+            ours.owe_reason(false);
+        }
+        drop(ours);
+        let end = theirs.read(&mut [0]).map_err(|error| error.kind());
+        let reset = Err(std::io::ErrorKind::ConnectionReset);
+        assert_eq!(end, if is_told { Ok(0) } else { reset });
+    }
+}
+
+#[test]
 fn what_was_said_before_a_reset_is_heard() {
     let (mut world, addresses) = world(2, Timeouts::default());
     let mut stream = joined(&mut world, addresses[0]);
