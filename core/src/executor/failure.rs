@@ -5,12 +5,12 @@
 //! and who is told passes it on, so the reason of a rank that closed its connections is here or
 //! under way, perhaps through a third rank. It gets [`ABORT_GRACE`] to arrive.
 //!
-//! A process that has ended, on the other hand, and had broken nothing, has no reason to tell and no
-//! rank could know one. So its rank is named as soon as all that has arrived here by then is read
-//! ([`Sink::process_ended`](crate::transport::Sink::process_ended)): what it said before it ended is
-//! among that. Only where that is sure: where the system can be asked for the process, as on one
-//! host, and where the connection was not reset, which loses what was under way. Between hosts, and
-//! for a rank that could not be reached at all, the grace stays.
+//! A process that has ended, on the other hand, and had broken nothing, has no reason to tell and
+//! no rank could know one. So its rank is named as soon as all that has arrived here by then is
+//! read ([`Sink::process_ended`](crate::transport::Sink::process_ended)): what it said before it
+//! ended is among that. Only where that is sure: where the system can be asked for the process, as
+//! on one host, and where the connection was not reset, which loses what was under way. Between
+//! hosts, and for a rank that could not be reached at all, the grace stays.
 
 use std::time::Duration;
 
