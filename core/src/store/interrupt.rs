@@ -8,16 +8,15 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::blocking::is_abandoned;
-use crate::transport::Bell;
 #[cfg(feature = "tcp")]
-use crate::transport::Interest;
+use crate::transport::{Bell, Interest};
 
 /// What may end the waits of a thread.
 struct Condition {
     number: u64,
     holds: Box<dyn Fn() -> bool>,
     is_heeded: bool,
-    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "nothing waits for sockets"))]
+    #[cfg(feature = "tcp")]
     bell: Option<Bell>,
 }
 
@@ -59,7 +58,13 @@ pub(crate) struct InterruptCondition(u64);
 pub(crate) fn interrupt_when(condition: impl Fn() -> bool + 'static) -> InterruptCondition {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed);
-    let condition = Condition { number, holds: Box::new(condition), is_heeded: true, bell: None };
+    let condition = Condition {
+        number,
+        holds: Box::new(condition),
+        is_heeded: true,
+        #[cfg(feature = "tcp")]
+        bell: None,
+    };
     CONDITIONS.with_borrow_mut(|all| all.push(condition));
     InterruptCondition(number)
 }
@@ -67,10 +72,16 @@ pub(crate) fn interrupt_when(condition: impl Fn() -> bool + 'static) -> Interrup
 impl InterruptCondition {
     /// What any thread may call when the condition holds, and not before: waits of this thread for
     /// a socket then end at once. Does nothing if the process has no descriptor left.
+    #[cfg(feature = "tcp")]
     pub(crate) fn caller(&self) -> impl FnOnce() + Send + use<> {
         let bell = Bell::new().ok();
         self.change(|condition| condition.bell.clone_from(&bell));
         move || bell.iter().for_each(Bell::ring)
+    }
+
+    #[cfg(not(feature = "tcp"))]
+    pub(crate) fn caller(&self) -> impl FnOnce() + Send + use<> {
+        || {}
     }
 
     /// Whether it ends waits of this thread from now on; it does at first.

@@ -11,6 +11,7 @@ pub(super) enum Notice {
     /// The connection to this rank has ended.
     Lost(Rank, LossReason),
     /// The process of this rank, which was lost, has ended.
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "it is of ranks with sockets"))]
     ProcessEnded(Rank),
 }
 
