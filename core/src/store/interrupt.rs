@@ -65,7 +65,7 @@ pub(crate) fn interrupt_when(condition: impl Fn() -> bool + 'static) -> Interrup
         #[cfg(feature = "tcp")]
         bell: None,
     };
-    CONDITIONS.with_borrow_mut(|all| all.push(condition));
+    change_all(|all| all.push(condition));
     InterruptCondition(number)
 }
 
@@ -90,8 +90,10 @@ impl InterruptCondition {
     }
 
     fn change(&self, change: impl FnOnce(&mut Condition)) {
-        CONDITIONS.with_borrow_mut(|all| {
-            all.iter_mut().find(|condition| condition.number == self.0).map(change)
+        change_all(|all| {
+            if let Some(condition) = all.iter_mut().find(|condition| condition.number == self.0) {
+                change(condition);
+            }
         });
     }
 }
@@ -99,15 +101,18 @@ impl InterruptCondition {
 /// What is ready when a condition of this thread holds.
 #[cfg(feature = "tcp")]
 pub(super) fn interests() -> Vec<Interest> {
-    CONDITIONS.with_borrow(|all| {
+    let of_thread = CONDITIONS.try_with(|all| {
+        let all = all.borrow();
         let heeded = all.iter().filter(|condition| condition.is_heeded);
         heeded.filter_map(|condition| condition.bell.as_ref()?.interest()).collect()
-    })
+    });
+    // A thread that ends has none any more, and may still have to leave a group.
+    of_thread.unwrap_or_default()
 }
 
 impl Drop for InterruptCondition {
     fn drop(&mut self) {
-        CONDITIONS.with_borrow_mut(|all| all.retain(|condition| condition.number != self.0));
+        change_all(|all| all.retain(|condition| condition.number != self.0));
     }
 }
 
@@ -115,12 +120,39 @@ impl Drop for InterruptCondition {
 pub(crate) fn requested() -> bool {
     CHECK.with(Cell::get).is_some_and(|check| check())
         || is_abandoned()
-        || CONDITIONS.with_borrow(|all| all.iter().any(|it| it.is_heeded && (it.holds)()))
+        || CONDITIONS
+            .try_with(|all| all.borrow().iter().any(|it| it.is_heeded && (it.holds)()))
+            .unwrap_or(false)
+}
+
+/// Changes the conditions of this thread, which has none any more when it ends.
+fn change_all(change: impl FnOnce(&mut Vec<Condition>)) {
+    let _ = CONDITIONS.try_with(|all| change(&mut all.borrow_mut()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_ends_may_still_wait() {
+        /// Waits as a group does that is left when its thread ends.
+        struct AtTheEnd;
+        impl Drop for AtTheEnd {
+            fn drop(&mut self) {
+                assert!(!requested());
+                #[cfg(feature = "tcp")]
+                assert!(interests().is_empty());
+            }
+        }
+        thread_local!(static LAST: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) });
+        let thread = std::thread::spawn(|| {
+            // What is used first is destroyed last.
+            LAST.with_borrow_mut(|last| *last = Some(AtTheEnd));
+            drop(interrupt_when(|| false));
+        });
+        assert!(thread.join().is_ok());
+    }
 
     #[test]
     fn a_condition_counts_while_it_is_heeded() {
