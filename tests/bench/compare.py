@@ -120,13 +120,18 @@ class Job:
 
     def end(self):
         """Lets the ranks go."""
-        for rank in self.ranks:
-            rank.stdin.close()
-        for rank in self.ranks:
-            try:
-                rank.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                rank.kill()
+        end_ranks(self.ranks)
+
+
+def end_ranks(ranks):
+    """Lets processes go that end with their standard input; kills those that do not."""
+    for rank in ranks:
+        rank.stdin.close()
+    for rank in ranks:
+        try:
+            rank.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            rank.kill()
 
 
 def serve_rank(library, rank, world, port):

@@ -25,6 +25,8 @@ import sys
 import time
 from pathlib import Path
 
+from compare import end_ranks
+
 ROOT = Path(__file__).resolve().parents[2]
 WAYS = {"rust": ["callback", "future"], "python": ["callback", "await"], "node": ["await"]}
 
@@ -187,13 +189,7 @@ class Job:
 
     def end(self):
         """Lets the ranks go."""
-        for rank in self.ranks:
-            rank.stdin.close()
-        for rank in self.ranks:
-            try:
-                rank.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                rank.kill()
+        end_ranks(self.ranks)
 
 
 def machine():

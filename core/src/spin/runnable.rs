@@ -26,13 +26,13 @@ pub(super) fn compared_with_cores() -> Option<Ordering> {
 }
 
 /// The threads that run or want to, in the text of `/proc/loadavg`, proc_loadavg(5).
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is no such file"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has these files"))]
 fn runnable(text: &str) -> Option<usize> {
     text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
 /// How many there are in a list of numbers and ranges, as in `0-3,6`.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is no such file"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has these files"))]
 fn listed(text: &str) -> Option<usize> {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
