@@ -44,6 +44,7 @@ mod scripts;
 mod startup;
 #[cfg(target_os = "linux")]
 mod store;
+mod system_files;
 mod table;
 mod team;
 

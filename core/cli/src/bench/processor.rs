@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::{field, read};
+use super::system_files::{field, read};
 
 /// Where the system describes the caches of the first core.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";

@@ -404,7 +404,7 @@ impl IncomingLane {
     ) {
         if let (Some(class), Some(began)) = (priced_class(header), began) {
             let took = began.elapsed().as_nanos() as u64;
-            self.prices.note(lane, memory, (class, from), (piece.bytes as usize, took));
+            self.prices.note(lane.prices, memory, (class, from), (piece.bytes as usize, took));
         }
     }
 

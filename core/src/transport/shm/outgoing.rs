@@ -354,7 +354,7 @@ impl OutgoingLane {
             return true;
         }
         let Some(class) = priced_class(header) else { return false };
-        self.prices.prefers_attached(lane, memory, class)
+        self.prices.prefers_attached(lane.prices, memory, class)
     }
 
     fn put_attached(

@@ -13,7 +13,6 @@
 //! before the reader has said so, which matters to short ones. Where all ranks write and read at
 //! once, and where what was read is reduced, slots are taken without a measurement.
 
-use super::layout::Lane;
 use super::ring::SharedMemory;
 
 /// Messages of fewer bytes go through slots: they are not measured.
@@ -80,9 +79,9 @@ impl LengthClass {
         Some(LengthClass(class.min(CLASSES - 1)))
     }
 
-    /// Where the reader tells the prices of this class.
-    fn place(self, lane: &Lane) -> usize {
-        lane.prices + self.0 * size_of::<u64>()
+    /// Where the reader tells the prices of this class, of those that begin at `start`.
+    fn place(self, start: usize) -> usize {
+        start + self.0 * size_of::<u64>()
     }
 }
 
@@ -108,10 +107,11 @@ impl Price {
 }
 
 impl ReadPrices {
-    /// Notes that taking `bytes` bytes took `nanoseconds`, and tells the writer if that is news.
+    /// Notes that taking `bytes` bytes took `nanoseconds`, and tells the writer if that is news, by
+    /// the prices that begin at `start` of `memory`.
     pub(super) fn note(
         &mut self,
-        lane: &Lane,
+        start: usize,
         memory: &impl SharedMemory,
         (class, from): (LengthClass, ReadFrom),
         (bytes, nanoseconds): (usize, u64),
@@ -120,7 +120,7 @@ impl ReadPrices {
         known[from as usize].note(bytes, nanoseconds);
         if known[from as usize].differs(told[from as usize]) {
             *told = *known;
-            memory.store(class.place(lane), u64::from(told[0].0) | u64::from(told[1].0) << 32);
+            memory.store(class.place(start), u64::from(told[0].0) | u64::from(told[1].0) << 32);
         }
     }
 }
@@ -133,14 +133,15 @@ impl WritePrices {
 
     /// Whether the reader should have the next payload of a message of `class` read out of the
     /// writer's memory, which it can. It takes one piece out of a slot while the writer writes the
-    /// next, so that slots cost what the slower side takes.
+    /// next, so that slots cost what the slower side takes. The reader's prices begin at `start` of
+    /// `memory`.
     pub(super) fn prefers_attached(
         &mut self,
-        lane: &Lane,
+        start: usize,
         memory: &impl SharedMemory,
         class: LengthClass,
     ) -> bool {
-        let told = memory.load(class.place(lane));
+        let told = memory.load(class.place(start));
         let (from_slot, attached) = (told as u32, (told >> 32) as u32);
         let written = self.written[class.0].0;
         if written == 0 || from_slot == 0 {
@@ -169,15 +170,15 @@ impl WritePrices {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::super::layout::Layout;
     use super::super::memory::{File, Mapping};
     use super::*;
 
     const BYTES: usize = PRICED_BYTES;
+    /// Where the prices begin.
+    const START: usize = 64;
 
-    /// The two sides of a lane, and what a byte costs in each way at the moment, ps.
+    /// The two sides, and what a byte costs in each way at the moment, ps.
     struct Sides {
-        lane: Lane,
         memory: Mapping,
         writer: WritePrices,
         reader: ReadPrices,
@@ -187,16 +188,15 @@ mod tests {
 
     impl Sides {
         fn new(slot_ps: u64, attached_ps: u64) -> Sides {
-            let layout = Layout::new(2);
-            let memory = File::new(layout.bytes()).unwrap().map().unwrap();
+            let memory = File::new(START + PRICES_BYTES).unwrap().map().unwrap();
             let (writer, reader) = (WritePrices::default(), ReadPrices::default());
-            Sides { lane: layout.lane(1), memory, writer, reader, slot_ps, attached_ps }
+            Sides { memory, writer, reader, slot_ps, attached_ps }
         }
 
         /// Brings a payload to the reader; whether the system has read it.
         fn bring(&mut self) -> bool {
             let class = LengthClass::of(BYTES as u64).unwrap();
-            let attached = self.writer.prefers_attached(&self.lane, &self.memory, class);
+            let attached = self.writer.prefers_attached(START, &self.memory, class);
             let took = |ps: u64| (BYTES, ps * BYTES as u64 / 1000);
             let (from, ps) = match attached {
                 true => (ReadFrom::Attached, self.attached_ps),
@@ -205,7 +205,7 @@ mod tests {
                     (ReadFrom::Slot, self.slot_ps)
                 }
             };
-            self.reader.note(&self.lane, &self.memory, (class, from), took(ps));
+            self.reader.note(START, &self.memory, (class, from), took(ps));
             attached
         }
 
@@ -253,10 +253,10 @@ mod tests {
         sides.attached_of(2);
         for told in [0, 1, u64::MAX, u64::from(u32::MAX), 1 << 32, 1 << 63] {
             let class = LengthClass::of(BYTES as u64).unwrap();
-            sides.memory.store(class.place(&sides.lane), told);
+            sides.memory.store(class.place(START), told);
             sides.writer.since_tried.fill(u32::MAX - 1);
             for _ in 0..3 {
-                sides.writer.prefers_attached(&sides.lane, &sides.memory, class);
+                sides.writer.prefers_attached(START, &sides.memory, class);
             }
         }
     }
