@@ -6,17 +6,7 @@ use super::messages::{Answer, Case, Command, MAX_SINGLE_CALLS, RunTimes};
 use super::results::Turns;
 use super::rewritten;
 use super::team::{Team, TeamError};
-
-/// What one contender does before and in each turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TurnSettings {
-    pub(super) turns: u32,
-    /// Calls of a turn; `None` for as many as fit into `seconds`.
-    pub(super) iterations: Option<u64>,
-    pub(super) seconds: f64,
-    pub(super) warmup: u64,
-    pub(super) check: bool,
-}
+use super::turn_settings::TurnSettings;
 
 /// More calls than this in one turn do not improve the result.
 const MAX_ITERATIONS: u64 = 20_000;

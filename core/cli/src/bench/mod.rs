@@ -41,12 +41,14 @@ mod rewritten;
 mod run_facts;
 mod scripts;
 #[cfg(target_os = "linux")]
+mod start_timing;
 mod startup;
 #[cfg(target_os = "linux")]
 mod store;
 mod system_files;
 mod table;
 mod team;
+mod turn_settings;
 
 use std::io::Write;
 use std::path::PathBuf;

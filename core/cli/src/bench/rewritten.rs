@@ -4,10 +4,11 @@
 //! Small calls take less time than starting together. So the calls of a burst have each their own
 //! buffers, all written before the common start: as many as stay in a core's cache after writing.
 
-use super::measure::TurnSettings;
 use super::messages::{Answer, BurstTimes, Command, MAX_SINGLE_CALLS};
 use super::results::{Turns, quantile};
+use super::start_timing::StartTiming;
 use super::team::{Team, TeamError};
+use super::turn_settings::TurnSettings;
 
 /// Starts without calls for each lead that is tried.
 const EMPTY_STARTS: u64 = 200;
@@ -25,16 +26,6 @@ const TRIAL_BURSTS: u64 = 3;
 const MAX_COPIES: u64 = 64;
 /// The part of the second-level cache that the buffers of a burst may fill.
 const CACHE_SHARE: u64 = 4;
-
-/// How a team's ranks start together, as measured without calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct StartTiming {
-    /// From when the last rank is ready until all start.
-    pub(super) lead_ns: u64,
-    /// From the common start to the end of a call that does nothing, of the slowest rank: what the
-    /// measure adds to every call.
-    pub(super) empty_call_s: f64,
-}
 
 /// One turn, or a trial, of the slowest rank: seconds of a call.
 struct TurnTimes {

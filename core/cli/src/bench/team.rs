@@ -24,7 +24,7 @@ use super::local_names::LocalNames;
 use super::messages::{Answer, Command};
 use super::operation::Operation;
 use super::peer_settings::Placement;
-use super::rewritten::StartTiming;
+use super::start_timing::StartTiming;
 use crate::launch::output::LastLines;
 use crate::launch::process::Process;
 use crate::launch::report::ProcessEnd;
