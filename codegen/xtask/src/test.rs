@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
+mod failures;
 mod lanes;
 mod skips;
 mod steps;
@@ -56,13 +57,16 @@ struct Outcome {
     counts: TestCounts,
     /// The tests that were skipped, by name, with the reason.
     skipped: BTreeSet<String>,
+    /// What the tests that failed said first.
+    failures: Vec<String>,
     took: Duration,
     note: String,
 }
 
 impl Outcome {
     fn new(name: &'static str, verdict: Verdict, counts: TestCounts, took: Duration) -> Outcome {
-        Outcome { name, verdict, counts, skipped: BTreeSet::new(), took, note: String::new() }
+        let (skipped, failures) = (BTreeSet::new(), Vec::new());
+        Outcome { name, verdict, counts, skipped, failures, took, note: String::new() }
     }
 }
 
@@ -172,12 +176,13 @@ fn outcome_of(step: Step, workspace: &Workspace, progress: &Progress) -> Outcome
         return outcome;
     }
     show_failure(name, &finished.output);
-    Outcome { note: format!("see {}", progress.log(name).display()), ..outcome }
+    let failures = failures::in_short(&finished.output);
+    Outcome { failures, note: format!("see {}", progress.log(name).display()), ..outcome }
 }
 
 fn show_failure(name: &str, output: &str) {
     let lines: Vec<&str> = output.lines().collect();
-    let reports = failure_reports(&lines);
+    let reports = failures::reports(&lines);
     if !reports.is_empty() {
         eprintln!("---- {name} failed; what its tests said:\n{}\n----", reports.join("\n"));
         return;
@@ -185,19 +190,6 @@ fn show_failure(name: &str, output: &str) {
     let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
     eprintln!("---- {name} failed; the last {} lines of its output:", shown.len());
     eprintln!("{}\n----", shown.join("\n"));
-}
-
-/// What cargo prints of the tests that failed: from "failures:" to the result, for each binary.
-/// Later binaries print more than [`SHOWN_LINES`], which would hide it.
-fn failure_reports<'a>(lines: &[&'a str]) -> Vec<&'a str> {
-    let mut inside = false;
-    let reports = lines.iter().copied().filter(|line| {
-        inside |= *line == "failures:";
-        let shown = inside;
-        inside &= !line.starts_with("test result: ");
-        shown
-    });
-    reports.collect()
 }
 
 /// Adds up what the tools counted; a tool that counts nothing is one check.
@@ -278,6 +270,13 @@ fn summarise(outcomes: &[Outcome], took: Duration) -> ExitCode {
         println!("\nskipped:");
         skips.iter().for_each(|(step, what)| println!("  {step}: {what}"));
     }
+    let failures =
+        outcomes.iter().flat_map(|it| it.failures.iter().map(move |what| (it.name, what)));
+    let failures: Vec<_> = failures.collect();
+    if !failures.is_empty() {
+        println!("\nfailed:");
+        failures.iter().for_each(|(step, what)| println!("  {step}: {what}"));
+    }
     println!("\n{passed} passed, {failed} failed, {} skipped", skips.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -301,16 +300,6 @@ mod tests {
         assert_eq!(counted("# tests 6"), None);
         assert_eq!(counted("test a_test_that ... ok"), None);
         assert_eq!(counted("0 errors, 0 warnings, 0 informations"), Some((0, 0)));
-    }
-
-    #[test]
-    fn the_tests_that_failed_are_shown_whatever_follows() {
-        let (failed, passed) =
-            ("test result: FAILED. 1 passed; 1 failed", "test result: ok. 1 passed");
-        let output = ["test a ... FAILED", "failures:", "---- a stdout ----", "left: 1", failed];
-        let lines = [&output[..], &["test b ... ok", passed]].concat();
-        assert_eq!(failure_reports(&lines), output[1..]);
-        assert!(failure_reports(&["test b ... ok", passed]).is_empty());
     }
 
     #[test]

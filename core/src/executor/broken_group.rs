@@ -55,6 +55,14 @@ impl Cause {
     }
 }
 
+/// What another rank told of the end of the group. What it and others had sent before may complete
+/// operations here, as it did there: only then this rank breaks the group as well.
+pub(super) struct HeardAbort {
+    pub(super) abort: Abort,
+    /// How many operations may still be completed first.
+    pub(super) operations: usize,
+}
+
 /// The reason why an operation cannot be run, while earlier ones are still in flight here. Those
 /// may be complete on the other ranks already, so they must not fail because of a later one.
 pub(super) struct DeferredFailure {

@@ -15,7 +15,9 @@
 use std::time::Duration;
 
 use super::analysis::peer_of;
-use super::broken_group::{BrokenGroup, Cause, DeferredFailure, StallReport, Suspicion};
+use super::broken_group::{
+    BrokenGroup, Cause, DeferredFailure, HeardAbort, StallReport, Suspicion,
+};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::pending_messages::AbandonedMessage;
@@ -75,6 +77,20 @@ impl State {
         }
     }
 
+    /// Breaks the group for what another rank told, once what had arrived by then is done with:
+    /// when nothing more `moves` here, or all has been completed that was in flight.
+    pub(super) fn heed_abort(&mut self, moves: bool) {
+        let has_completed = !self.finished.is_empty();
+        let due = self.heard.take_if(|heard| {
+            let waits = has_completed && heard.operations > 0;
+            heard.operations = heard.operations.saturating_sub(1);
+            !(moves && waits)
+        });
+        if let Some(HeardAbort { abort, .. }) = due {
+            self.fail_with(Cause::told(abort));
+        }
+    }
+
     /// Breaks the group if there is a reason: releases all memory, ends everything in flight, and
     /// tells the others.
     pub(super) fn break_if_needed(&mut self, transport: &mut dyn Transport) {
@@ -110,6 +126,7 @@ impl State {
         }
         self.finished[before..].iter().for_each(|ended| broken.note(ended.completion()));
         self.suspicion = None;
+        self.heard = None;
         self.earliest = None;
         self.broken = Some(broken);
     }
@@ -242,12 +259,20 @@ impl State {
             broken.tells_all.map_or(close, |tells_all| close.min(tells_all))
         });
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
+        let heard = self.heard.as_ref().map(|_| self.now);
         // `earliest` may belong to an operation that has ended since.
         let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
         let deferral = self.deferred.as_ref().and_then(|deferred| deferred.until);
-        let deadlines =
-            [earliest, telling, suspicion, deferral, self.inquiry_due(), self.room_deadline()];
+        let deadlines = [
+            earliest,
+            telling,
+            suspicion,
+            heard,
+            deferral,
+            self.inquiry_due(),
+            self.room_deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -264,7 +289,10 @@ impl State {
         match &self.broken {
             Some(broken) => !broken.closed && (broken.tells_all.is_some() || !self.is_told()),
             None => {
-                !self.in_flight.is_empty() || !self.messages.is_idle() || self.suspicion.is_some()
+                !self.in_flight.is_empty()
+                    || !self.messages.is_idle()
+                    || self.suspicion.is_some()
+                    || self.heard.is_some()
             }
         }
     }

@@ -207,6 +207,11 @@ impl PointToPoint {
         self.sending.is_empty() && self.posted.is_empty() && self.matched.is_empty()
     }
 
+    /// How many messages are being sent or received.
+    pub(super) fn count(&self) -> usize {
+        self.sending.len() + self.posted.len() + self.matched.len()
+    }
+
     /// Takes all messages that have to end, without their memory.
     pub(super) fn take_all(&mut self) -> Vec<AbandonedMessage> {
         self.unmatched.clear();

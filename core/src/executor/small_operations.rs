@@ -40,6 +40,7 @@ impl State {
             && self.unexpected.is_empty()
             && self.departed == 0
             && self.deferred.is_none()
+            && self.heard.is_none()
             && !self.is_failing();
         let exchange = self.exchange.as_mut().filter(|it| is_plain && it.sequences.is_empty());
         let Some(exchange) = exchange else { return SmallAttempt::Declined };

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 
 use super::analysis::Analyses;
-use super::broken_group::{BrokenGroup, Cause, DeferredFailure, GroupIdentity, Suspicion};
+use super::broken_group::{
+    BrokenGroup, Cause, DeferredFailure, GroupIdentity, HeardAbort, Suspicion,
+};
 use super::finished_operation::FinishedOperation;
 use super::in_flight::InFlight;
 use super::liveness_check::LivenessCheck;
@@ -56,6 +58,8 @@ pub(super) struct State {
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
+    /// Why another rank broke the group, until what had arrived before is done with.
+    pub(super) heard: Option<HeardAbort>,
     /// Why the group must be broken as soon as the transport can be borrowed.
     pub(super) cause: Option<Cause>,
     /// Why it must be broken once the operations before have ended.
@@ -93,6 +97,7 @@ impl State {
             exchange: None,
             earliest: None,
             suspicion: None,
+            heard: None,
             cause: None,
             deferred: None,
             broken: None,
@@ -380,6 +385,9 @@ impl State {
             rank: peer,
             why: "for a reason that this version does not know".to_owned(),
         });
-        self.fail_with(Cause::told(abort));
+        if !self.is_failing() && self.heard.is_none() {
+            let operations = self.in_flight.iter().count() + self.messages.count();
+            self.heard = Some(HeardAbort { abort, operations });
+        }
     }
 }

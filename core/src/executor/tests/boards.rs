@@ -21,6 +21,7 @@ use crate::spin::SpinPolicy;
 use crate::tensor::Region;
 use crate::transport::board::BOARD_PLACES;
 use crate::transport::shm::board::in_one_process;
+use crate::wire::abort::Abort;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
 pub(super) fn small(collective: Collective, rank: u32, size: u32, root: u32) -> SmallCollective {
@@ -412,4 +413,36 @@ fn a_rank_that_waits_at_once_hears_of_a_death() {
             }
         });
     }
+}
+
+#[test]
+fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5] {
+            let mut world = World::with_board(size, seed);
+            let aborts = seed as u32 % size;
+            let mut calls = Vec::new();
+            for rank in (0..size).filter(|&rank| rank != aborts) {
+                calls.extend((0..3).map(|_| allreduce(&mut world, rank, 3)));
+            }
+            let own: Vec<_> = (0..3).map(|_| allreduce(&mut world, aborts, 3)).collect();
+            while !own.iter().all(|call| call.is_done()) {
+                world.step(aborts);
+            }
+            assert_ok(&own);
+            let open = allreduce(&mut world, aborts, 3);
+            let now = world.now;
+            let why = Abort::User { rank: aborts, why: "it called abort()".to_owned() };
+            world.executor(aborts).break_with(why, now);
+            calls.push(open);
+            world.run(&calls);
+            let open = calls.pop();
+            assert_ok(&calls);
+            let later = allreduce(&mut world, (aborts + 1) % size, 3);
+            for call in open.into_iter().chain([later]) {
+                world.run(std::slice::from_ref(&call));
+                assert!(matches!(errors(&[call])[0], Error::Aborted { .. }));
+            }
+        }
+    });
 }
