@@ -7,6 +7,7 @@ pub mod checked_in;
 pub mod folder;
 pub mod heap;
 pub mod languages;
+pub mod launch;
 pub mod lists;
 pub mod mpi;
 pub mod nccl;

@@ -14,6 +14,7 @@ use polyrank::distributed::{
 
 use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
+use super::launch::{self, LaunchEnd};
 
 /// Which test a started process is to be a rank of.
 pub const ROLE: &str = "POLYRANK_TEST_ROLE";
@@ -281,15 +282,13 @@ pub fn run(mut command: Command) -> Job {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new();
     let told = folder.path().join("reports");
-    command.env("TMPDIR", folder.path()).env(REPORTS, &told).stdin(Stdio::null());
-    let output = command.output().expect("the launcher starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    command.env(REPORTS, &told);
+    let LaunchEnd { code, stdout: said, stderr } = launch::to_its_end(&mut command, &folder);
     let told = std::fs::read_to_string(told).unwrap_or_default();
     let reports = told.lines().chain(said.lines()).filter_map(|line| {
         let (rank, text) = line.strip_prefix("REPORT ")?.split_once(' ')?;
         Some((rank.parse().ok()?, text.to_owned()))
     });
     let reports = reports.collect();
-    let output_text = format!("{told}\n{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    Job { code: output.status.code(), reports, output: output_text }
+    Job { code, reports, output: format!("{told}\n{said}\n{stderr}") }
 }
