@@ -3,9 +3,9 @@
 //!
 //! Open MPI 4.1's mpirun, with the libpmix of Debian 12, now and then waits for itself when ranks
 //! have ended without `MPI_Finalize`: all ranks are gone, its main thread is in
-//! `PMIx_server_finalize`, and the thread that it waits for waits for a lock (seen once in a hundred
-//! jobs on a busy machine). That says nothing of the ranks, so such a job is run again. A rank that
-//! hangs is alive, and never counts as this.
+//! `PMIx_server_finalize`, and the thread that it waits for waits for a lock. It was seen once in a
+//! hundred jobs on a busy machine. That says nothing of the ranks, so such a job is run again. A
+//! rank that hangs is alive, and never counts as this.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
