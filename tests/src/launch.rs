@@ -75,12 +75,21 @@ fn end_of(mut launcher: Child, folder: &str) -> Option<Option<i32>> {
             last_alive = looked;
         }
         if last_alive.elapsed() > CLEANING {
-            // The command is `timeout`, which ends the launcher when it is asked to end.
-            let id = launcher.id().to_string();
-            let _ = Command::new("kill").arg(id).status();
-            launcher.wait().expect("it is ours");
+            end(&mut launcher);
             return None;
         }
+    }
+}
+
+/// Asks the command to end, which is `timeout` and ends the launcher then, or ends it alone.
+fn end(command: &mut Child) {
+    let _ = Command::new("kill").arg(command.id().to_string()).status();
+    let asked = Instant::now();
+    while command.try_wait().expect("it is ours").is_none() {
+        if asked.elapsed() > CLEANING {
+            command.kill().expect("it is ours");
+        }
+        std::thread::sleep(TICK);
     }
 }
 
@@ -109,19 +118,15 @@ mod tests {
             command.arg("600").envs(variables.iter().copied());
             command.spawn().expect("there is a sleep")
         };
-        let end = |mut child: Child| {
-            child.kill().expect("it is ours");
-            child.wait().expect("it is ours");
-        };
-        let launcher = start(&[("TMPDIR", &path)]);
-        let other = start(&[("PMI_RANK", "0"), ("TMPDIR", "/elsewhere")]);
+        let mut launcher = start(&[("TMPDIR", &path)]);
+        let mut other = start(&[("PMI_RANK", "0"), ("TMPDIR", "/elsewhere")]);
         assert!(!has_ranks(&path));
-        let rank = start(&[("PMI_RANK", "0"), ("TMPDIR", &path)]);
+        let mut rank = start(&[("PMI_RANK", "0"), ("TMPDIR", &path)]);
         assert!(has_ranks(&path));
-        end(rank);
+        end(&mut rank);
         assert!(!has_ranks(&path));
-        end(launcher);
-        end(other);
+        end(&mut launcher);
+        end(&mut other);
     }
 
     #[test]

@@ -264,21 +264,20 @@ fn summarise(outcomes: &[Outcome], took: Duration) -> ExitCode {
     let passed = sum(|outcome| outcome.counts.passed);
     let failed = sum(|outcome| outcome.counts.failed);
     println!("{:12} {:44.1} s", "", took.as_secs_f64());
-    let skips = outcomes.iter().flat_map(|it| it.skipped.iter().map(move |what| (it.name, what)));
-    let skips: Vec<_> = skips.collect();
-    if !skips.is_empty() {
-        println!("\nskipped:");
-        skips.iter().for_each(|(step, what)| println!("  {step}: {what}"));
-    }
-    let failures =
-        outcomes.iter().flat_map(|it| it.failures.iter().map(move |what| (it.name, what)));
-    let failures: Vec<_> = failures.collect();
-    if !failures.is_empty() {
-        println!("\nfailed:");
-        failures.iter().for_each(|(step, what)| println!("  {step}: {what}"));
-    }
-    println!("\n{passed} passed, {failed} failed, {} skipped", skips.len());
+    list("skipped", outcomes.iter().flat_map(|it| it.skipped.iter().map(|what| (it.name, what))));
+    list("failed", outcomes.iter().flat_map(|it| it.failures.iter().map(|what| (it.name, what))));
+    let skips: usize = outcomes.iter().map(|outcome| outcome.skipped.len()).sum();
+    println!("\n{passed} passed, {failed} failed, {skips} skipped");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints what steps have to say below a title, if anything.
+fn list<'a>(title: &str, told: impl Iterator<Item = (&'static str, &'a String)>) {
+    let mut told = told.peekable();
+    if told.peek().is_some() {
+        println!("\n{title}:");
+    }
+    told.for_each(|(step, what)| println!("  {step}: {what}"));
 }
 
 #[cfg(test)]

@@ -371,7 +371,6 @@ impl Executor {
     /// Breaks the group if a collective is in flight, as if its deadline had passed.
     pub fn end_late(&mut self, now: Instant) {
         self.state.now = now;
-        self.state.heed_abort(false);
         let late = |state: &State| state.oldest_as_late().map(Cause::found);
         let reason = self.state.suspected().or_else(|| late(&self.state));
         if let Some(reason) = reason.filter(|_| self.state.broken.is_none()) {
@@ -391,7 +390,6 @@ impl Executor {
         let rank = self.state.rank;
         let left = Abort::User { rank, why: "the process group was destroyed".to_owned() };
         if self.state.is_busy() {
-            self.state.heed_abort(false);
             let reason = self.state.suspected().unwrap_or_else(|| Cause::found(left));
             self.state.fail_with(reason);
             self.run();

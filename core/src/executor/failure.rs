@@ -39,11 +39,13 @@ const ABORT_GRACE: Duration = Duration::from_millis(50);
 const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
 
 impl State {
-    /// Notes why the group must break; only the first reason counts.
+    /// Notes why the group must break; only the first reason counts, and one that was heard came
+    /// before any that is found later.
     pub(super) fn fail_with(&mut self, cause: Cause) {
         if self.is_failing() {
             return;
         }
+        let cause = self.heard.take().map_or(cause, |heard| Cause::told(heard.abort));
         if let Some(sequence) = cause.abort.first_lost()
             && self.in_flight.has_before(sequence)
         {
@@ -329,7 +331,8 @@ impl State {
         let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
         let why = if has_left { LossReason::Goodbye } else { why };
         state.lost = Some(why.clone());
-        if self.is_failing() {
+        // A rank that broke the group ends its connections; why, is known.
+        if self.is_failing() || self.heard.is_some() {
             return;
         }
         let why = match why {
@@ -354,7 +357,7 @@ impl State {
     /// The process of a peer that was lost has ended, which is sure, whatever else is suspected.
     pub(super) fn suspect_ended(&mut self, peer: Rank) {
         let is_sure = self.suspicion.as_ref().is_some_and(|known| known.is_sure);
-        if is_sure || self.is_failing() {
+        if is_sure || self.is_failing() || self.heard.is_some() {
             return;
         }
         let lost = self.peers.get(peer).and_then(|peer| peer.lost.clone());

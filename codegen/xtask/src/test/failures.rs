@@ -1,5 +1,5 @@
 //! What a step says of its tests that failed: all of it where it happens, and in short at the end.
-//! Knows what cargo and pytest print; nothing of steps.
+//! Knows what cargo, pytest and Node print; nothing of steps.
 
 /// Lines of one step that are repeated at the end.
 const MAX_LINES: usize = 24;

@@ -418,8 +418,13 @@ fn a_rank_that_waits_at_once_hears_of_a_death() {
 #[test]
 fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
     with_seeds(|seed| {
-        for size in [2, 3, 5] {
+        for (size, ends) in [(2, false), (3, false), (5, false), (2, true), (3, true), (5, true)] {
             let mut world = World::with_board(size, seed);
+            {
+                // The abort, and the end of the process, are read in one turn.
+                let mut network = world.network.lock().unwrap();
+                (network.tells_of_processes, network.in_bursts) = (true, true);
+            }
             let aborts = seed as u32 % size;
             let mut calls = Vec::new();
             for rank in (0..size).filter(|&rank| rank != aborts) {
@@ -430,18 +435,19 @@ fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
                 world.step(aborts);
             }
             assert_ok(&own);
-            let open = allreduce(&mut world, aborts, 3);
             let now = world.now;
             let why = Abort::User { rank: aborts, why: "it called abort()".to_owned() };
             world.executor(aborts).break_with(why, now);
-            calls.push(open);
+            if ends {
+                world.kill(aborts);
+            }
             world.run(&calls);
-            let open = calls.pop();
             assert_ok(&calls);
-            let later = allreduce(&mut world, (aborts + 1) % size, 3);
-            for call in open.into_iter().chain([later]) {
-                world.run(std::slice::from_ref(&call));
-                assert!(matches!(errors(&[call])[0], Error::Aborted { .. }));
+            let others = (0..size).filter(|&rank| rank != aborts);
+            let later: Vec<_> = others.map(|rank| allreduce(&mut world, rank, 3)).collect();
+            world.run(&later);
+            for error in errors(&later) {
+                assert!(matches!(error, Error::Aborted { .. }), "ends: {ends}: {error}");
             }
         }
     });

@@ -45,6 +45,8 @@ pub(super) struct Network {
     pub(super) most_bytes_on_the_way: usize,
     /// Whether ranks are told that the process of a lost rank has ended.
     pub(super) tells_of_processes: bool,
+    /// Whether ranks read all that has come in one turn.
+    pub(super) in_bursts: bool,
 }
 
 enum Packet {
@@ -213,7 +215,11 @@ impl Transport for Loopback {
             let peer = (first + offset) % self.size;
             if peer != self.rank && !self.closed {
                 moved |= self.leave(peer, sink);
+                let in_bursts = self.network.lock().unwrap().in_bursts;
                 moved |= self.random.below(2) == 0 && self.come(peer, sink);
+                while in_bursts && self.come(peer, sink) {
+                    moved = true;
+                }
             }
         }
         moved
