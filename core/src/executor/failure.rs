@@ -15,9 +15,7 @@
 use std::time::Duration;
 
 use super::analysis::peer_of;
-use super::broken_group::{
-    BrokenGroup, Cause, DeferredFailure, HeardAbort, StallReport, Suspicion,
-};
+use super::broken_group::{BrokenGroup, Cause, DeferredFailure, StallReport, Suspicion};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::pending_messages::AbandonedMessage;
@@ -88,8 +86,8 @@ impl State {
             heard.operations = heard.operations.saturating_sub(1);
             !(moves && waits)
         });
-        if let Some(HeardAbort { abort, .. }) = due {
-            self.fail_with(Cause::told(abort));
+        if let Some(heard) = due {
+            self.fail_with(Cause::told(heard.abort));
         }
     }
 

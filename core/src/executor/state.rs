@@ -58,8 +58,9 @@ pub(super) struct State {
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
-    /// Why another rank broke the group, until what had arrived before is done with.
-    pub(super) heard: Option<HeardAbort>,
+    /// Why another rank broke the group, until what had arrived before is done with. Boxed: it is
+    /// rare, and thousands of ranks in one process have this state each.
+    pub(super) heard: Option<Box<HeardAbort>>,
     /// Why the group must be broken as soon as the transport can be borrowed.
     pub(super) cause: Option<Cause>,
     /// Why it must be broken once the operations before have ended.
@@ -387,7 +388,7 @@ impl State {
         });
         if !self.is_failing() && self.heard.is_none() {
             let operations = self.in_flight.iter().count() + self.messages.count();
-            self.heard = Some(HeardAbort { abort, operations });
+            self.heard = Some(Box::new(HeardAbort { abort, operations }));
         }
     }
 }
