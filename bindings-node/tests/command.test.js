@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
@@ -23,7 +25,12 @@ test("all subcommands are there", () => {
 });
 
 test("ranks run, and the first failure's exit code is the command's", () => {
-  const { status, stdout } = polyrank("run", "-n", "3", "sh", "-c", "echo $RANK; exit $RANK");
+  // The others fail when rank 0 has ended: the first failure ends the ranks that still run.
+  const ended = join(mkdtempSync(join(tmpdir(), "polyrank-test-")), "ended");
+  const first = `[ $RANK = 0 ] && { echo 0; : > "$0"; exit 0; }`;
+  const others = `until [ -e "$0" ]; do sleep 0.01; done; exit $RANK`;
+  const { status, stdout } = polyrank("run", "-n", "3", "sh", "-c", `${first}; ${others}`, ended);
+  rmSync(dirname(ended), { recursive: true });
   assert.ok([1, 2].includes(status), `${status}`);
   assert.ok(stdout.includes("[rank 0] 0\n"), stdout);
 });

@@ -39,7 +39,8 @@ pub(super) struct Cause {
     pub(super) abort: Abort,
     /// Whether this rank found it; otherwise another rank reported it.
     pub(super) found_here: bool,
-    /// Whether every other rank finds it without being told.
+    /// Whether every other rank should find it without being told; those that have not after a
+    /// moment are told.
     pub(super) is_plain_to_all: bool,
 }
 
@@ -89,9 +90,10 @@ pub(super) struct BrokenGroup {
     pub(super) may_close: Instant,
     /// When they are closed, whether or not that is so.
     pub(super) until: Instant,
-    /// When the ranks are told to which this one has no connection, if they still have to be.
+    /// When the ranks are told that could not be told before, or should have found it, if they
+    /// still have to be.
     pub(super) tells_all: Option<Instant>,
-    /// Whether every other rank finds the reason without being told.
+    /// Whether every other rank should find the reason without being told.
     pub(super) is_plain_to_all: bool,
     pub(super) closed: bool,
     delivery: RefCell<ErrorDelivery>,

@@ -3,7 +3,8 @@
 //! The end of a connection without a goodbye is the first thing that a rank sees of many failures,
 //! and seldom their reason. A rank that finds a reason tells all others before it closes anything,
 //! and who is told passes it on, so the reason of a rank that closed its connections is here or
-//! under way, perhaps through a third rank. It gets [`ABORT_GRACE`] to arrive.
+//! under way, perhaps through a third rank. It gets [`ABORT_GRACE`] to arrive. Ranks that share a
+//! board also write it there, where it can be read after their processes have ended.
 //!
 //! A process that has ended, on the other hand, and had broken nothing, has no reason to tell and
 //! no rank could know one. So its rank is named as soon as all that has arrived here by then is
@@ -15,7 +16,9 @@
 use std::time::Duration;
 
 use super::analysis::peer_of;
-use super::broken_group::{BrokenGroup, Cause, DeferredFailure, StallReport, Suspicion};
+use super::broken_group::{
+    BrokenGroup, Cause, DeferredFailure, HeardAbort, StallReport, Suspicion,
+};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::pending_messages::AbandonedMessage;
@@ -77,6 +80,23 @@ impl State {
         }
     }
 
+    /// Notes what another rank told of the end of the group.
+    pub(super) fn hear(&mut self, abort: Abort) {
+        if !self.is_failing() && self.heard.is_none() {
+            let operations = self.in_flight.iter().count() + self.messages.count();
+            self.heard = Some(Box::new(HeardAbort { abort, operations }));
+        }
+    }
+
+    /// Looks on the board why a lost `peer` had broken the group; whether it says that there. It
+    /// may have had no connection over which to tell, or no time.
+    fn hear_of(&mut self, peer: Rank) -> bool {
+        let reason = self.exchange.as_ref().and_then(|exchange| exchange.reason(peer));
+        let is_told = reason.is_some();
+        reason.into_iter().for_each(|abort| self.hear(abort));
+        is_told
+    }
+
     /// Breaks the group for what another rank told, once what had arrived by then is done with:
     /// when nothing more `moves` here, or all has been completed that was in flight.
     pub(super) fn heed_abort(&mut self, moves: bool) {
@@ -102,7 +122,7 @@ impl State {
         self.unexpected.clear();
         self.peers.forget();
         if let Some(exchange) = &mut self.exchange {
-            exchange.give_up();
+            exchange.give_up(&abort);
         }
         if !is_plain_to_all {
             // Over the connections that exist, so that it arrives even if this rank dies.
@@ -110,8 +130,7 @@ impl State {
             let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
             self.tell_why(transport, &abort, &reached);
         }
-        let tells_all = found_here && !is_plain_to_all;
-        let mut broken = BrokenGroup::telling(abort, tells_all, self.now);
+        let mut broken = BrokenGroup::telling(abort, found_here, self.now);
         broken.is_plain_to_all = is_plain_to_all;
         let before = self.finished.len();
         for running in self.in_flight.take_all() {
@@ -149,8 +168,17 @@ impl State {
 
     /// Whether all ranks that this one has a connection to know why the group broke.
     fn is_told(&self) -> bool {
-        let is_plain_to_all = self.broken.as_ref().is_some_and(|broken| broken.is_plain_to_all);
-        is_plain_to_all || self.peers.iter().all(Peer::is_settled)
+        let others = (0..self.size).filter_map(|rank| Some((rank, self.peers.get(rank)?)));
+        others.into_iter().all(|(rank, peer)| peer.is_settled() || self.has_found(rank))
+    }
+
+    /// Whether `peer` is known to have found by itself why the group broke, as every rank should
+    /// find it; it has withdrawn from the board then. A rank whose connection to the dead one was
+    /// not open yet does not find it.
+    fn has_found(&self, peer: Rank) -> bool {
+        let exchange = self.exchange.as_ref();
+        self.broken.as_ref().is_some_and(|broken| broken.is_plain_to_all)
+            && exchange.is_some_and(|exchange| exchange.is_gone(peer))
     }
 
     /// Does what is due by now in a broken group.
@@ -159,7 +187,8 @@ impl State {
         let Some(broken) = self.broken.as_mut().filter(|broken| !broken.closed) else { return };
         if broken.tells_all.take_if(|when| self.now >= *when).is_some() {
             let abort = broken.abort.clone();
-            let others: Vec<Rank> = (0..self.size).filter(|&peer| peer != self.rank).collect();
+            let others = (0..self.size).filter(|&it| it != self.rank && !self.has_found(it));
+            let others: Vec<Rank> = others.collect();
             self.tell_why(transport, &abort, &others);
             return;
         }
@@ -277,9 +306,12 @@ impl State {
     }
 
     /// Takes the suspected death, as a reason for breaking the group. Where there is a board, every
-    /// rank has a connection to every other, and so sees for itself that a process has ended.
+    /// rank connects to every other at first, and so should see for itself that a process ended.
     pub(super) fn suspected(&mut self) -> Option<Cause> {
         let Suspicion { peer, why, is_sure, .. } = self.suspicion.take()?;
+        if let Some(abort) = self.exchange.as_ref().and_then(|exchange| exchange.reason(peer)) {
+            return Some(Cause::told(abort));
+        }
         let is_plain_to_all = is_sure && self.exchange.is_some();
         Some(Cause { is_plain_to_all, ..Cause::found(Abort::Failed { rank: peer, why }) })
     }
@@ -333,6 +365,9 @@ impl State {
         if self.is_failing() || self.heard.is_some() {
             return;
         }
+        if why != LossReason::Goodbye && self.hear_of(peer) {
+            return;
+        }
         let why = match why {
             LossReason::Goodbye => {
                 self.departed += 1;
@@ -359,6 +394,9 @@ impl State {
             return;
         }
         let lost = self.peers.get(peer).and_then(|peer| peer.lost.clone());
+        if self.hear_of(peer) {
+            return;
+        }
         if let Some(LossReason::Died(why)) = lost {
             let why = format!("its process ended: {why}");
             self.suspicion = Some(Suspicion { peer, why, until: self.now, is_sure: true });

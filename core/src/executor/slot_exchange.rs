@@ -117,11 +117,11 @@ impl SlotExchange {
 
     /// Drops all operations, because the group broke, and tells the others that this rank no longer
     /// takes part.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self, abort: &Abort) {
         self.sequences.clear();
         self.unchecked.clear();
         self.shown = 0;
-        self.board.withdraw();
+        self.board.withdraw(&abort.encode());
     }
 
     /// Publishes that this rank leaves, with nothing in flight.
@@ -132,6 +132,16 @@ impl SlotExchange {
     /// Whether `rank` left cleanly.
     pub(super) fn has_left(&self, rank: Rank) -> bool {
         self.board.attention(rank) == Attention::Left
+    }
+
+    /// Why `rank` broke the group, if it has published that. It stays when its process ends.
+    pub(super) fn reason(&self, rank: Rank) -> Option<Abort> {
+        Abort::decode(&self.board.reason(rank)?)
+    }
+
+    /// Whether `rank` takes no part any more: it has broken the group, or left.
+    pub(super) fn is_gone(&self, rank: Rank) -> bool {
+        matches!(self.board.attention(rank), Attention::Withdrawn | Attention::Left)
     }
 
     pub(super) fn wake_up(&mut self) {

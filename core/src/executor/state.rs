@@ -386,9 +386,6 @@ impl State {
             rank: peer,
             why: "for a reason that this version does not know".to_owned(),
         });
-        if !self.is_failing() && self.heard.is_none() {
-            let operations = self.in_flight.iter().count() + self.messages.count();
-            self.heard = Some(Box::new(HeardAbort { abort, operations }));
-        }
+        self.hear(abort);
     }
 }

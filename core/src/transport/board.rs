@@ -11,6 +11,9 @@ use crate::wire::frame::Fingerprint;
 /// Most bytes that a rank shows for one operation.
 pub const BOARD_BYTES: usize = 4096;
 
+/// Most bytes of the reason for which a rank failed.
+pub const REASON_BYTES: usize = 2048;
+
 /// How many operations a rank may be ahead of the slowest.
 pub const BOARD_PLACES: u64 = 8;
 
@@ -60,8 +63,11 @@ pub trait Board: Send {
     /// Publishes whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
-    /// Publishes that this rank failed. This is final.
-    fn withdraw(&mut self);
+    /// Publishes that this rank failed, and why, at most [`REASON_BYTES`]; a longer reason is left
+    /// out. This is final, and stays when the process ends.
+    fn withdraw(&mut self, reason: &[u8]);
+    /// Why `rank` failed, if it has published that.
+    fn reason(&self, rank: Rank) -> Option<Vec<u8>>;
     /// Publishes that this rank leaves cleanly. This is final.
     fn leave(&mut self);
     /// The state of `rank`. Read it after showing something.
@@ -106,7 +112,10 @@ impl Board for NoBoard {
     fn set_asleep(&mut self, _: bool) {
         match *self {}
     }
-    fn withdraw(&mut self) {
+    fn withdraw(&mut self, _: &[u8]) {
+        match *self {}
+    }
+    fn reason(&self, _: Rank) -> Option<Vec<u8>> {
         match *self {}
     }
     fn leave(&mut self) {

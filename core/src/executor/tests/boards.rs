@@ -452,3 +452,59 @@ fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
         }
     });
 }
+
+/// A world in which a rank has died, and the calls of the others. The next rank does not see that:
+/// the connection between the two was never opened.
+fn world_with_a_death(size: u32, seed: u64) -> (World, u32, Vec<(u32, Arc<Completion>)>) {
+    let mut world = World::with_board(size, seed);
+    let dead = seed as u32 % size;
+    {
+        let mut network = world.network.lock().unwrap();
+        network.tells_of_processes = true;
+        network.cut.insert((dead, (dead + 1) % size));
+    }
+    let survivors = (1..size).map(|distance| (dead + distance) % size);
+    let calls = survivors.map(|rank| (rank, allreduce(&mut world, rank, 3))).collect();
+    world.settle();
+    world.kill(dead);
+    world.settle();
+    (world, dead, calls)
+}
+
+fn assert_named(dead: u32, calls: &[Arc<Completion>]) {
+    for error in errors(calls) {
+        let is_right = matches!(error, Error::RankFailed { rank, .. } if rank == dead);
+        assert!(is_right, "{error}");
+    }
+}
+
+#[test]
+fn who_cannot_see_a_death_is_told_of_it() {
+    with_seeds(|seed| {
+        for size in [3, 5, 8] {
+            let (mut world, dead, calls) = world_with_a_death(size, seed);
+            let calls: Vec<_> = calls.into_iter().map(|(_, call)| call).collect();
+            world.pass(Duration::from_millis(5));
+            world.run(&calls);
+            assert_named(dead, &calls);
+        }
+    });
+}
+
+#[test]
+fn who_cannot_see_a_death_reads_why_the_others_ended() {
+    with_seeds(|seed| {
+        for size in [3, 5, 8] {
+            let (mut world, dead, calls) = world_with_a_death(size, seed);
+            let (blind, seeing) = calls.split_first().unwrap();
+            for (rank, call) in seeing {
+                world.run(std::slice::from_ref(call));
+                world.kill(*rank);
+            }
+            world.settle();
+            world.pass(Duration::from_millis(60));
+            world.run(std::slice::from_ref(&blind.1));
+            assert_named(dead, std::slice::from_ref(&blind.1));
+        }
+    });
+}

@@ -17,14 +17,14 @@ use rustix::fs::{Mode, OFlags, open};
 use super::memory::{File, Mapping};
 use super::ring::SharedMemory;
 use crate::transport::Rank;
-use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot};
+use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, REASON_BYTES, Slot};
 use crate::wire::card::{BoardKey, Card};
 use crate::wire::frame::Fingerprint;
 
 /// Bytes of a cache line; two ranks that write the same line wait for each other.
 const LINE_BYTES: usize = 64;
 /// The first word: the kind of the file, and the version of its layout.
-const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 1;
+const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 2;
 const NONCE_AT: usize = 8;
 pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
 pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
@@ -42,8 +42,12 @@ const FINGERPRINT_AT: usize = 24;
 pub(super) const BYTES_AT: usize = FINGERPRINT_AT + Fingerprint::BYTES;
 const PLACE: usize = (BYTES_AT + BOARD_BYTES).next_multiple_of(LINE_BYTES);
 
+/// Behind the places: the length of the reason for which the rank failed, and the reason.
+const REASON_AT: usize = PLACES_AT + BOARD_PLACES as usize * PLACE;
+const REASON_LENGTH_BYTES: usize = 8;
+
 /// Bytes of a rank's file.
-const FILE_BYTES: usize = PLACES_AT + BOARD_PLACES as usize * PLACE;
+const FILE_BYTES: usize = REASON_AT + REASON_LENGTH_BYTES + REASON_BYTES;
 
 /// Most ranks of a board, since each reads all others.
 const MAX_RANKS: usize = 16;
@@ -238,8 +242,29 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         }
     }
 
-    fn withdraw(&mut self) {
-        self.own().store(ATTENTION_AT, WITHDRAWN);
+    fn withdraw(&mut self, reason: &[u8]) {
+        let own = self.own();
+        if own.load(ATTENTION_AT) > ASLEEP {
+            return;
+        }
+        if reason.len() <= REASON_BYTES {
+            own.write(REASON_AT + REASON_LENGTH_BYTES, reason);
+            own.store(REASON_AT, reason.len() as u64);
+        }
+        own.store(ATTENTION_AT, WITHDRAWN);
+        // A rank that sees the end of the connection then sees this, too.
+        own.fence();
+    }
+
+    fn reason(&self, rank: Rank) -> Option<Vec<u8>> {
+        let memory = &self.memories[rank as usize];
+        if memory.load(ATTENTION_AT) != WITHDRAWN {
+            return None;
+        }
+        let bytes = usize::try_from(memory.load(REASON_AT)).ok();
+        let mut reason = vec![0; bytes.filter(|bytes| (1..=REASON_BYTES).contains(bytes))?];
+        memory.read(REASON_AT + REASON_LENGTH_BYTES, &mut reason);
+        Some(reason)
     }
 
     fn leave(&mut self) {
@@ -326,12 +351,28 @@ mod tests {
         assert!(boards[0].attention(1) == Attention::Asleep);
         boards[1].set_asleep(false);
         assert_eq!(boards[0].attention(1), Attention::Awake);
-        boards[1].withdraw();
+        boards[1].withdraw(b"why");
         boards[1].set_asleep(true);
         assert_eq!(boards[0].attention(1), Attention::Withdrawn, "for good");
         boards[0].leave();
         boards[0].set_asleep(true);
         assert_eq!(boards[1].attention(0), Attention::Left, "for good");
+    }
+
+    #[test]
+    fn why_a_rank_failed_stays_to_be_read() {
+        for bytes in [0, 1, 7, REASON_BYTES, REASON_BYTES + 1] {
+            let mut boards = in_one_process(2);
+            let reason: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
+            assert_eq!(boards[0].reason(1), None);
+            boards[1].withdraw(&reason);
+            boards[1].withdraw(b"another one");
+            drop(boards.pop());
+            assert_eq!(boards[0].attention(1), Attention::Withdrawn);
+            let fits = (1..=REASON_BYTES).contains(&bytes);
+            assert_eq!(boards[0].reason(1), fits.then_some(reason));
+            assert_eq!(boards[0].reason(0), None);
+        }
     }
 
     #[test]
@@ -346,6 +387,9 @@ mod tests {
             mad.store(place(3) + LENGTH_AT, length);
             mad.store(place(3), 3);
             assert_eq!(board.read(1, 3, &mut into), Slot::Corrupt);
+            mad.store(REASON_AT, length);
+            mad.store(ATTENTION_AT, WITHDRAWN);
+            assert_eq!(board.reason(1), None);
         }
     }
 
