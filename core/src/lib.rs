@@ -129,6 +129,7 @@ mod kernels;
 pub mod kernels;
 #[cfg(feature = "objects")]
 pub mod objects;
+mod price;
 pub mod process_group;
 mod random;
 pub mod rendezvous;

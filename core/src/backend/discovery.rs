@@ -253,8 +253,13 @@ mod spare {
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards {
     use super::*;
-    use crate::env::TransportChoice;
+    use crate::env::{CopyChoice, TransportChoice};
     pub(super) use crate::transport::shm::board::Offer;
+
+    /// What a rank answers that has no board.
+    const NONE: &[u8] = b"none";
+    /// What one answers that can read the memory of all others.
+    const READS: &[u8] = b"reads";
 
     /// This rank's part of a board, if the user wants to share memory and the system provides it.
     pub(super) fn offer() -> Result<Option<Offer>> {
@@ -284,7 +289,12 @@ mod boards {
         }
         let board = offer.join(rank, cards).inspect_err(|why| tracing::debug!(%why, "no board"));
         let key = |rank| format!("board/{rank}");
-        store.set_async(&key(rank), if board.is_ok() { b"found" } else { b"none" }).await?;
+        let answer: &[u8] = match &board {
+            Ok(board) if board.reads_memory() && may_read()? => READS,
+            Ok(_) => b"found",
+            Err(_) => NONE,
+        };
+        store.set_async(&key(rank), answer).await?;
         let keys: Vec<String> = (0..cards.len()).map(|rank| key(rank as u32)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let ranks = cards.len() as u32;
@@ -292,7 +302,19 @@ mod boards {
         let answers = store.multi_get_async(&keys).await?;
         // All have looked for this rank's part.
         drop(offer);
-        Ok(board.ok().filter(|_| answers.iter().all(|answer| answer == b"found")))
+        let mut board = board.ok().filter(|_| answers.iter().all(|answer| answer != NONE));
+        if let Some(board) = &mut board
+            && answers.iter().any(|answer| answer != READS)
+        {
+            board.forbid_reading();
+        }
+        Ok(board)
+    }
+
+    /// Whether the user lets ranks read one another's memory.
+    fn may_read() -> Result<bool> {
+        let copy = TransportEnvironment::read()?.copy;
+        Ok(matches!(copy, CopyChoice::Auto | CopyChoice::Attach))
     }
 }
 

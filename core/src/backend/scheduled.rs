@@ -16,7 +16,7 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
 use crate::executor::{
-    Bindings, Driver, Envelope, Executor, GroupIdentity, Message, Operation, SPIN_LIMITS,
+    Bindings, Driver, Envelope, Executor, GroupIdentity, Message, Operation, OwnPart, SPIN_LIMITS,
     SlotProgress, SmallAttempt, SmallCollective, SmallOperation, TELLING_LIMIT,
 };
 use crate::generated::collective::{Blocks, Collective, Sizes};
@@ -43,6 +43,8 @@ pub struct ScheduledBackend {
     driver: Arc<Driver>,
     /// Whether small operations go over a board, as on all ranks of the group.
     has_board: bool,
+    /// Whether every rank can read the memory of every other.
+    reads_memory: bool,
     /// What stands for the schedule of operations over the board.
     no_steps: Arc<Schedule>,
     issuing: Mutex<IssueState>,
@@ -104,7 +106,7 @@ impl ScheduledBackend {
         let selector = Selector::new(&discovery.topology, &discovery.link_costs, overrides);
         let schedules = Cache::new(Arc::new(discovery.topology));
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
-        let has_board = executor.has_board();
+        let (has_board, reads_memory) = (executor.has_board(), executor.reads_memory());
         let driver = Driver::new(executor, spin)?;
         let inspector = StallInspector::install(&driver, store, (rank, size), discovery.sessions);
         Ok(ScheduledBackend {
@@ -114,6 +116,7 @@ impl ScheduledBackend {
             size,
             driver,
             has_board,
+            reads_memory,
             no_steps: Arc::default(),
             issuing: Mutex::new(issuing),
             selector,
@@ -134,9 +137,11 @@ impl Backend for ScheduledBackend {
 
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
-        let on_board = self.is_small(collective, call.shared_bytes);
+        let on_board = self.is_small(collective, call.shared_bytes)
+            || self.is_direct(collective, call.shared_bytes);
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
-        let algorithm = self.algorithm(collective, known, on_board);
+        let is_sure = on_board && own_part(&call) == OwnPart::Data;
+        let algorithm = self.algorithm(collective, known, is_sure);
         let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
@@ -147,7 +152,7 @@ impl Backend for ScheduledBackend {
             })?;
         let slot_progress = on_board.then(|| SlotProgress {
             small: self.small(collective, dtype, reduce_op, root),
-            fits: fits(&call),
+            part: own_part(&call),
             shown: false,
         });
         issuing.collectives += 1;
@@ -210,7 +215,7 @@ impl Backend for ScheduledBackend {
                 sequence,
                 fingerprint,
                 schedule,
-                slot_progress: Some(SlotProgress { small, fits: true, shown: true }),
+                slot_progress: Some(SlotProgress { small, part: OwnPart::Data, shown: true }),
                 bindings: Bindings { input, output },
                 dtype,
                 reduce_op: small.reduce_op,
@@ -370,10 +375,20 @@ impl ScheduledBackend {
             && !self.selector.is_told(collective)
     }
 
+    /// Whether an operation that does not fit the board is on it all the same, since ranks may show
+    /// where their data lies. All ranks decide alike.
+    fn is_direct(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
+        self.reads_memory
+            && collective == Collective::Allgather
+            && shared_bytes.is_some_and(|bytes| bytes >= MIN_LENT_BYTES as u64)
+            && !self.selector.is_told(collective)
+    }
+
     /// The algorithm that is in the fingerprint of a call, whether it goes over the board or
-    /// not. Of an alltoall it is what is run if some rank's blocks do not fit the board.
-    fn algorithm(&self, collective: Collective, known: CallSize, on_board: bool) -> usize {
-        match on_board && collective != Collective::Alltoall {
+    /// not; `fits` says whether this rank's data is on the board. Of an alltoall it is what is run
+    /// if some rank's blocks do not fit there.
+    fn algorithm(&self, collective: Collective, known: CallSize, fits: bool) -> usize {
+        match fits && collective != Collective::Alltoall {
             true => usize::from(BOARD_ALGORITHM),
             false => self.selector.choose(collective, known),
         }
@@ -469,15 +484,27 @@ impl ShutdownDriver for Driver {
     }
 }
 
-/// Whether what this rank contributes to an operation over the board fits there: all ranks see how
-/// much a rank shows, not how it is divided.
-fn fits(call: &Call) -> bool {
+/// Fewest bytes that others read out of a rank's memory: for fewer, the two system calls and the
+/// wait until all have read cost more than a second copy.
+const MIN_LENT_BYTES: usize = 32 << 10;
+
+/// What this rank shows of an operation over the board: its data if that fits there, and is divided
+/// evenly, since all ranks see how much a rank shows, not how it is divided.
+fn own_part(call: &Call) -> OwnPart {
     if call.collective != Collective::Alltoall {
-        return true;
+        return match call.shared_bytes.is_none_or(|bytes| bytes <= BOARD_BYTES as u64) {
+            true => OwnPart::Data,
+            false => OwnPart::Lent,
+        };
     }
     let mut blocks = call.input.iter().chain(&call.output).map(Region::len);
     let block = blocks.next().unwrap_or(0);
-    block * call.input.len() <= BOARD_BYTES && blocks.all(|other| other == block)
+    let bytes: usize = call.input.iter().map(Region::len).sum();
+    match block * call.input.len() <= BOARD_BYTES && blocks.all(|other| other == block) {
+        true => OwnPart::Data,
+        false if bytes < MIN_LENT_BYTES => OwnPart::Scheduled,
+        false => OwnPart::Lent,
+    }
 }
 
 /// Whether all ranks know that all blocks have one size: where each rank has all blocks, of which

@@ -94,7 +94,7 @@ impl Executor {
                 self.transport.connect(peer);
             }
         }
-        self.state.exchange = Some(SlotExchange::new(board));
+        self.state.exchange = Some(SlotExchange::new(board, self.state.rank));
         self
     }
 
@@ -106,6 +106,11 @@ impl Executor {
     /// Whether small operations go over a board.
     pub fn has_board(&self) -> bool {
         self.state.exchange.is_some()
+    }
+
+    /// Whether every rank can read the memory of every other where it lies.
+    pub fn reads_memory(&self) -> bool {
+        self.state.exchange.as_ref().is_some_and(SlotExchange::reads_memory)
     }
 
     /// Tries to run a small collective from beginning to end without waiting for long.

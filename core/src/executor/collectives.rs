@@ -116,12 +116,13 @@ impl State {
     fn follow_to_schedule(&mut self, peer: Rank, header: &Header) {
         let Some(running) = self.in_flight.get(header.sequence) else { return };
         let Some(SlotProgress { small, .. }) = running.slot_progress else { return };
-        if !small.may_be_scheduled() || running.fingerprint != header.fingerprint {
+        let &Header { sequence, fingerprint, .. } = header;
+        let operation = SmallOperation { sequence, fingerprint, small };
+        if !operation.may_be_elsewhere() || running.fingerprint != fingerprint {
             return;
         }
         let Some(exchange) = &self.exchange else { return };
-        let &Header { sequence, fingerprint, .. } = header;
-        if exchange.is_scheduled(&SmallOperation { sequence, fingerprint, small }) {
+        if exchange.is_scheduled(&operation) {
             self.leave_board(sequence);
         } else {
             self.protocol_error(peer, "it runs a schedule that no rank asked for");

@@ -8,11 +8,14 @@ mod background;
 mod broken_group;
 mod closed;
 mod collectives;
+mod direct_exchange;
 #[cfg(feature = "tcp")]
 mod driver;
+mod exchange_choice;
 mod failure;
 mod finished_operation;
 mod in_flight;
+mod lent_blocks;
 mod limits;
 mod liveness;
 mod liveness_check;
@@ -40,7 +43,9 @@ pub use broken_group::{GroupIdentity, StallReport};
 pub use driver::Driver;
 pub use finished_operation::FinishedOperation;
 pub use limits::{SEGMENT_BYTES, SPIN_LIMITS, TELLING_LIMIT, WINDOW_BYTES};
-pub use operation::{Bindings, Envelope, Message, Operation, SlotProgress, SmallOperation};
+pub use operation::{
+    Bindings, Envelope, Message, Operation, OwnPart, SlotProgress, SmallOperation,
+};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};

@@ -10,7 +10,7 @@ use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::Stores;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
-use crate::wire::frame::Fingerprint;
+use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
 /// The memory behind the blocks of a schedule's buffers.
 #[derive(Clone, Debug, Default)]
@@ -60,11 +60,22 @@ pub struct Operation {
 pub struct SlotProgress {
     /// What it is.
     pub small: SmallCollective,
-    /// Whether this rank's data fits. If not, it shows that it runs the schedule, and the others
-    /// run it, too.
-    pub fits: bool,
-    /// Whether this rank has shown its data.
+    /// What this rank has to show.
+    pub part: OwnPart,
+    /// Whether it has shown that.
     pub shown: bool,
+}
+
+/// What a rank shows on the board for an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnPart {
+    /// Its data.
+    Data,
+    /// Where its data lies, since that does not fit; or, where not all ranks can read one another's
+    /// memory or rank 0 says so, that all run the schedule.
+    Lent,
+    /// That all run the schedule.
+    Scheduled,
 }
 
 /// A small collective as it is issued, with its number and the facts that the ranks compare.
@@ -76,6 +87,14 @@ pub struct SmallOperation {
     pub fingerprint: Fingerprint,
     /// The collective itself.
     pub small: SmallCollective,
+}
+
+impl SmallOperation {
+    /// Whether a rank may show, in place of its data, that all run the schedule, or where its data
+    /// lies.
+    pub(super) fn may_be_elsewhere(&self) -> bool {
+        self.fingerprint.algorithm != BOARD_ALGORITHM
+    }
 }
 
 /// One point-to-point message, to be sent or received.

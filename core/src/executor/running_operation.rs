@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::analysis::Analysis;
+use super::direct_exchange::DirectProgress;
 use super::operation::{Bindings, Operation, SlotProgress};
 use super::scratch::ScratchPool;
 use crate::clock::Instant;
@@ -67,6 +68,8 @@ pub(super) struct RunningOperation {
     pub(super) completion: Arc<Completion>,
     /// Set if it goes over the board.
     pub(super) slot_progress: Option<SlotProgress>,
+    /// What it has taken out of the memory of others.
+    pub(super) direct: DirectProgress,
     /// Messages that arrived before their step was allowed to take them.
     pub(super) early: Vec<(u32, Vec<u8>)>,
     pub(super) bindings: Bindings,
@@ -74,7 +77,7 @@ pub(super) struct RunningOperation {
     dtype: DType,
     reduce_op: ReduceOp,
     /// How to store data that no later step reads.
-    result_stores: Stores,
+    pub(super) result_stores: Stores,
 }
 
 impl RunningOperation {
@@ -102,6 +105,7 @@ impl RunningOperation {
             finish: operation.finish,
             completion: operation.completion,
             slot_progress: operation.slot_progress,
+            direct: DirectProgress::default(),
             early: Vec::new(),
             bindings: operation.bindings,
             scratch: Vec::new(),

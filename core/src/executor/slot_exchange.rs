@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::exchange_choice::ExchangeChoice;
 use super::operation::SmallOperation;
 use super::small_collective::SmallCollective;
 use crate::generated::collective::Collective;
@@ -12,15 +13,16 @@ use crate::schedule::Rank;
 use crate::transport::board::Board as _;
 use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
 use crate::wire::abort::{Abort, Side};
-use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
+use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint, LENT_ALGORITHM};
 
 /// Result of [`SlotExchange::take`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeOutcome {
     /// The operation is complete: `output` holds its result.
     Complete,
-    /// Some rank runs the schedule, so all have to.
-    FallBackToSchedule,
+    /// The data of some rank is not on the board: that rank runs the schedule, so all have to, or
+    /// shows where its data lies.
+    Elsewhere,
 }
 
 /// The board of the group and the operations that are on it.
@@ -30,6 +32,11 @@ pub(super) struct SlotExchange {
     pub(super) sequences: VecDeque<u64>,
     /// How many of them this rank has shown: the first ones.
     pub(super) shown: usize,
+    /// Operations that have all that they need, but whose input others may still read in this
+    /// rank's memory, oldest first.
+    pub(super) lent: VecDeque<u64>,
+    /// Which way exchanges take that do not fit the board, where this rank chooses.
+    pub(super) choice: Option<Box<ExchangeChoice>>,
     /// Operations that ended here, but whose fingerprints were not compared with the others' yet.
     pub(super) unchecked: VecDeque<(u64, Fingerprint)>,
     /// Whether others have to wake this rank.
@@ -39,21 +46,29 @@ pub(super) struct SlotExchange {
     /// The result in one piece, before it is copied to the output blocks.
     pub(super) output_scratch: Vec<u8>,
     /// A copy of one rank's slot.
-    slot_scratch: Vec<u8>,
+    pub(super) slot_scratch: Vec<u8>,
 }
 
 impl SlotExchange {
-    pub(super) fn new(board: AnyBoard) -> SlotExchange {
+    /// The exchange of `rank`.
+    pub(super) fn new(board: AnyBoard, rank: Rank) -> SlotExchange {
         SlotExchange {
+            choice: (rank == 0 && board.reads_memory()).then(Box::default),
             board,
             sequences: VecDeque::new(),
             shown: 0,
+            lent: VecDeque::new(),
             unchecked: VecDeque::new(),
             asleep: false,
             input_scratch: Vec::new(),
             output_scratch: Vec::new(),
             slot_scratch: vec![0; BOARD_BYTES],
         }
+    }
+
+    /// Whether every rank can read the memory of every other where it lies.
+    pub(super) fn reads_memory(&self) -> bool {
+        self.board.reads_memory()
     }
 
     /// Notes that operation `sequence` does not use the board, so that no rank waits for this one
@@ -83,8 +98,8 @@ impl SlotExchange {
     /// theirs. Returns whether anything was compared, or the first disagreement.
     ///
     /// The fingerprints are compared as they are, without [`over_board`]: unchecked operations have
-    /// no sources, so none of them is an alltoall, and every other operation on the board has
-    /// [`BOARD_ALGORITHM`] in its own fingerprint.
+    /// no sources, so none of them is an alltoall or an allgather, and every other operation on the
+    /// board has [`BOARD_ALGORITHM`] in its own fingerprint.
     pub(super) fn check(&mut self, rank: Rank) -> Result<bool, Abort> {
         let mut checked = false;
         while let Some(&(sequence, fingerprint)) = self.unchecked.front() {
@@ -119,6 +134,7 @@ impl SlotExchange {
     /// takes part.
     pub(super) fn give_up(&mut self, abort: &Abort) {
         self.sequences.clear();
+        self.lent.clear();
         self.unchecked.clear();
         self.shown = 0;
         self.board.withdraw(&abort.encode());
@@ -154,7 +170,25 @@ impl SlotExchange {
     pub(super) fn is_scheduled(&self, operation: &SmallOperation) -> bool {
         let SmallOperation { sequence, fingerprint, small } = operation;
         let is_it = |rank| self.board.fingerprint(rank, *sequence) == Some(*fingerprint);
-        small.may_be_scheduled() && small.sources().any(is_it)
+        operation.may_be_elsewhere() && small.sources().any(is_it)
+    }
+
+    /// Whether some rank shows where its data lies, in place of the data.
+    pub(super) fn is_lent(&self, operation: &SmallOperation) -> bool {
+        let SmallOperation { sequence, fingerprint, small } = operation;
+        let lent = where_lent(fingerprint);
+        let lends = |rank| self.board.fingerprint(rank, *sequence) == Some(lent);
+        operation.may_be_elsewhere() && small.sources().any(lends)
+    }
+
+    /// The ranks that may still read this rank's input of operation `sequence` where it lies.
+    pub(super) fn readers(&self, sequence: u64) -> impl Iterator<Item = Rank> {
+        (0..self.board.size()).filter(move |&rank| self.board.passed(rank) < sequence)
+    }
+
+    /// Whether it polls only what others show or read.
+    pub(super) fn is_idle(&self) -> bool {
+        self.sequences.is_empty() && self.lent.is_empty()
     }
 
     /// The ranks, of those that `small` needs, that show nothing for it.
@@ -173,8 +207,8 @@ impl SlotExchange {
         // A rank that shows this operation has shown all earlier ones, except those that it ran as
         // schedules, and those are always checked.
         self.check(small.rank)?;
-        if self.is_scheduled(operation) {
-            return Ok(TakeOutcome::FallBackToSchedule);
+        if self.is_scheduled(operation) || self.is_lent(operation) {
+            return Ok(TakeOutcome::Elsewhere);
         }
         let fingerprint = over_board(fingerprint);
         for source in small.sources() {
@@ -204,6 +238,11 @@ impl SlotExchange {
         }
         Ok(TakeOutcome::Complete)
     }
+}
+
+/// The fingerprint that a rank shows which says where its data lies.
+pub(super) fn where_lent(fingerprint: &Fingerprint) -> Fingerprint {
+    Fingerprint { algorithm: LENT_ALGORITHM, ..*fingerprint }
 }
 
 /// The fingerprint beside data on the board. A rank that runs the schedule shows its operation's

@@ -59,11 +59,6 @@ impl SmallCollective {
         known.is_some_and(|bytes| bytes <= capacity as u64)
     }
 
-    /// Whether a rank may show, in place of its data, that it runs the schedule.
-    pub(super) fn may_be_scheduled(&self) -> bool {
-        self.collective == Collective::Alltoall
-    }
-
     /// Whether this rank shows its input (or its output, if that is the input, too).
     pub(super) fn gives(&self) -> bool {
         match self.collective {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::broken_group::Cause;
-use super::operation::{SlotProgress, SmallOperation};
+use super::operation::{OwnPart, SlotProgress, SmallOperation};
 use super::running_operation::RunningOperation;
 use super::slot_exchange::{SlotExchange, TakeOutcome, over_board};
 use super::small_collective::{SmallAttempt, SmallCollective};
@@ -81,7 +81,7 @@ impl State {
         match exchange.take(operation, part, output) {
             Ok(TakeOutcome::Complete) => {}
             // `look_at_board` finds that again after the operation is submitted.
-            Ok(TakeOutcome::FallBackToSchedule) => return SmallAttempt::Shown,
+            Ok(TakeOutcome::Elsewhere) => return SmallAttempt::Shown,
             Err(abort) => {
                 self.fail_with(Cause::found(abort));
                 return SmallAttempt::Shown;
@@ -97,6 +97,7 @@ impl State {
     /// Moves the operations on the board. Returns whether anything moved.
     pub(super) fn look_at_board(&mut self) -> bool {
         let mut moved = self.check_board();
+        moved |= self.end_lent();
         loop {
             let Some(exchange) = &self.exchange else { return moved };
             let Some(&oldest) = exchange.sequences.front() else { return moved };
@@ -104,7 +105,12 @@ impl State {
                 return moved;
             }
             let shown = self.show_next();
-            if !self.take_oldest() && !shown {
+            let taken = match self.direct(oldest) {
+                // A part of it; the connections are to be looked at before the next.
+                Some(operation) => return self.take_lent(&operation) || shown || moved,
+                None => self.take_oldest(),
+            };
+            if !taken && !shown {
                 return moved;
             }
             moved = true;
@@ -139,16 +145,14 @@ impl State {
         let Some(exchange) = &mut self.exchange else { return false };
         let Some(&sequence) = exchange.sequences.get(exchange.shown) else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        let Some(SlotProgress { small, fits, shown }) = &mut running.slot_progress else {
+        let Some(SlotProgress { small, part, shown }) = &mut running.slot_progress else {
             return false;
         };
         exchange.input_scratch.clear();
-        if !*fits {
-            let marked = exchange.board.show(sequence, &running.fingerprint, &[]);
-            if marked {
-                self.leave_board(sequence);
-            }
-            return marked;
+        match part {
+            OwnPart::Data => {}
+            OwnPart::Lent if exchange.reads_memory() => return self.show_lent(sequence),
+            OwnPart::Lent | OwnPart::Scheduled => return self.show_scheduled(sequence),
         }
         let size = small.size;
         if small.gives() {
@@ -172,6 +176,18 @@ impl State {
             self.wake_sleepers();
         }
         has_shown
+    }
+
+    /// Shows that operation `sequence` is run as a schedule, and runs it. Returns whether there was
+    /// room.
+    pub(super) fn show_scheduled(&mut self, sequence: u64) -> bool {
+        let Some(exchange) = &mut self.exchange else { return false };
+        let Some(running) = self.in_flight.get(sequence) else { return false };
+        let marked = exchange.board.show(sequence, &running.fingerprint, &[]);
+        if marked {
+            self.leave_board(sequence);
+        }
+        marked
     }
 
     /// Ends the oldest operation if all ranks that it needs have shown their parts.
@@ -201,8 +217,14 @@ impl State {
         let parts = parts(running, &small);
         let part = |source: Rank| parts.get(source as usize).cloned().unwrap_or(0..0);
         match exchange.take(&operation, part, &mut output) {
-            // Excluded above, when every rank's part was there.
-            Ok(TakeOutcome::FallBackToSchedule) => exchange.output_scratch = output,
+            Ok(TakeOutcome::Elsewhere) => {
+                exchange.output_scratch = output;
+                // Otherwise the last rank has shown that just now, and it is looked at again.
+                if exchange.is_lent(&operation) && !exchange.reads_memory() {
+                    let why = "a rank lends memory that others may not read".to_owned();
+                    self.fail(Abort::User { rank: self.rank, why });
+                }
+            }
             Ok(TakeOutcome::Complete) => {
                 if !small.sources().is_empty() {
                     scatter(&output, &running.bindings.output);
@@ -214,7 +236,7 @@ impl State {
                 exchange.output_scratch = output;
                 exchange.note_done(&operation);
                 exchange.publish_progress(done);
-                if exchange.sequences.is_empty() {
+                if exchange.is_idle() {
                     exchange.wake_up();
                 }
                 self.wake_sleepers();
@@ -237,7 +259,7 @@ impl State {
         exchange.sequences.remove(place);
         exchange.shown -= usize::from(place < exchange.shown);
         exchange.publish_progress(done);
-        if exchange.sequences.is_empty() {
+        if exchange.is_idle() {
             exchange.wake_up();
         }
         self.wake_sleepers();
@@ -246,7 +268,7 @@ impl State {
 
     /// Sends a frame to every rank that sleeps, after something was shown or read. Returns whether
     /// some rank has failed.
-    fn wake_sleepers(&mut self) -> bool {
+    pub(super) fn wake_sleepers(&mut self) -> bool {
         let mut failed = false;
         for peer in 0..self.size {
             let Some(exchange) = &self.exchange else { return failed };
@@ -265,10 +287,17 @@ impl State {
 
     /// Asks the others to wake this rank; false if what it would wait for has arrived.
     pub(super) fn fall_asleep(&mut self) -> bool {
-        let Some(exchange) = &mut self.exchange else { return true };
-        let Some(&sequence) = exchange.sequences.front() else { return true };
+        let Some(exchange) = self.exchange.as_mut().filter(|it| !it.is_idle()) else { return true };
         exchange.board.set_asleep(true);
         exchange.asleep = true;
+        if exchange.lent.front().is_some_and(|&lent| exchange.readers(lent).next().is_none()) {
+            return false;
+        }
+        let Some(&sequence) = exchange.sequences.front() else { return true };
+        if let Some(operation) = self.direct(sequence) {
+            return !self.may_go_on(&operation);
+        }
+        let Some(exchange) = &self.exchange else { return true };
         let Some(running) = self.in_flight.get(sequence) else { return true };
         let Some(SlotProgress { small, shown, .. }) = running.slot_progress else { return true };
         let operation = SmallOperation { sequence, fingerprint: running.fingerprint, small };
@@ -293,7 +322,10 @@ impl State {
     pub(super) fn waits_for(&self, running: &RunningOperation) -> Vec<Rank> {
         match (&self.exchange, running.slot_progress) {
             (Some(exchange), Some(SlotProgress { small, .. })) => {
-                exchange.missing(&small, running.sequence)
+                match exchange.lent.contains(&running.sequence) {
+                    true => exchange.readers(running.sequence).collect(),
+                    false => exchange.missing(&small, running.sequence),
+                }
             }
             _ => running.waits_for(),
         }

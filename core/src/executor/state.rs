@@ -239,6 +239,7 @@ impl State {
     }
 
     fn finish(&mut self, running: RunningOperation) {
+        self.note_duration(&running);
         let released = running.release(&mut self.scratch);
         if let Some(finish) = released.finish {
             finish();

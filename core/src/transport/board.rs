@@ -72,6 +72,18 @@ pub trait Board: Send {
     fn leave(&mut self);
     /// The state of `rank`. Read it after showing something.
     fn attention(&self, rank: Rank) -> Attention;
+    /// Makes what was written and passed visible to the others before what is read next.
+    fn fence(&self);
+    /// Whether every rank can read the memory of every other where it lies.
+    fn reads_memory(&self) -> bool;
+    /// Notes that some rank cannot.
+    fn forbid_reading(&mut self);
+    /// Copies what lies at `address` of the memory of `rank`, another one, to `into`; false if its
+    /// process has ended.
+    ///
+    /// # Errors
+    /// Why it cannot be read, in words: the process has no memory there, or runs another program.
+    fn read_memory(&self, rank: Rank, address: u64, into: &mut [u8]) -> Result<bool, String>;
 }
 
 /// The board of a group, where ranks of one host can have one.
@@ -122,6 +134,18 @@ impl Board for NoBoard {
         match *self {}
     }
     fn attention(&self, _: Rank) -> Attention {
+        match *self {}
+    }
+    fn fence(&self) {
+        match *self {}
+    }
+    fn reads_memory(&self) -> bool {
+        match *self {}
+    }
+    fn forbid_reading(&mut self) {
+        match *self {}
+    }
+    fn read_memory(&self, _: Rank, _: u64, _: &mut [u8]) -> Result<bool, String> {
         match *self {}
     }
 }

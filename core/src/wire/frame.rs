@@ -5,6 +5,10 @@ use crate::generated::collective::{Blocks, Collective, Sizes};
 /// The algorithm in the fingerprints of operations over the board, beyond those of schedules.
 pub const BOARD_ALGORITHM: u8 = u8::MAX;
 
+/// The algorithm in the fingerprints that a rank shows on the board which says there where its data
+/// lies, since it does not fit.
+pub const LENT_ALGORITHM: u8 = u8::MAX - 1;
+
 /// What all ranks of an operation must agree on; it is in every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Fingerprint {

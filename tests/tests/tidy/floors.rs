@@ -8,11 +8,12 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 24] = [
+const FLOORS: [&str; 25] = [
     "fork",
     "random",
     "clock",
     "sorted",
+    "price",
     "setters",
     "spin",
     "wire",

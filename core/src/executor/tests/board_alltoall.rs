@@ -24,6 +24,14 @@ use crate::tensor::Region;
 use crate::transport::board::BOARD_PLACES;
 use crate::wire::frame::Fingerprint;
 
+/// Whether the ranks read one another's memory.
+const BOARDS: [bool; 2] = [true, false];
+
+/// Each of `cases` on each kind of board.
+fn on_boards<T: Copy>(cases: impl IntoIterator<Item = T>) -> impl Iterator<Item = (T, bool)> {
+    cases.into_iter().flat_map(|case| BOARDS.map(|reads_memory| (case, reads_memory)))
+}
+
 /// A call of `rank`, with blocks of these numbers of elements to and from each rank.
 pub(super) fn call(rank: u32, fits: bool, algorithm: usize, to: &[usize], from: &[usize]) -> Call {
     let (size, collective) = (to.len() as u32, Collective::Alltoall);
@@ -77,10 +85,10 @@ fn issue_all(
 fn tensors_that_fit_and_tensors_that_do_not_come_to_the_same() {
     with_seeds(|seed| {
         let mut random = Random::new(seed);
-        for size in SIZES {
+        for (size, reads_memory) in on_boards(SIZES) {
             // The last one is for blocks that all ranks know to be of one size.
             for algorithm in 0..Collective::Alltoall.algorithms().len() - 1 {
-                let mut world = World::with_board(size, seed);
+                let mut world = World::with_board_of_readers(size, seed, reads_memory);
                 let mut calls = Vec::new();
                 for _ in 0..3 * BOARD_PLACES {
                     let mask = random.below(1 << size) as u32;
@@ -127,8 +135,8 @@ fn exchange(
 #[test]
 fn threads_exchange_whatever_fits_and_whatever_else_moves_things() {
     for spin in SPINS {
-        for size in [2, 3, 5] {
-            let drivers = drivers(size, spin);
+        for (size, reads_memory) in on_boards([2, 3, 5]) {
+            let drivers = drivers(size, spin, reads_memory);
             on_threads(&drivers, |rank, driver| {
                 // Others may lead meanwhile: a message for which somebody waits.
                 let message = |peer| {
@@ -171,8 +179,9 @@ fn threads_exchange_whatever_fits_and_whatever_else_moves_things() {
 #[test]
 fn blocks_of_two_sizes_are_a_mismatch_wherever_they_go() {
     with_seeds(|seed| {
-        for (fit, other_fits) in [(true, true), (true, false), (false, false)] {
-            let mut world = World::with_board(3, seed);
+        let fits = [(true, true), (true, false), (false, true), (false, false)];
+        for ((fit, other_fits), reads_memory) in on_boards(fits) {
+            let mut world = World::with_board_of_readers(3, seed, reads_memory);
             let calls: Vec<_> = (0..3)
                 .map(|rank| {
                     let (fits, elements) = if rank == 1 { (other_fits, 7) } else { (fit, 8) };
@@ -192,8 +201,8 @@ fn blocks_of_two_sizes_are_a_mismatch_wherever_they_go() {
 #[test]
 fn a_death_names_the_rank_whatever_fits() {
     with_seeds(|seed| {
-        for fits in [true, false] {
-            let mut world = World::with_board(5, seed);
+        for (fits, reads_memory) in on_boards([true, false]) {
+            let mut world = World::with_board_of_readers(5, seed, reads_memory);
             let dead = seed as u32 % 5;
             let calls: Vec<_> = (0..5)
                 .filter(|&rank| rank != dead)
@@ -217,8 +226,8 @@ fn a_death_names_the_rank_whatever_fits() {
 #[test]
 fn frames_of_what_was_tried_wait_until_it_is_submitted() {
     with_seeds(|seed| {
-        for size in [2, 3, 5] {
-            let mut world = World::with_board(size, seed);
+        for (size, reads_memory) in on_boards([2, 3, 5]) {
+            let mut world = World::with_board_of_readers(size, seed, reads_memory);
             let ones = vec![1; size as usize];
             let mut calls = vec![call(0, true, 0, &ones, &ones)];
             assert_eq!(world.try_small(0, &mut calls[0]), SmallAttempt::Shown);

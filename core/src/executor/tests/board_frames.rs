@@ -48,7 +48,7 @@ fn forge(world: &World, header: Header) {
 /// What becomes of the call of rank 0, to which the frame comes when it is on the board, and all
 /// others show their parts.
 fn outcome(seed: u64, header: Header) -> Option<Error> {
-    let mut world = World::with_board(3, seed);
+    let mut world = World::with_board_of_readers(3, seed, false);
     let own = world.issue(0, exchange(0, true));
     forge(&world, header);
     world.settle();
@@ -96,7 +96,7 @@ fn frames_of_another_call_are_a_mismatch() {
 /// What the call of rank 0 ends with if rank 2 says that it runs the schedule, and the frame comes
 /// after its own. Rank 1 is not there, so that the operation is still in flight by then.
 fn marked(seed: u64, header: Header) -> Error {
-    let mut world = World::with_board(3, seed);
+    let mut world = World::with_board_of_readers(3, seed, false);
     let own = world.issue(0, exchange(0, true));
     let _ = world.issue(2, exchange(2, false));
     world.settle();
@@ -132,7 +132,7 @@ fn frames_that_the_schedule_does_not_have_are_errors() {
 #[test]
 fn who_marks_and_sends_nothing_is_named_at_the_deadline() {
     with_seeds(|seed| {
-        let mut world = World::with_board(3, seed);
+        let mut world = World::with_board_of_readers(3, seed, false);
         world.network.lock().unwrap().cut.extend([(2, 0), (2, 1)]);
         let calls: Vec<_> =
             (0..3).map(|rank| world.issue(rank, exchange(rank, rank != 2))).collect();
@@ -150,7 +150,7 @@ fn who_marks_and_sends_nothing_is_named_at_the_deadline() {
 #[test]
 fn a_mark_of_another_call_is_a_mismatch() {
     with_seeds(|seed| {
-        let mut world = World::with_board(3, seed);
+        let mut world = World::with_board_of_readers(3, seed, false);
         let other = call(2, false, 1, &[ELEMENTS; 3], &[ELEMENTS; 3]);
         let mut calls: Vec<_> =
             (0..2).map(|rank| world.issue(rank, exchange(rank, true))).collect();
@@ -166,7 +166,7 @@ fn a_mark_of_another_call_is_a_mismatch() {
 fn frames_of_other_numbers_wait_for_them_or_are_dropped() {
     with_seeds(|seed| {
         for sequence in [0, 2, 5, u64::MAX] {
-            let mut world = World::with_board(3, seed);
+            let mut world = World::with_board_of_readers(3, seed, false);
             forge(&world, Header { sequence, issued: sequence, ..data() });
             world.settle();
             for number in 1..=5_u64 {
@@ -198,7 +198,7 @@ fn frames_of_other_numbers_wait_for_them_or_are_dropped() {
 #[test]
 fn too_many_frames_ahead_are_their_senders_fault() {
     with_seeds(|seed| {
-        let mut world = World::with_board(3, seed);
+        let mut world = World::with_board_of_readers(3, seed, false);
         let (right, most) = (data(), 2 * WINDOW_BYTES / (BYTES + FRAME_COST_BYTES));
         for ahead in 0..=most as u64 {
             forge(&world, Header { sequence: 2 + ahead, ..right });

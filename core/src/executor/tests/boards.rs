@@ -19,7 +19,7 @@ use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::spin::SpinPolicy;
 use crate::tensor::Region;
-use crate::transport::board::BOARD_PLACES;
+use crate::transport::board::{BOARD_PLACES, Board};
 use crate::transport::shm::board::in_one_process;
 use crate::wire::abort::Abort;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
@@ -323,9 +323,13 @@ fn a_deadline_on_the_board_names_who_is_late() {
     });
 }
 
-pub(super) fn drivers(size: u32, spin: SpinPolicy) -> Vec<Arc<Driver>> {
+/// Ranks over real connections and a board, who read one another's memory or do not.
+pub(super) fn drivers(size: u32, spin: SpinPolicy, reads_memory: bool) -> Vec<Arc<Driver>> {
     let both = tcp(size).into_iter().zip(in_one_process(size));
-    let driver = |(transport, board)| {
+    let driver = |(transport, mut board): (_, Box<dyn Board>)| {
+        if !reads_memory {
+            board.forbid_reading();
+        }
         let group = GroupIdentity { name: "board".to_owned(), generation: 0 };
         let executor = Executor::new(transport, group, Instant::now()).with_board(board);
         Driver::new(executor, spin).unwrap()
@@ -377,7 +381,7 @@ fn add(driver: &Driver, rank: u32, size: u32, sequence: u64, waiting: WaitIntent
 fn threads_that_spin_yield_or_sleep_all_come_to_the_end() {
     for spin in SPINS {
         for size in [1, 2, 3, 5] {
-            let drivers = drivers(size, spin);
+            let drivers = drivers(size, spin, true);
             on_threads(&drivers, |rank, driver| {
                 for sequence in 1..=300_u64 {
                     if (sequence + u64::from(rank)).is_multiple_of(50) {
@@ -397,7 +401,7 @@ fn threads_that_spin_yield_or_sleep_all_come_to_the_end() {
 #[test]
 fn a_rank_that_waits_at_once_hears_of_a_death() {
     for spin in SPINS {
-        let mut drivers = drivers(3, spin);
+        let mut drivers = drivers(3, spin, true);
         on_threads(&drivers, |rank, driver| {
             assert!(add(driver, rank, 3, 1, WaitIntent::Soon).is_ok())
         });

@@ -8,7 +8,7 @@ use crate::completion::Completion;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 use crate::executor;
 use crate::executor::{
-    Bindings, Executor, GroupIdentity, Message, Operation, SlotProgress, SmallCollective,
+    Bindings, Executor, GroupIdentity, Message, Operation, OwnPart, SlotProgress, SmallCollective,
 };
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
@@ -85,7 +85,10 @@ impl Call {
             sequence,
             fingerprint: self.fingerprint,
             schedule: self.schedule,
-            slot_progress: self.small.map(|small| SlotProgress { small, fits, shown }),
+            slot_progress: self.small.map(|small| {
+                let part = if fits { OwnPart::Data } else { OwnPart::Lent };
+                SlotProgress { small, part, shown }
+            }),
             bindings: Bindings { input: self.input, output: self.output },
             dtype: DType::I32,
             reduce_op: ReduceOp::Sum,
@@ -120,12 +123,21 @@ impl World {
         World::over(transports, network.clone(), seed, None)
     }
 
-    /// As [`World::new`], with a board.
+    /// As [`World::new`], with a board of ranks that read one another's memory.
     #[cfg(all(feature = "tcp", target_os = "linux"))]
     pub(super) fn with_board(size: u32, seed: u64) -> World {
+        World::with_board_of_readers(size, seed, true)
+    }
+
+    /// As [`World::new`], with a board of ranks that read one another's memory, or do not.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    pub(super) fn with_board_of_readers(size: u32, seed: u64, reads_memory: bool) -> World {
         let mut world = World::new(size, seed);
         let boards = crate::transport::shm::board::in_one_process(size);
-        for (place, board) in world.executors.iter_mut().zip(boards) {
+        for (place, mut board) in world.executors.iter_mut().zip(boards) {
+            if !reads_memory {
+                board.forbid_reading();
+            }
             *place = place.take().map(|executor| executor.with_board(board));
         }
         world

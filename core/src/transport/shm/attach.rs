@@ -56,6 +56,11 @@ impl PeerMemory {
     pub(super) fn of_process(process: pid_t, segment: &Mapping) -> Option<PeerMemory> {
         let nonce = segment.load(NONCE);
         let nonce_at = usize::try_from(segment.load(OWN_ADDRESS)).ok()?.checked_add(NONCE)?;
+        PeerMemory::with_nonce(process, nonce_at, nonce)
+    }
+
+    /// The memory of a process that has `nonce` at `nonce_at`; none if that cannot be read there.
+    pub(super) fn with_nonce(process: pid_t, nonce_at: usize, nonce: u64) -> Option<PeerMemory> {
         let memory = PeerMemory { process, nonce_at, nonce };
         (nonce != 0 && memory.read(nonce_at, &mut [0; NONCE_BYTES]).is_ok()).then_some(memory)
     }

@@ -13,7 +13,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
+use super::attach::PeerMemory;
 use super::memory::{File, Mapping};
 use super::ring::SharedMemory;
 use crate::transport::Rank;
@@ -26,6 +28,8 @@ const LINE_BYTES: usize = 64;
 /// The first word: the kind of the file, and the version of its layout.
 const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 2;
 const NONCE_AT: usize = 8;
+/// Where the file lies in the memory of its owner; 0 if nobody may read that.
+const OWN_ADDRESS_AT: usize = 16;
 pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
 pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
 const PLACES_AT: usize = 6 * LINE_BYTES;
@@ -71,6 +75,7 @@ impl Offer {
         let file = File::new(FILE_BYTES).map_err(words)?;
         let own = file.map().map_err(words)?;
         own.store(NONCE_AT, nonce);
+        own.store(OWN_ADDRESS_AT, own.start() as u64);
         own.store(0, MARK);
         Ok(Offer { file, own: Some(own), nonce })
     }
@@ -96,13 +101,15 @@ impl Offer {
     /// What cannot be found, in words.
     pub fn join(&mut self, rank: Rank, cards: &[Card]) -> Result<Box<dyn Board>, String> {
         let mut memories = Vec::with_capacity(cards.len());
+        let mut peers = Vec::with_capacity(cards.len());
         for (other, card) in (0..).zip(cards) {
             memories.push(match self.own.take_if(|_| other == rank) {
                 Some(own) => own,
                 None => find(card).map_err(|why| format!("rank {other}: {why}"))?,
             });
+            peers.push(memories.last().and_then(|memory| own_memory(card, memory)));
         }
-        Ok(Box::new(SharedBoard::new(rank, memories)))
+        Ok(Box::new(SharedBoard::new(rank, memories, peers)))
     }
 }
 
@@ -119,20 +126,39 @@ fn find(card: &Card) -> Result<Mapping, String> {
     Ok(memory)
 }
 
+/// What the process of `card`, whose part of the board is `part`, has as its own memory, if this
+/// process may read that.
+fn own_memory(card: &Card, part: &Mapping) -> Option<PeerMemory> {
+    let address = usize::try_from(part.load(OWN_ADDRESS_AT)).ok().filter(|it| *it > 0)?;
+    let process = i32::try_from(card.process_id).ok()?;
+    PeerMemory::with_nonce(process, address.checked_add(NONCE_AT)?, part.load(NONCE_AT))
+}
+
 /// A board over the memories of all ranks.
 pub(super) struct SharedBoard<M> {
     rank: Rank,
     /// By rank; this rank writes its own only.
     memories: Vec<M>,
+    /// By rank: what its process has as its own memory, if this process may read that.
+    peers: Vec<Option<PeerMemory>>,
+    /// Whether every rank may read every other's.
+    reads_memory: bool,
     /// By rank: the operation that it is known to have passed.
     passed: Vec<u64>,
 }
 
 impl<M: SharedMemory> SharedBoard<M> {
-    /// A board of `rank` over the memories of all ranks, whose places have only zeros.
-    pub(super) fn new(rank: Rank, memories: Vec<M>) -> SharedBoard<M> {
+    /// A board of `rank` over the memories of all ranks, whose places have only zeros, and what can
+    /// be read of their processes.
+    pub(super) fn new(
+        rank: Rank,
+        memories: Vec<M>,
+        peers: Vec<Option<PeerMemory>>,
+    ) -> SharedBoard<M> {
         let passed = vec![0; memories.len()];
-        SharedBoard { rank, memories, passed }
+        let is_readable = |(other, peer): (Rank, &Option<_>)| other == rank || peer.is_some();
+        let reads_memory = !peers.is_empty() && (0..).zip(&peers).all(is_readable);
+        SharedBoard { rank, memories, peers, reads_memory, passed }
     }
 
     fn own(&self) -> &M {
@@ -252,7 +278,8 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
             own.store(REASON_AT, reason.len() as u64);
         }
         own.store(ATTENTION_AT, WITHDRAWN);
-        // A rank that sees the end of the connection then sees this, too.
+        // A rank that sees the end of the connection then sees this, too, and so does one that has
+        // read memory which the caller got back.
         own.fence();
     }
 
@@ -281,13 +308,38 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
             _ => Attention::Asleep,
         }
     }
+
+    fn fence(&self) {
+        self.own().fence();
+    }
+
+    fn reads_memory(&self) -> bool {
+        self.reads_memory
+    }
+
+    fn forbid_reading(&mut self) {
+        self.reads_memory = false;
+    }
+
+    fn read_memory(&self, rank: Rank, address: u64, into: &mut [u8]) -> Result<bool, String> {
+        let peer = self.peers.get(rank as usize).and_then(Option::as_ref);
+        let (Some(peer), Ok(address)) = (peer, usize::try_from(address)) else {
+            return Err("nothing may be read there".to_owned());
+        };
+        match peer.read(address, into) {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
 }
 
 /// The boards of a group whose ranks are all in this process.
 #[cfg(test)]
 pub(crate) fn in_one_process(size: u32) -> Vec<Box<dyn Board>> {
     #![allow(clippy::unwrap_used)]
-    let offers: Vec<Offer> = (0..size).map(|rank| Offer::new(rank.into()).unwrap()).collect();
+    let offers: Vec<Offer> =
+        (1..).map(|nonce| Offer::new(nonce).unwrap()).take(size as usize).collect();
     let card = |offer: &Offer| {
         let card = Card::new("here", std::process::id(), Vec::new());
         Card { board: Some(offer.key()), ..card }
@@ -296,7 +348,15 @@ pub(crate) fn in_one_process(size: u32) -> Vec<Box<dyn Board>> {
     assert!(Offer::suits(&cards));
     let memories = |_| cards.iter().map(|card| find(card).unwrap()).collect::<Vec<_>>();
     let all: Vec<Vec<Mapping>> = (0..size).map(memories).collect();
-    let board = |(rank, memories)| Box::new(SharedBoard::new(rank, memories)) as Box<dyn Board>;
+    let board = |(rank, memories): (Rank, Vec<Mapping>)| {
+        let peers = cards.iter().zip(&memories).map(|(card, part)| own_memory(card, part));
+        let peers = peers.collect();
+        Box::new(SharedBoard::new(rank, memories, peers)) as Box<dyn Board>
+    };
+    // The mappings of the offers end here.
+    for (rank, memories) in all.iter().enumerate() {
+        memories[rank].store(OWN_ADDRESS_AT, memories[rank].start() as u64);
+    }
     (0..).zip(all).map(board).collect()
 }
 
@@ -381,7 +441,8 @@ mod tests {
         let card = Card::new("here", std::process::id(), Vec::new());
         let card = Card { board: Some(offer.key()), ..card };
         let mad = find(&card).unwrap();
-        let mut board = SharedBoard::new(0, vec![find(&card).unwrap(), find(&card).unwrap()]);
+        let mut board =
+            SharedBoard::new(0, vec![find(&card).unwrap(), find(&card).unwrap()], vec![]);
         let mut into = [0; BOARD_BYTES];
         for length in [BOARD_BYTES as u64 + 1, u64::MAX] {
             mad.store(place(3) + LENGTH_AT, length);

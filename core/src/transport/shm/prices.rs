@@ -14,6 +14,7 @@
 //! once, and where what was read is reduced, slots are taken without a measurement.
 
 use super::ring::SharedMemory;
+use crate::price::{Price, Trials};
 
 /// Messages of fewer bytes go through slots: they are not measured.
 pub(super) const PRICED_BYTES: usize = 256 << 10;
@@ -23,17 +24,8 @@ const CLASSES: usize = 8;
 /// Bytes of the prices of a lane.
 pub(super) const PRICES_BYTES: usize = CLASSES * size_of::<u64>();
 
-/// A sample above the price counts for this part; one below it for half, since nothing makes a copy
-/// faster than it is.
-const WEIGHT: u32 = 8;
-/// A sample counts as at most so many times the price: a thread may have lost its core meanwhile.
-const MAX_TIMES: u32 = 4;
 /// A price is told again when it has changed by this part.
 const TOLD_PART: u32 = 8;
-/// The dearer way is tried after so many payloads, times how many times dearer it is,
-const TRIED_AFTER: u32 = 256;
-/// for so many payloads, one after the other: of the first, nothing is in the caches.
-const TRIED_PAYLOADS: u32 = 12;
 /// The system reads what costs at most three quarters of what slots cost: what it does for one rank
 /// takes a lock of the other's.
 const MARGIN: (u32, u32) = (3, 4);
@@ -51,10 +43,6 @@ pub(super) enum ReadFrom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LengthClass(usize);
 
-/// Picoseconds for a byte; 0 if nothing is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Price(u32);
-
 /// What the reader of a lane has measured.
 #[derive(Default)]
 pub(super) struct ReadPrices {
@@ -67,8 +55,8 @@ pub(super) struct ReadPrices {
 #[derive(Default)]
 pub(super) struct WritePrices {
     written: [Price; CLASSES],
-    /// Payloads since the dearer way was tried.
-    since_tried: [u32; CLASSES],
+    /// When the dearer way is tried.
+    trials: [Trials; CLASSES],
 }
 
 impl LengthClass {
@@ -85,25 +73,9 @@ impl LengthClass {
     }
 }
 
-impl Price {
-    /// Takes in that `bytes` bytes took `nanoseconds`.
-    fn note(&mut self, bytes: usize, nanoseconds: u64) {
-        let sample = nanoseconds.saturating_mul(1000) / bytes.max(1) as u64;
-        let sample = u32::try_from(sample).unwrap_or(u32::MAX).max(1);
-        self.0 = match self.0 {
-            0 => sample,
-            known if sample <= known => known - (known - sample).div_ceil(2),
-            known => {
-                let sample = sample.min(known.saturating_mul(MAX_TIMES));
-                known + ((sample - known) / WEIGHT).max(1)
-            }
-        };
-    }
-
-    /// Whether it differs from `told` by so much that it should be told again.
-    fn differs(self, told: Price) -> bool {
-        self.0.abs_diff(told.0) > told.0 / TOLD_PART
-    }
+/// Whether a price differs from what was told by so much that it should be told again.
+fn differs(price: Price, told: Price) -> bool {
+    price.0.abs_diff(told.0) > told.0 / TOLD_PART
 }
 
 impl ReadPrices {
@@ -118,7 +90,7 @@ impl ReadPrices {
     ) {
         let (known, told) = (&mut self.known[class.0], &mut self.told[class.0]);
         known[from as usize].note(bytes, nanoseconds);
-        if known[from as usize].differs(told[from as usize]) {
+        if differs(known[from as usize], told[from as usize]) {
             *told = *known;
             memory.store(class.place(start), u64::from(told[0].0) | u64::from(told[1].0) << 32);
         }
@@ -152,17 +124,8 @@ impl WritePrices {
         }
         let slots = written.max(from_slot);
         let is_cheaper = attached < slots / MARGIN.1 * MARGIN.0;
-        let times = slots.max(attached) / slots.min(attached).max(1);
-        let since = &mut self.since_tried[class.0];
-        let due = TRIED_AFTER.saturating_mul(times);
-        *since = since.saturating_add(1);
-        if *since < due {
-            return is_cheaper;
-        }
-        if *since >= due.saturating_add(TRIED_PAYLOADS) {
-            *since = 0;
-        }
-        !is_cheaper
+        let prices = [slots, attached].map(Price);
+        is_cheaper != self.trials[class.0].is_due(prices)
     }
 }
 
@@ -254,8 +217,7 @@ mod tests {
         for told in [0, 1, u64::MAX, u64::from(u32::MAX), 1 << 32, 1 << 63] {
             let class = LengthClass::of(BYTES as u64).unwrap();
             sides.memory.store(class.place(START), told);
-            sides.writer.since_tried.fill(u32::MAX - 1);
-            for _ in 0..3 {
+            for _ in 0..300 {
                 sides.writer.prefers_attached(START, &sides.memory, class);
             }
         }

@@ -126,7 +126,7 @@ impl SharedMemory for Memory {
 fn boards(flaw: Option<Flaw>) -> [SharedBoard<Memory>; 2] {
     let of = |rank| flaw.filter(|flaw| !matches!(flaw, Flaw::Fence(other) if *other != rank));
     let memories: Vec<Memory> = (0..2).map(|rank| Memory::new(of(rank))).collect();
-    [SharedBoard::new(0, memories.clone()), SharedBoard::new(1, memories)]
+    [SharedBoard::new(0, memories.clone(), vec![]), SharedBoard::new(1, memories, vec![])]
 }
 
 /// Two operations that have the same place.
