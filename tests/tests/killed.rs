@@ -52,10 +52,26 @@ fn ones(elements: usize, shared: bool) -> Tensor {
     Tensor::contiguous(region, DType::F32, vec![elements])
 }
 
-/// Allreduces until it fails; every result on the way is right.
+/// Gathers what has that many elements; whether the result is right.
+fn gather(group: &ProcessGroup, elements: usize, shared: bool) -> Result<bool, Error> {
+    let mut request = Request::new(Collective::Allgather);
+    request.inputs = vec![vec![ones(elements, shared)]];
+    let outputs: Vec<Tensor> =
+        (0..group.size()).map(|_| Tensor::from(vec![0f32; elements])).collect();
+    request.outputs = vec![outputs.clone()];
+    group.run(request)?;
+    let is_one = |bytes: &[u8]| bytes.chunks_exact(4).all(|it| it == 1f32.to_ne_bytes());
+    Ok(outputs.iter().all(|output| output.region().read(is_one)))
+}
+
+/// Allreduces and gathers until it fails; every result on the way is right.
 fn until_it_fails(group: &ProcessGroup) -> Error {
     for round in 0.. {
         for (index, elements) in ELEMENTS.into_iter().enumerate() {
+            match gather(group, elements, (round + index) % 3 == 0) {
+                Ok(right) => assert!(right, "round {round}, {elements} elements gathered"),
+                Err(error) => return error,
+            }
             let tensor = ones(elements, (round + index) % 2 == 0);
             let mut request = Request::new(Collective::Allreduce);
             request.outputs = vec![vec![tensor.clone()]];
@@ -203,19 +219,27 @@ fn between_the_two_steps_of_a_small_operation() {
     });
 }
 
+/// Shows an alltoall to the others in which this rank has so many elements for itself, and dies.
+fn show_and_die(group: &ProcessGroup, own: usize) {
+    let (rank, size) = (group.rank(), group.size());
+    let elements = |other| if other == rank { own } else { 1 };
+    let block = |other| Tensor::from(vec![100 * rank + other; elements(other)]);
+    let mut request = Request::new(Collective::Alltoall);
+    request.inputs = vec![(0..size).map(block).collect()];
+    request.outputs = vec![(0..size).map(block).collect()];
+    let work = group.issue(request).unwrap();
+    assert!(!work.is_completed(), "nobody else has come");
+    group.get_group_store().set("shown", b"").unwrap();
+    die();
+}
+
 #[test]
 fn after_a_rank_said_that_it_runs_the_schedule() {
-    killed_after("after_a_rank_said_that_it_runs_the_schedule", |group| {
-        let (rank, size) = (group.rank(), group.size());
-        // Its own part does not fit the board, which the others cannot know.
-        let elements = |other| if other == rank { 5000 } else { 1 };
-        let block = |other| Tensor::from(vec![100 * rank + other; elements(other)]);
-        let mut request = Request::new(Collective::Alltoall);
-        request.inputs = vec![(0..size).map(block).collect()];
-        request.outputs = vec![(0..size).map(block).collect()];
-        let work = group.issue(request).unwrap();
-        assert!(!work.is_completed(), "nobody else has come");
-        group.get_group_store().set("shown", b"").unwrap();
-        die();
-    });
+    // Its own part does not fit the board, which the others cannot know.
+    killed_after("after_a_rank_said_that_it_runs_the_schedule", |group| show_and_die(group, 5000));
+}
+
+#[test]
+fn after_a_rank_showed_where_its_data_lies() {
+    killed_after("after_a_rank_showed_where_its_data_lies", |group| show_and_die(group, 50_000));
 }

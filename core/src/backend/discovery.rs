@@ -254,11 +254,12 @@ mod spare {
 mod boards {
     use super::*;
     use crate::env::{CopyChoice, TransportChoice};
+    use crate::spin::is_crowded;
     pub(super) use crate::transport::shm::board::Offer;
 
     /// What a rank answers that has no board.
     const NONE: &[u8] = b"none";
-    /// What one answers that can read the memory of all others.
+    /// What one answers that can read the memory of all others, and should.
     const READS: &[u8] = b"reads";
 
     /// This rank's part of a board, if the user wants to share memory and the system provides it.
@@ -290,7 +291,7 @@ mod boards {
         let board = offer.join(rank, cards).inspect_err(|why| tracing::debug!(%why, "no board"));
         let key = |rank| format!("board/{rank}");
         let answer: &[u8] = match &board {
-            Ok(board) if board.reads_memory() && may_read()? => READS,
+            Ok(board) if board.reads_memory() && wants_to_read(cards.len())? => READS,
             Ok(_) => b"found",
             Err(_) => NONE,
         };
@@ -311,10 +312,14 @@ mod boards {
         Ok(board)
     }
 
-    /// Whether the user lets ranks read one another's memory.
-    fn may_read() -> Result<bool> {
-        let copy = TransportEnvironment::read()?.copy;
-        Ok(matches!(copy, CopyChoice::Auto | CopyChoice::Attach))
+    /// Whether `ranks` ranks of this host should read one another's memory. Where they share cores,
+    /// each turn in which all wait for one costs more than a copy.
+    fn wants_to_read(ranks: usize) -> Result<bool> {
+        Ok(match TransportEnvironment::read()?.copy {
+            CopyChoice::Auto => !is_crowded(ranks),
+            CopyChoice::Attach => true,
+            CopyChoice::Slots | CopyChoice::Lent => false,
+        })
     }
 }
 

@@ -30,7 +30,7 @@ pub use budget::{Pause, SpinBudget, SpinLimits, SpinPolicy};
 #[cfg(feature = "tcp")]
 pub(crate) use contention::BusyPoll;
 pub(crate) use cores::cores;
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", all(feature = "tcp", target_os = "linux")))]
 pub(crate) use cores::is_crowded;
 #[cfg(feature = "tcp")]
 pub(crate) use wake_cost::WakeCost;

@@ -1,0 +1,140 @@
+//! Exchanges in which ranks read one another's memory, amid operations that go other ways: random
+//! sequences of operations in flight, in real processes, with every world and every way to copy.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor, Work};
+use polyrank_tests::processes::{processes, report, with_variable};
+
+/// Where a rank reads the seed of its sequence.
+const SEED: &str = "POLYRANK_TEST_SEED";
+/// Operations of a sequence.
+const OPERATIONS: u32 = 250;
+/// Most of them that are in flight.
+const IN_FLIGHT: usize = 12;
+/// Elements that a rank gives to each: on both sides of what fits the board, of what can be read
+/// where it lies, and of a turn of reading.
+const ELEMENTS: [usize; 10] = [0, 1, 3, 511, 1024, 4099, 8191, 8192, 20_001, 300_007];
+
+/// Pseudo-random numbers (xorshift), the same on all ranks.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// An operation in flight, and what it must bring.
+struct Expected {
+    work: Work,
+    outputs: Vec<Tensor>,
+    values: Vec<Vec<i32>>,
+}
+
+/// What `from` gives to `to` in an operation.
+fn values(number: u32, (from, to): (u32, u32), elements: usize) -> Vec<i32> {
+    let first = (number * 10_000 + from * 100 + to) as i32;
+    (0..elements).map(|index| first.wrapping_add(index as i32)).collect()
+}
+
+fn tensor(values: &[i32], is_pooled: bool) -> Tensor {
+    if !is_pooled {
+        return Tensor::from(values.to_vec());
+    }
+    let region = Region::for_elements(4 * values.len()).unwrap();
+    region.write(|bytes| {
+        for (place, value) in bytes.chunks_exact_mut(4).zip(values) {
+            place.copy_from_slice(&value.to_ne_bytes());
+        }
+    });
+    Tensor::contiguous(region, DType::I32, vec![values.len()])
+}
+
+fn given(tensor: &Tensor) -> Vec<i32> {
+    tensor
+        .region()
+        .read(|bytes| bytes.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes)).collect())
+}
+
+/// Issues operation `number`, which all ranks draw alike.
+fn issue(group: &ProcessGroup, number: u32, random: &mut Random) -> Expected {
+    let (rank, size) = (group.rank(), group.size());
+    let is_pooled = random.below(4) == 0;
+    let elements = ELEMENTS[random.below(ELEMENTS.len())];
+    // By sender and receiver: some rank may give others more than it gives the rest.
+    let uneven = random.below(size as usize) as u32;
+    let extra = [0, 0, 1, 9000][random.below(4)];
+    let collective = [Collective::Allgather, Collective::Alltoall, Collective::Allreduce];
+    let collective = collective[random.below(5).saturating_sub(2)];
+    let mut request = Request::new(collective);
+    let fill = |values: &Vec<i32>| tensor(&vec![-1; values.len()], is_pooled);
+    let expected: Vec<Vec<i32>> = match collective {
+        Collective::Allgather => {
+            request.inputs = vec![vec![tensor(&values(number, (rank, 0), elements), is_pooled)]];
+            (0..size).map(|from| values(number, (from, 0), elements)).collect()
+        }
+        Collective::Alltoall => {
+            let amount = |from, to| elements + if from == uneven && from != to { extra } else { 0 };
+            let give = |to| tensor(&values(number, (rank, to), amount(rank, to)), is_pooled);
+            request.inputs = vec![(0..size).map(give).collect()];
+            (0..size).map(|from| values(number, (from, rank), amount(from, rank))).collect()
+        }
+        _ => vec![vec![(size * (size - 1) / 2) as i32; 3]],
+    };
+    let outputs: Vec<Tensor> = match collective {
+        Collective::Allreduce => vec![tensor(&[rank as i32; 3], false)],
+        _ => expected.iter().map(fill).collect(),
+    };
+    request.outputs = vec![outputs.clone()];
+    Expected { work: group.issue(request).unwrap(), outputs, values: expected }
+}
+
+/// Runs a sequence; what went wrong first.
+fn run_sequence(group: &ProcessGroup, seed: u64) -> Result<(), String> {
+    let mut random = Random(seed);
+    let mut in_flight = VecDeque::new();
+    for number in 0..OPERATIONS {
+        in_flight.push_back((number, issue(group, number, &mut random)));
+        let keep = [0, 0, 1, IN_FLIGHT][random.below(4)];
+        while in_flight.len() > keep
+            && let Some((number, Expected { work, outputs, values })) = in_flight.pop_front()
+        {
+            work.wait(None).map_err(|error| format!("operation {number}: {error}"))?;
+            let got: Vec<Vec<i32>> = outputs.iter().map(given).collect();
+            if got != values {
+                return Err(format!("operation {number} has a wrong result"));
+            }
+        }
+    }
+    in_flight.into_iter().try_for_each(|(_, it)| it.work.wait(None)).map_err(|it| it.to_string())
+}
+
+#[test]
+fn random_sequences_come_out_right() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    let test = "random_sequences_come_out_right";
+    for size in [1, 2, 3, 5, 8] {
+        for copy in ["attach", "auto", "slots"] {
+            let ended = with_variable("POLYRANK_COPY", copy, || {
+                with_variable(SEED, &now.to_string(), || {
+                    processes(test, size, |group| {
+                        let seed = std::env::var(SEED).unwrap().parse().unwrap();
+                        report(format!("{:?}", run_sequence(&group, seed)));
+                    })
+                })
+            });
+            for (rank, ended) in ended.iter().enumerate() {
+                let case = format!("seed {now}, rank {rank} of {size}, {copy}: {}", ended.output);
+                assert_eq!(ended.printed, ["Ok(())"], "{case}");
+            }
+        }
+    }
+}
