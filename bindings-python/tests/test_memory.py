@@ -1,6 +1,8 @@
 """Arrays that polyrank allocates: ordinary arrays, which operations use where they lie."""
 
+import ctypes
 import gc
+import mmap
 import os
 
 import ml_dtypes
@@ -8,6 +10,9 @@ import numpy as np
 import pytest
 
 import polyrank
+
+# Its number on all processors but Alpha.
+MEMFD_SECRET = 447
 
 
 def test_they_are_ordinary_arrays():
@@ -131,3 +136,36 @@ def test_a_forked_child_leaves_the_memory_alone():
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert (array == 3).all()
+
+
+def unreadable(count):
+    """An array that this process can use and no other process can read, where the system has such
+    memory: memfd_secret(2).
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.syscall(MEMFD_SECRET, 0)
+    if descriptor < 0:
+        return np.zeros(count, np.int32)
+    os.ftruncate(descriptor, 4 * count)
+    array = np.frombuffer(mmap.mmap(descriptor, 4 * count, mmap.MAP_SHARED), np.int32)
+    os.close(descriptor)
+    return array
+
+
+def of_nobody_else(here):
+    for count in [10_000, 300_000]:
+        given, taken = unreadable(count), np.zeros(here.size * count, np.int32)
+        for round_ in range(30):
+            given[...] = here.rank + round_
+            here.group.all_gather_single(taken, given).wait()
+            expected = np.repeat(np.arange(here.size) + round_, count)
+            assert (taken == expected).all()
+            here.group.all_to_all_single(taken[:count], given).wait()
+            blocks = expected.reshape(here.size, count)[:, : count // here.size]
+            assert (taken[:count] == blocks.ravel()).all()
+            here.group.broadcast(given, round_ % here.size).wait()
+            assert (given == round_ % here.size + round_).all()
+
+
+def test_memory_that_others_cannot_read_is_sent(pair):
+    pair.run(of_nobody_else)

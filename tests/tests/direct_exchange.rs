@@ -13,7 +13,7 @@ use polyrank_tests::processes::{processes, report, with_variable};
 /// Where a rank reads the seed of its sequence.
 const SEED: &str = "POLYRANK_TEST_SEED";
 /// Operations of a sequence.
-const OPERATIONS: u32 = 250;
+const OPERATIONS: u32 = 150;
 /// Most of them that are in flight.
 const IN_FLIGHT: usize = 12;
 /// Elements that a rank gives to each: on both sides of what fits the board, of what can be read

@@ -159,7 +159,7 @@ fn a_rank_without_address_space_says_so_and_the_others_learn_it() {
                 run_short(|| {
                     if rank() == 1 {
                         let pages = statm.unwrap().split(' ').next().unwrap().parse::<u64>();
-                        // Enough for what a rank has for itself; the memory of the others is larger.
+                        // Enough for what a rank has for itself; the others have more.
                         let most = Some(pages.unwrap() * 4096 + (96 << 20));
                         setrlimit(Resource::As, Rlimit { current: most, maximum: most }).unwrap();
                     }

@@ -28,6 +28,10 @@ use crate::wire::abort::{Abort, Side};
 /// Most bytes that are copied before the connections are looked at again.
 const TURN_BYTES: usize = 1 << 20;
 
+/// How long it may take until the end of a process whose memory is gone is known otherwise, which
+/// says more.
+const END_LIMIT: Duration = Duration::from_millis(50);
+
 /// How much of an operation a rank has taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DirectProgress {
@@ -39,6 +43,8 @@ pub(super) struct DirectProgress {
     chosen: Option<ChosenWay>,
     /// Set when all were there, if the operation is measured.
     began: Option<Instant>,
+    /// The rank whose memory could not be read any more, and since when.
+    ended: Option<(Rank, Instant)>,
 }
 
 /// The longest time for which a rank waits for the others so that it can measure an operation.
@@ -51,6 +57,8 @@ enum PartOutcome {
     /// It cannot be had: its owner has failed, which the connection to it will say, or runs the
     /// schedule, which is seen when the board is looked at again.
     Unavailable,
+    /// Its owner's process, or the main thread of that, has ended.
+    Ended,
 }
 
 impl State {
@@ -68,11 +76,8 @@ impl State {
     /// run the schedule. Returns whether it has shown either.
     pub(super) fn show_lent(&mut self, sequence: u64) -> bool {
         match self.chosen_way(sequence) {
-            Some(ChosenWay { way: ExchangeWay::Schedule, .. }) => {
-                let began = self.begin_measured(sequence);
-                began && self.show_scheduled(sequence)
-            }
-            Some(_) if !self.begin_measured(sequence) => false,
+            Some(_) if !self.may_begin(sequence) => false,
+            Some(ChosenWay { way: ExchangeWay::Schedule, .. }) => self.show_scheduled(sequence),
             Some(_) | None => self.show_addresses(sequence),
         }
     }
@@ -80,6 +85,9 @@ impl State {
     fn show_addresses(&mut self, sequence: u64) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
+        if !exchange.can_lend(&running.bindings.input) {
+            return self.show_scheduled(sequence);
+        }
         exchange.input_scratch.clear();
         for block in &running.bindings.input {
             let (address, bytes) = (block.address() as u64, block.len() as u64);
@@ -108,14 +116,14 @@ impl State {
 
     /// Whether what was chosen for operation `sequence` can be shown now: if it is measured, when
     /// all others are there.
-    fn begin_measured(&mut self, sequence: u64) -> bool {
+    fn may_begin(&mut self, sequence: u64) -> bool {
         let are_there = self.are_others_there(sequence);
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
         if running.direct.chosen.is_none_or(|chosen| !chosen.is_measured) {
             return true;
         }
         if are_there {
-            running.direct.began.get_or_insert_with(Instant::now);
+            running.direct.began = Some(Instant::now());
             return true;
         }
         // They may be late; then the operation is not measured.
@@ -127,6 +135,30 @@ impl State {
         self.exchange.as_ref().is_some_and(|exchange| {
             (0..self.size).all(|rank| rank == self.rank || shows(exchange, rank))
         })
+    }
+
+    /// Operation `sequence`, which is on the board, is to be run as a schedule: its duration does
+    /// not count unless this rank has chosen that.
+    pub(super) fn forget_direct(&mut self, sequence: u64) {
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        if running.direct.chosen.is_none_or(|chosen| chosen.way == ExchangeWay::Direct) {
+            running.direct.began = None;
+        }
+    }
+
+    /// How soon this rank must look again at the oldest operation on the board, which waits for
+    /// nothing that the board shows.
+    pub(super) fn look_again_after(&self) -> Option<Duration> {
+        let exchange = self.exchange.as_ref()?;
+        let direct = &self.in_flight.get(*exchange.sequences.front()?)?.direct;
+        let is_deferred = exchange.shown == 0 && direct.chosen.is_some_and(|it| it.is_measured);
+        (is_deferred || direct.ended.is_some()).then_some(ALL_THERE_LIMIT)
+    }
+
+    /// The ranks whose parts of a direct operation this rank has not taken.
+    pub(super) fn untaken(&self, running: &RunningOperation) -> Vec<Rank> {
+        let is_untaken = |rank: &Rank| running.direct.taken & 1 << *rank == 0;
+        (0..self.size).filter(|rank| *rank != self.rank).filter(is_untaken).collect()
     }
 
     /// Notes how long an operation took that has ended, if it was measured.
@@ -169,6 +201,14 @@ impl State {
             return false;
         }
         let Some(running) = self.in_flight.get(sequence) else { return false };
+        if let Some((rank, since)) = running.direct.ended {
+            let is_over = self.now.saturating_duration_since(since) > END_LIMIT;
+            if is_over {
+                let why = "its process, or the main thread of that, has ended".to_owned();
+                self.fail(Abort::Failed { rank, why });
+            }
+            return is_over;
+        }
         let Some((source, done)) = self.next_part(running) else { return false };
         let taken = match source == self.rank {
             true => own_part(running, source, done),
@@ -177,6 +217,11 @@ impl State {
         let taken = match taken {
             Ok(PartOutcome::Taken(taken)) => taken,
             Ok(PartOutcome::Unavailable) => return false,
+            Ok(PartOutcome::Ended) => {
+                let running = self.in_flight.get_mut(sequence);
+                running.into_iter().for_each(|it| it.direct.ended = Some((source, self.now)));
+                return false;
+            }
             Err(abort) => {
                 self.fail(abort);
                 return true;
@@ -224,6 +269,8 @@ impl State {
         exchange.shown -= 1;
         exchange.lent.push_back(sequence);
         exchange.publish_progress(done);
+        // Nothing older is unchecked: what all show comes after what they had checked.
+        debug_assert!(exchange.board.passed(self.rank) >= sequence, "{sequence} is not passed");
         exchange.board.fence();
         self.wake_sleepers();
         self.end_lent();
@@ -232,6 +279,9 @@ impl State {
     /// The rank whose part is to be taken next, and how many bytes of it are here.
     fn next_part(&self, running: &RunningOperation) -> Option<(Rank, usize)> {
         let exchange = self.exchange.as_ref()?;
+        if running.direct.ended.is_some() {
+            return None;
+        }
         let is_there = |source: Rank| {
             source == self.rank
                 || (exchange.board.shows(source, running.sequence)
@@ -287,15 +337,13 @@ impl State {
         }
         if theirs != where_lent(&running.fingerprint) {
             let (one, other) = (self.rank, source);
-            return Err(Abort::Mismatch {
-                sequence,
-                one: Side {
-                    rank: one,
-                    fingerprint: over_board(&running.fingerprint),
-                    message_bytes: None,
-                },
-                other: Side { rank: other, fingerprint: theirs, message_bytes: None },
-            });
+            // How they would have run it is not what they disagree on.
+            let side = |rank, fingerprint| {
+                let fingerprint = over_board(fingerprint);
+                Side { rank, fingerprint, message_bytes: None }
+            };
+            let (one, other) = (side(one, &running.fingerprint), side(other, &theirs));
+            return Err(Abort::Mismatch { sequence, one, other });
         }
         let lent = LentBlock::of(shown, self.rank, gathers).ok_or_else(nonsense)?;
         expected(lent.bytes)?;
@@ -310,6 +358,7 @@ impl State {
             && !exchange.is_scheduled(operation);
         match is_read {
             Ok(true) if counts => Ok(PartOutcome::Taken(end - done)),
+            Ok(false) if counts => Ok(PartOutcome::Ended),
             Err(why) if counts => {
                 let why = format!("its memory could not be read: {why}");
                 Err(Abort::Failed { rank: source, why })

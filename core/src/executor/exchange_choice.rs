@@ -80,11 +80,13 @@ impl ExchangeChoice {
         if direct < TRIED_USES {
             return measured(ExchangeWay::Direct);
         }
-        if schedule < TRIED_USES && may_measure {
-            return measured(ExchangeWay::Schedule);
+        if schedule < TRIED_USES {
+            // Until it is measured, nothing says that it is better.
+            let way = if may_measure { ExchangeWay::Schedule } else { ExchangeWay::Direct };
+            return measured(way);
         }
         let is_direct_cheaper = known.prices[0].0 <= known.prices[1].0;
-        let is_trial = known.trials.is_due(known.prices);
+        let is_trial = may_measure && known.trials.is_due(known.prices);
         let way = match is_direct_cheaper != is_trial {
             true => ExchangeWay::Direct,
             false => ExchangeWay::Schedule,
@@ -158,11 +160,20 @@ mod tests {
 
     #[test]
     fn what_runs_beside_others_is_not_measured() {
-        let mut choice = ExchangeChoice::default();
-        let class = ExchangeClass::of(Collective::Alltoall, usize::MAX);
-        for _ in 0..100 {
-            let chosen = choice.choose(class, false);
-            assert_eq!(chosen, ChosenWay { way: ExchangeWay::Direct, is_measured: false });
+        let class = ExchangeClass::of(Collective::Allgather, BYTES);
+        for (measured, way) in [
+            (0, ExchangeWay::Direct),
+            (12, ExchangeWay::Direct),
+            (13, ExchangeWay::Direct),
+            (23, ExchangeWay::Direct),
+            (24, ExchangeWay::Schedule),
+        ] {
+            let mut choice = ExchangeChoice::default();
+            run(&mut choice, measured, [10_000, 8_000]);
+            for _ in 0..1000 {
+                let chosen = choice.choose(class, false);
+                assert_eq!(chosen, ChosenWay { way, is_measured: false }, "{measured}");
+            }
         }
     }
 

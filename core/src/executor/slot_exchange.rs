@@ -9,6 +9,7 @@ use super::operation::SmallOperation;
 use super::small_collective::SmallCollective;
 use crate::generated::collective::Collective;
 use crate::schedule::Rank;
+use crate::tensor::Region;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
 use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
@@ -179,6 +180,12 @@ impl SlotExchange {
         let lent = where_lent(fingerprint);
         let lends = |rank| self.board.fingerprint(rank, *sequence) == Some(lent);
         operation.may_be_elsewhere() && small.sources().any(lends)
+    }
+
+    /// Whether others can read all of `blocks` where they lie in this rank's memory.
+    pub(super) fn can_lend(&mut self, blocks: &[Region]) -> bool {
+        let board = &mut self.board;
+        blocks.iter().all(|block| board.can_lend(block.address() as u64, block.len() as u64))
     }
 
     /// The ranks that may still read this rank's input of operation `sequence` where it lies.

@@ -263,6 +263,7 @@ impl State {
             exchange.wake_up();
         }
         self.wake_sleepers();
+        self.forget_direct(sequence);
         self.run_schedule(sequence);
     }
 
@@ -312,10 +313,12 @@ impl State {
         }
     }
 
-    /// When to check for room on the board, if an operation waits for that.
+    /// When to look at the board again, if an operation waits for what nobody is woken for.
     pub(super) fn room_deadline(&self) -> Option<Instant> {
         let waits = |it: &&SlotExchange| it.shown < it.sequences.len();
-        self.exchange.as_ref().filter(waits).map(|_| self.now + ROOM_CHECK_INTERVAL)
+        let room = self.exchange.as_ref().filter(waits).map(|_| ROOM_CHECK_INTERVAL);
+        let interval = self.look_again_after().into_iter().chain(room).min();
+        interval.map(|interval| self.now + interval)
     }
 
     /// The ranks for which an operation waits.
@@ -324,6 +327,7 @@ impl State {
             (Some(exchange), Some(SlotProgress { small, .. })) => {
                 match exchange.lent.contains(&running.sequence) {
                     true => exchange.readers(running.sequence).collect(),
+                    false if self.direct(running.sequence).is_some() => self.untaken(running),
                     false => exchange.missing(&small, running.sequence),
                 }
             }

@@ -78,8 +78,11 @@ pub trait Board: Send {
     fn reads_memory(&self) -> bool;
     /// Notes that some rank cannot.
     fn forbid_reading(&mut self);
+    /// Whether others can read this rank's memory from `address` on: not all memory of a process is
+    /// for others (memfd_secret(2), that of devices).
+    fn can_lend(&mut self, address: u64, bytes: u64) -> bool;
     /// Copies what lies at `address` of the memory of `rank`, another one, to `into`; false if its
-    /// process has ended.
+    /// process, or the main thread of that, has ended.
     ///
     /// # Errors
     /// Why it cannot be read, in words: the process has no memory there, or runs another program.
@@ -143,6 +146,9 @@ impl Board for NoBoard {
         match *self {}
     }
     fn forbid_reading(&mut self) {
+        match *self {}
+    }
+    fn can_lend(&mut self, _: u64, _: u64) -> bool {
         match *self {}
     }
     fn read_memory(&self, _: Rank, _: u64, _: &mut [u8]) -> Result<bool, String> {

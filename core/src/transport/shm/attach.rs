@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
 use libc::{iovec, pid_t, process_vm_readv};
@@ -92,6 +93,65 @@ impl PeerMemory {
     }
 }
 
+/// This process's memory that others can read: not all is for them (memfd_secret(2), that of
+/// devices), and nothing when the main thread has ended.
+#[derive(Default)]
+pub(super) struct LendableMemory {
+    /// Blocks that were found readable, by address and length, the last one first.
+    known: VecDeque<(usize, usize)>,
+}
+
+/// How many blocks are remembered: those of a few operations.
+const MAX_KNOWN: usize = 64;
+
+impl LendableMemory {
+    /// Whether others can read `bytes` bytes from `address` on, which are one mapping.
+    pub(super) fn contains(&mut self, address: usize, bytes: usize) -> bool {
+        if bytes == 0 || self.known.contains(&(address, bytes)) {
+            return true;
+        }
+        let is_readable = can_be_read([address, address.wrapping_add(bytes - 1)]);
+        if is_readable {
+            self.known.truncate(MAX_KNOWN - 1);
+            self.known.push_front((address, bytes));
+        }
+        is_readable
+    }
+}
+
+/// Whether others can read the bytes at these addresses of this process.
+fn can_be_read(addresses: [usize; 2]) -> bool {
+    let mut into = [0_u8; 2];
+    let local = [part(into.as_mut_ptr() as usize, into.len())];
+    let remote = addresses.map(|address| part(address, 1));
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: the system writes to the local part only, which is borrowed mutably; an address that
+    // is no memory is an error.
+    let read = unsafe { process_vm_readv(process, local.as_ptr(), 1, remote.as_ptr(), 2, 0) };
+    usize::try_from(read).is_ok_and(|read| read == into.len())
+}
+
 fn part(address: usize, bytes: usize) -> iovec {
     iovec { iov_base: address as *mut _, iov_len: bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_that_can_be_read_is_lent() {
+        let mut lendable = LendableMemory::default();
+        let block = vec![7_u8; 5000];
+        let address = block.as_ptr() as usize;
+        for _ in 0..2 * MAX_KNOWN {
+            for bytes in [0, 1, 5000] {
+                assert!(lendable.contains(address, bytes), "{bytes}");
+            }
+            for (address, bytes) in [(8, 1), (usize::MAX, 2), (address, 1 << 46)] {
+                assert!(!lendable.contains(address, bytes), "{address:x}, {bytes}");
+            }
+        }
+        assert_eq!(lendable.known.len(), 2);
+    }
 }

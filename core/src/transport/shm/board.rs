@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use super::attach::PeerMemory;
+use super::attach::{LendableMemory, PeerMemory};
 use super::memory::{File, Mapping};
 use super::ring::SharedMemory;
 use crate::transport::Rank;
@@ -145,6 +145,7 @@ pub(super) struct SharedBoard<M> {
     reads_memory: bool,
     /// By rank: the operation that it is known to have passed.
     passed: Vec<u64>,
+    lendable: LendableMemory,
 }
 
 impl<M: SharedMemory> SharedBoard<M> {
@@ -158,7 +159,14 @@ impl<M: SharedMemory> SharedBoard<M> {
         let passed = vec![0; memories.len()];
         let is_readable = |(other, peer): (Rank, &Option<_>)| other == rank || peer.is_some();
         let reads_memory = !peers.is_empty() && (0..).zip(&peers).all(is_readable);
-        SharedBoard { rank, memories, peers, reads_memory, passed }
+        SharedBoard {
+            rank,
+            memories,
+            peers,
+            reads_memory,
+            passed,
+            lendable: LendableMemory::default(),
+        }
     }
 
     fn own(&self) -> &M {
@@ -321,6 +329,11 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         self.reads_memory = false;
     }
 
+    fn can_lend(&mut self, address: u64, bytes: u64) -> bool {
+        let place = usize::try_from(address).ok().zip(usize::try_from(bytes).ok());
+        place.is_some_and(|(address, bytes)| self.lendable.contains(address, bytes))
+    }
+
     fn read_memory(&self, rank: Rank, address: u64, into: &mut [u8]) -> Result<bool, String> {
         let peer = self.peers.get(rank as usize).and_then(Option::as_ref);
         let (Some(peer), Ok(address)) = (peer, usize::try_from(address)) else {
@@ -417,6 +430,17 @@ mod tests {
         boards[0].leave();
         boards[0].set_asleep(true);
         assert_eq!(boards[1].attention(0), Attention::Left, "for good");
+    }
+
+    #[test]
+    fn a_rank_reads_what_another_can_lend() {
+        let mut boards = in_one_process(2);
+        let lent = vec![7_u8; 5000];
+        let address = lent.as_ptr() as u64;
+        assert!(boards[1].can_lend(address, 5000) && !boards[1].can_lend(8, 5000));
+        let mut into = [0; 5000];
+        assert_eq!(boards[0].read_memory(1, address, &mut into), Ok(true));
+        assert_eq!(into[..], lent);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::area::Allocator;
+use super::attach::LendableMemory;
 use super::entry::{
     ATTACHED, INLINE_BYTES, LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGED, WHOLE,
 };
@@ -43,6 +44,7 @@ pub(in crate::transport) struct OutgoingLane {
     seen: (u64, u64),
     lending: LendingThresholds,
     prices: WritePrices,
+    lendable: LendableMemory,
 }
 
 /// The result of trying to put a frame into the lane.
@@ -343,10 +345,10 @@ impl OutgoingLane {
         header: &Header,
         payload: &Payload,
     ) -> bool {
-        let is_region = matches!(payload, Payload::Region(_));
-        if !is_region
-            || !self.lending.lends_attached(header, payload.len())
+        let Payload::Region(region) = payload else { return false };
+        if !self.lending.lends_attached(header, payload.len())
             || memory.load(lane.attached) == 0
+            || !self.lendable.contains(region.address(), region.len())
         {
             return false;
         }

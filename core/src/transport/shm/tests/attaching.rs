@@ -95,13 +95,13 @@ fn memory_that_is_gone_ends_the_connection() {
     let mut world = in_world(pair());
     world.send(0, 1, 1, BYTES);
     world.drive_until_all_arrived();
-    let unmapped = File::new(1 << 20).unwrap().map().unwrap();
-    let start = unmapped.start();
-    drop(unmapped);
+    let mapping = File::new(1 << 20).unwrap().map().unwrap();
     // SAFETY: not followed here: the transport only tells the address, and the system refuses it.
     #[allow(unsafe_code)]
-    let region = unsafe { Region::from_raw_parts(start, BYTES, None) };
+    let region = unsafe { Region::from_raw_parts(mapping.start(), BYTES, None) };
     world.send_payload(0, 1, message(1, BYTES), Payload::Region(region));
+    // The message is under way.
+    drop(mapping);
     let why = loss_of_the_sender(&mut world);
     assert!(matches!(&why, LossReason::Died(why) if why.contains("address")), "{why:?}");
 }
