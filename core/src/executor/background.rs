@@ -176,8 +176,10 @@ impl Background {
         if self.started.load(Ordering::Relaxed) || self.started.swap(true, Ordering::SeqCst) {
             return;
         }
+        // What the process opens for good is open when a group is there, not some time later.
+        let endings = Endings::of_this_process();
         let thread = std::thread::Builder::new().name("polyrank".to_owned());
-        if let Err(error) = thread.spawn(move || self.run()) {
+        if let Err(error) = thread.spawn(move || self.run(endings)) {
             tracing::warn!(%error, "no background thread: operations move only when waited for");
         }
     }
@@ -206,15 +208,15 @@ impl Background {
         self.wake_cost.at_most(limit)
     }
 
-    fn run(&self) {
+    /// Runs the thread. Groups that are not watched, too, hear at once when a rank dies, by
+    /// `endings`.
+    fn run(&self, endings: Option<&'static Endings>) {
         let mut entries: Vec<Entry> = Vec::new();
         let mut interests = Vec::new();
         let mut fruitless = 0;
         let mut grace = ISSUER_GRACE;
         let spinning = AdaptiveSpin::new(SpinPolicy::Yield(SPIN_LIMITS.spin));
         let mut moved = false;
-        // Groups that are not watched, too, hear at once when a rank dies.
-        let endings = Endings::of_this_process();
         let mut has_ending = false;
         loop {
             self.take_newcomers(&mut entries);
