@@ -104,6 +104,7 @@ fn run_sequence(group: &ProcessGroup, seed: u64) -> Result<(), String> {
     for number in 0..OPERATIONS {
         in_flight.push_back((number, issue(group, number, &mut random)));
         let keep = [0, 0, 1, IN_FLIGHT][random.below(4)];
+        let keep = if number + 1 < OPERATIONS { keep } else { 0 };
         while in_flight.len() > keep
             && let Some((number, Expected { work, outputs, values })) = in_flight.pop_front()
         {
@@ -114,7 +115,7 @@ fn run_sequence(group: &ProcessGroup, seed: u64) -> Result<(), String> {
             }
         }
     }
-    in_flight.into_iter().try_for_each(|(_, it)| it.work.wait(None)).map_err(|it| it.to_string())
+    Ok(())
 }
 
 #[test]

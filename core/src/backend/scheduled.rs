@@ -140,8 +140,9 @@ impl Backend for ScheduledBackend {
         let on_board = self.is_small(collective, call.shared_bytes)
             || self.is_direct(collective, call.shared_bytes);
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
-        let is_sure = on_board && own_part(&call) == OwnPart::Data;
-        let algorithm = self.algorithm(collective, known, is_sure);
+        let part = own_part(&call);
+        let fits = on_board && part == OwnPart::Data;
+        let algorithm = self.algorithm(collective, known, fits);
         let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
@@ -152,7 +153,7 @@ impl Backend for ScheduledBackend {
             })?;
         let slot_progress = on_board.then(|| SlotProgress {
             small: self.small(collective, dtype, reduce_op, root),
-            part: own_part(&call),
+            part,
             shown: false,
         });
         issuing.collectives += 1;

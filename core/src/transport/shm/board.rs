@@ -26,9 +26,9 @@ use crate::wire::frame::Fingerprint;
 /// Bytes of a cache line; two ranks that write the same line wait for each other.
 const LINE_BYTES: usize = 64;
 /// The first word: the kind of the file, and the version of its layout.
-const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 2;
+const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 3;
 const NONCE_AT: usize = 8;
-/// Where the file lies in the memory of its owner; 0 if nobody may read that.
+/// Where the file lies in the memory of its owner.
 const OWN_ADDRESS_AT: usize = 16;
 pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
 pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
@@ -129,7 +129,7 @@ fn find(card: &Card) -> Result<Mapping, String> {
 /// What the process of `card`, whose part of the board is `part`, has as its own memory, if this
 /// process may read that.
 fn own_memory(card: &Card, part: &Mapping) -> Option<PeerMemory> {
-    let address = usize::try_from(part.load(OWN_ADDRESS_AT)).ok().filter(|it| *it > 0)?;
+    let address = usize::try_from(part.load(OWN_ADDRESS_AT)).ok()?;
     let process = i32::try_from(card.process_id).ok()?;
     PeerMemory::with_nonce(process, address.checked_add(NONCE_AT)?, part.load(NONCE_AT))
 }
