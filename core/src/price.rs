@@ -1,5 +1,5 @@
-//! What something costs that is measured again and again on a busy machine, and when the dearer of
-//! two ways is tried again. Reads no clock; knows nothing of what is measured.
+//! What something costs that is measured again and again on a busy machine, and which of two ways
+//! is chosen by that. Reads no clock; knows nothing of what is measured.
 
 /// A sample above the price counts for this part; one below it for half, since nothing makes a copy
 /// faster than it is.
@@ -11,6 +11,11 @@ const TRIED_AFTER: u32 = 256;
 /// … so many times, one after the other: of the first, nothing is in the caches.
 pub(crate) const TRIED_USES: u32 = 12;
 
+/// The first uses of a way do not count: they open connections, and nothing is in the caches.
+const UNCOUNTED: u32 = 2;
+/// Every so manyth use is measured.
+const MEASURED_EVERY: u32 = 8;
+
 /// Picoseconds for a byte; 0 if nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Price(pub(crate) u32);
@@ -20,6 +25,64 @@ pub(crate) struct Price(pub(crate) u32);
 pub(crate) struct Trials {
     /// Uses since it was tried.
     since: u32,
+}
+
+/// One of two ways to do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The one that is taken until either is measured.
+    First = 0,
+    /// The other.
+    Second = 1,
+}
+
+/// What is chosen for one use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) way: Way,
+    /// Whether to measure how long it takes.
+    pub(crate) is_measured: bool,
+}
+
+/// A choice between two ways by what they cost, both of which are tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PricedChoice {
+    prices: [Price; 2],
+    /// How often each way has been measured, as far as that matters.
+    samples: [u32; 2],
+    trials: Trials,
+    /// Uses since one was measured.
+    unmeasured: u32,
+}
+
+impl PricedChoice {
+    /// The way of the next use. `may_measure` says whether it could be measured. The second way is
+    /// tried `second_tried` times in the beginning.
+    pub(crate) fn choose(&mut self, may_measure: bool, second_tried: u32) -> Chosen {
+        let [first, second] = self.samples;
+        let measured = |way| Chosen { way, is_measured: may_measure };
+        if first < TRIED_USES {
+            return measured(Way::First);
+        }
+        if second < second_tried {
+            // Until it is measured, nothing says that it is better.
+            return measured(if may_measure { Way::Second } else { Way::First });
+        }
+        let is_first_cheaper = self.prices[0].0 <= self.prices[1].0;
+        let is_trial = may_measure && self.trials.is_due(self.prices);
+        let way = if is_first_cheaper != is_trial { Way::First } else { Way::Second };
+        self.unmeasured = (self.unmeasured + 1) % MEASURED_EVERY;
+        Chosen { way, is_measured: may_measure && (is_trial || self.unmeasured == 0) }
+    }
+
+    /// Notes that a use of `way` for `bytes` bytes took `nanoseconds`.
+    pub(crate) fn note(&mut self, way: Way, bytes: usize, nanoseconds: u64) {
+        let samples = &mut self.samples[way as usize];
+        *samples = samples.saturating_add(1);
+        if *samples > UNCOUNTED {
+            self.prices[way as usize].note(bytes, nanoseconds);
+        }
+    }
 }
 
 impl Price {
@@ -72,6 +135,66 @@ mod tests {
         assert_eq!(price, Price(300));
         price.note(0, u64::MAX);
         assert!(price.0 > 300);
+    }
+
+    const BYTES: usize = 1 << 16;
+
+    /// Runs `uses`, which take `nanoseconds` by way; how many of them went the first way.
+    fn run(choice: &mut PricedChoice, uses: usize, nanoseconds: [u64; 2]) -> usize {
+        let mut run_one = || {
+            let Chosen { way, is_measured } = choice.choose(true, TRIED_USES);
+            if is_measured {
+                choice.note(way, BYTES, nanoseconds[way as usize]);
+            }
+            way == Way::First
+        };
+        (0..uses).filter(|_| run_one()).count()
+    }
+
+    #[test]
+    fn both_ways_are_tried_and_the_cheaper_one_is_taken() {
+        let tried = TRIED_USES as usize;
+        for (nanoseconds, first) in [([10_000, 20_000], true), ([20_000, 10_000], false)] {
+            let mut choice = PricedChoice::default();
+            assert_eq!(run(&mut choice, 2 * tried, nanoseconds), tried);
+            let taken = run(&mut choice, 1000, nanoseconds);
+            assert!(if first { taken > 950 } else { taken < 50 }, "{nanoseconds:?}: {taken}");
+        }
+    }
+
+    #[test]
+    fn a_slow_beginning_does_not_decide() {
+        let mut choice = PricedChoice::default();
+        run(&mut choice, 12, [10_000, 0]);
+        run(&mut choice, 1, [10_000, 5_000_000]);
+        run(&mut choice, 11, [10_000, 8_000]);
+        assert!(run(&mut choice, 100, [10_000, 8_000]) < 10);
+    }
+
+    #[test]
+    fn the_choice_follows_the_machine() {
+        let mut choice = PricedChoice::default();
+        assert!(run(&mut choice, 1000, [10_000, 20_000]) > 900);
+        run(&mut choice, 1000, [40_000, 20_000]);
+        assert!(run(&mut choice, 1000, [40_000, 20_000]) < 100);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_goes_the_way_that_is_known() {
+        for (measured, way) in [
+            (0, Way::First),
+            (12, Way::First),
+            (13, Way::First),
+            (23, Way::First),
+            (24, Way::Second),
+        ] {
+            let mut choice = PricedChoice::default();
+            run(&mut choice, measured, [10_000, 8_000]);
+            for _ in 0..1000 {
+                let chosen = choice.choose(false, TRIED_USES);
+                assert_eq!(chosen, Chosen { way, is_measured: false }, "{measured}");
+            }
+        }
     }
 
     #[test]

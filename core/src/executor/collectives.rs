@@ -56,9 +56,8 @@ impl State {
             Err(why) => return self.refuse(sequence, operation.completion, why),
         };
         let steps = self.spare_steps.pop().unwrap_or_default();
-        let stores = operation.bindings.result_stores(self.ranks_in_a_cache);
         let running =
-            RunningOperation::new(operation, analysis, steps, &mut self.scratch, self.now, stores);
+            RunningOperation::new(operation, analysis, steps, &mut self.scratch, self.now);
         let running = match running {
             Ok(running) => running,
             Err((completion, why)) => return self.refuse(sequence, completion, why),
@@ -73,6 +72,7 @@ impl State {
         let begins = running.slot_progress.is_none();
         self.in_flight.push(running);
         if begins {
+            self.choose_stores(sequence);
             self.list_first_steps(sequence);
         }
         self.take_unexpected(sequence);
@@ -99,6 +99,7 @@ impl State {
         running.progressed = self.now;
         match running.prepare(&mut self.scratch) {
             Ok(()) => {
+                self.choose_stores(sequence);
                 self.list_first_steps(sequence);
                 self.finish_if_done(sequence);
             }

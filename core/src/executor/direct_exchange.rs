@@ -99,6 +99,7 @@ impl State {
             running.slot_progress.iter_mut().for_each(|progress| progress.shown = true);
             running.progressed = self.now;
             exchange.shown += 1;
+            self.choose_stores(sequence);
             self.wake_sleepers();
         }
         has_shown

@@ -8,7 +8,7 @@
 //! measure how late they come.
 
 use crate::generated::collective::Collective;
-use crate::price::{Price, TRIED_USES, Trials};
+use crate::price::{Chosen, PricedChoice, TRIED_USES, Way};
 
 /// Classes of lengths: a rank gives less than twice, four times, … as much as [`MIN_CLASS_BYTES`].
 const CLASSES: usize = 16;
@@ -16,19 +16,17 @@ const MIN_CLASS_BYTES: usize = 8 << 10;
 /// The collectives that have a choice.
 const COLLECTIVES: usize = 2;
 
-/// The first operations of a kind do not count: they open connections, and nothing is in the
-/// caches.
-const UNCOUNTED: u32 = 2;
-/// Every so manyth operation is measured.
-const MEASURED_EVERY: u32 = 8;
+/// A schedule is tried so often in the beginning: the lanes that its messages take have to try
+/// their own two ways before it costs what it will cost.
+const SCHEDULE_TRIED: u32 = 3 * TRIED_USES;
 
 /// The way that the ranks take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeWay {
     /// They read one another's memory.
-    Direct = 0,
+    Direct,
     /// They run the schedule.
-    Schedule = 1,
+    Schedule,
 }
 
 /// Operations that are alike.
@@ -46,17 +44,7 @@ pub(super) struct ChosenWay {
 /// What is known of either way.
 #[derive(Debug, Default)]
 pub(super) struct ExchangeChoice {
-    classes: [Knowledge; COLLECTIVES * CLASSES],
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Knowledge {
-    prices: [Price; 2],
-    /// How often each way has been measured, as far as that matters.
-    samples: [u32; 2],
-    trials: Trials,
-    /// Operations since one was measured.
-    unmeasured: u32,
+    classes: [PricedChoice; COLLECTIVES * CLASSES],
 }
 
 impl ExchangeClass {
@@ -74,25 +62,12 @@ impl ExchangeClass {
 impl ExchangeChoice {
     /// The way of the next operation of `class`. `may_measure` says whether it runs alone.
     pub(super) fn choose(&mut self, class: ExchangeClass, may_measure: bool) -> ChosenWay {
-        let known = &mut self.classes[class.0];
-        let [direct, schedule] = known.samples;
-        let measured = |way| ChosenWay { way, is_measured: may_measure };
-        if direct < TRIED_USES {
-            return measured(ExchangeWay::Direct);
-        }
-        if schedule < TRIED_USES {
-            // Until it is measured, nothing says that it is better.
-            let way = if may_measure { ExchangeWay::Schedule } else { ExchangeWay::Direct };
-            return measured(way);
-        }
-        let is_direct_cheaper = known.prices[0].0 <= known.prices[1].0;
-        let is_trial = may_measure && known.trials.is_due(known.prices);
-        let way = match is_direct_cheaper != is_trial {
-            true => ExchangeWay::Direct,
-            false => ExchangeWay::Schedule,
+        let Chosen { way, is_measured } = self.classes[class.0].choose(may_measure, SCHEDULE_TRIED);
+        let way = match way {
+            Way::First => ExchangeWay::Direct,
+            Way::Second => ExchangeWay::Schedule,
         };
-        known.unmeasured = (known.unmeasured + 1) % MEASURED_EVERY;
-        ChosenWay { way, is_measured: may_measure && (is_trial || known.unmeasured == 0) }
+        ChosenWay { way, is_measured }
     }
 
     /// Notes that an operation of `class` in which a rank gave `bytes` took `nanoseconds` that way.
@@ -102,12 +77,11 @@ impl ExchangeChoice {
         bytes: usize,
         nanoseconds: u64,
     ) {
-        let known = &mut self.classes[class.0];
-        let samples = &mut known.samples[way as usize];
-        *samples = samples.saturating_add(1);
-        if *samples > UNCOUNTED {
-            known.prices[way as usize].note(bytes, nanoseconds);
-        }
+        let way = match way {
+            ExchangeWay::Direct => Way::First,
+            ExchangeWay::Schedule => Way::Second,
+        };
+        self.classes[class.0].note(way, bytes, nanoseconds);
     }
 }
 
@@ -115,66 +89,25 @@ impl ExchangeChoice {
 mod tests {
     use super::*;
 
-    const BYTES: usize = 1 << 16;
-
-    /// Runs `operations`, which take `nanoseconds` by way; how many of them were direct.
-    fn run(choice: &mut ExchangeChoice, operations: usize, nanoseconds: [u64; 2]) -> usize {
-        let class = ExchangeClass::of(Collective::Allgather, BYTES);
-        let mut run_one = || {
+    #[test]
+    fn the_schedule_is_chosen_where_it_costs_less() {
+        let mut choice = ExchangeChoice::default();
+        let (gathers, others) = (Collective::Allgather, Collective::Alltoall);
+        let [gathers, others] = [gathers, others].map(|it| ExchangeClass::of(it, 1 << 16));
+        let mut run = |class, nanoseconds: [u64; 2]| {
             let ChosenWay { way, is_measured } = choice.choose(class, true);
             if is_measured {
-                choice.note((class, way), BYTES, nanoseconds[way as usize]);
+                choice.note((class, way), 1 << 16, nanoseconds[way as usize]);
             }
-            way == ExchangeWay::Direct
+            way
         };
-        (0..operations).filter(|_| run_one()).count()
-    }
-
-    #[test]
-    fn both_ways_are_tried_and_the_faster_one_is_taken() {
-        let tried = TRIED_USES as usize;
-        for (nanoseconds, direct) in [([10_000, 20_000], true), ([20_000, 10_000], false)] {
-            let mut choice = ExchangeChoice::default();
-            assert_eq!(run(&mut choice, 2 * tried, nanoseconds), tried);
-            let taken = run(&mut choice, 1000, nanoseconds);
-            assert!(if direct { taken > 950 } else { taken < 50 }, "{nanoseconds:?}: {taken}");
+        let mut scheduled = [0; 2];
+        for _ in 0..200 {
+            let ways = [run(gathers, [10_000, 5_000]), run(others, [5_000, 10_000])];
+            let is_scheduled = ways.map(|way| usize::from(way == ExchangeWay::Schedule));
+            scheduled = [0, 1].map(|index| scheduled[index] + is_scheduled[index]);
         }
-    }
-
-    #[test]
-    fn a_slow_beginning_does_not_decide() {
-        let mut choice = ExchangeChoice::default();
-        run(&mut choice, 12, [10_000, 0]);
-        run(&mut choice, 1, [10_000, 5_000_000]);
-        run(&mut choice, 11, [10_000, 8_000]);
-        assert!(run(&mut choice, 100, [10_000, 8_000]) < 10);
-    }
-
-    #[test]
-    fn the_choice_follows_the_machine() {
-        let mut choice = ExchangeChoice::default();
-        assert!(run(&mut choice, 1000, [10_000, 20_000]) > 900);
-        run(&mut choice, 1000, [40_000, 20_000]);
-        assert!(run(&mut choice, 1000, [40_000, 20_000]) < 100);
-    }
-
-    #[test]
-    fn what_runs_beside_others_is_not_measured() {
-        let class = ExchangeClass::of(Collective::Allgather, BYTES);
-        for (measured, way) in [
-            (0, ExchangeWay::Direct),
-            (12, ExchangeWay::Direct),
-            (13, ExchangeWay::Direct),
-            (23, ExchangeWay::Direct),
-            (24, ExchangeWay::Schedule),
-        ] {
-            let mut choice = ExchangeChoice::default();
-            run(&mut choice, measured, [10_000, 8_000]);
-            for _ in 0..1000 {
-                let chosen = choice.choose(class, false);
-                assert_eq!(chosen, ChosenWay { way, is_measured: false }, "{measured}");
-            }
-        }
+        assert_eq!(scheduled, [200 - TRIED_USES as usize, SCHEDULE_TRIED as usize]);
     }
 
     #[test]

@@ -97,6 +97,11 @@ impl InFlight {
         last.map(|(_, fingerprint)| *fingerprint)
     }
 
+    /// How many are in flight.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
     /// Whether none is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0

@@ -33,6 +33,7 @@ mod small_collective;
 mod small_operations;
 mod state;
 mod status;
+mod stores_choice;
 #[cfg(test)]
 mod tests;
 mod unexpected_frames;

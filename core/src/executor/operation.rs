@@ -7,7 +7,6 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
-use crate::kernels::Stores;
 use crate::schedule::{Rank, Schedule};
 use crate::tensor::Region;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
@@ -22,11 +21,10 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// How to store a result that nothing reads before it is complete, if `ranks` ranks do the same
-    /// in one cache.
-    pub(super) fn result_stores(&self, ranks: usize) -> Stores {
+    /// How many bytes `ranks` ranks go through that do this in one cache.
+    pub(super) fn traffic(&self, ranks: usize) -> usize {
         let bytes: usize = self.input.iter().chain(&self.output).map(Region::len).sum();
-        Stores::of_traffic(bytes.saturating_mul(ranks))
+        bytes.saturating_mul(ranks)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
+use crate::kernels::Stores;
 use crate::sorted::LargeSortedMap;
 use crate::tensor::Region;
 use crate::transport::Rank;
@@ -62,6 +63,8 @@ pub(super) struct PendingReceive {
     pub(super) number: u64,
     /// Bytes of the prefix that has arrived.
     pub(super) received: usize,
+    /// How it is stored, once its first segment comes, and since when if that is measured.
+    pub(super) stores: Option<(Stores, Option<Instant>)>,
     pub(super) ending: MessageEnd,
 }
 

@@ -16,10 +16,10 @@ use super::pending_messages::{
     Announcement, Buffer, MessageEnd, PendingReceive, Route, UnexpectedMessage, frame_cost, misfit,
 };
 use super::state::{State, bytes_of};
+use super::stores_choice::StoresClass;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome, error_of};
 use crate::generated::error::Error;
-use crate::kernels::Stores;
 use crate::transport::{ArrivedPayload, Destination, Rank};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
@@ -37,6 +37,7 @@ impl State {
             own_number: self.messages.last_receive,
             number: 0,
             received: 0,
+            stores: None,
             ending: self.ending(message.deadline, message.finish, message.completion),
         };
         let fits = |known: &UnexpectedMessage| {
@@ -114,6 +115,10 @@ impl State {
         receiving.received += bytes;
         if receiving.received == receiving.memory.len() {
             let receiving = self.messages.matched.remove(place);
+            if let Some((stores, Some(began))) = receiving.stores {
+                let class = StoresClass::of_message(receiving.memory.len(), self.ranks_in_a_cache);
+                self.stores.note(class, stores, began.elapsed());
+            }
             self.end_receive(receiving);
         }
     }
@@ -203,7 +208,7 @@ impl State {
         let nothing = (PayloadTarget::Nothing, Destination::Discard);
         let bytes = header.payload_bytes as usize;
         let place = self.messages.matched_place(peer, header.sequence);
-        let Some(receiving) = place.map(|place| &self.messages.matched[place]) else {
+        let Some(receiving) = place.map(|place| &mut self.messages.matched[place]) else {
             return nothing;
         };
         let start = receiving.received;
@@ -211,13 +216,15 @@ impl State {
             self.protocol_error(peer, "a segment of a message came out of place");
             return nothing;
         }
+        let (stores, _) = *receiving.stores.get_or_insert_with(|| {
+            let class = StoresClass::of_message(receiving.memory.len(), self.ranks_in_a_cache);
+            // Of what is there already as a whole, the time says how long copying takes.
+            let (stores, is_measured) = self.stores.choose(class, true);
+            (stores, is_measured.then(Instant::now))
+        });
         let destination = match bytes {
             0 => Destination::Discard,
-            _ => Destination::Into(
-                receiving.memory.slice(start..start + bytes),
-                // The factor is 2: a rank sends about as much as it receives.
-                Stores::of_traffic(2 * self.ranks_in_a_cache * receiving.memory.len()),
-            ),
+            _ => Destination::Into(receiving.memory.slice(start..start + bytes), stores),
         };
         (PayloadTarget::Matched, destination)
     }

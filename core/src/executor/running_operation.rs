@@ -9,6 +9,7 @@ use super::analysis::Analysis;
 use super::direct_exchange::DirectProgress;
 use super::operation::{Bindings, Operation, SlotProgress};
 use super::scratch::ScratchPool;
+use super::stores_choice::{StoresClass, StoresKind};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
@@ -78,25 +79,27 @@ pub(super) struct RunningOperation {
     reduce_op: ReduceOp,
     /// How to store data that no later step reads.
     pub(super) result_stores: Stores,
+    /// Set when that was chosen, if it is measured how long the operation takes.
+    pub(super) stores_chosen: Option<Instant>,
 }
 
 impl RunningOperation {
-    /// Starts `operation`, which stores data that no later step reads as `result_stores` says. The
-    /// error says what is wrong, and which completion to fail. `steps` is reused memory.
+    /// Starts `operation`. The error says what is wrong, and which completion to fail. `steps` is
+    /// reused memory.
     pub(super) fn new(
         operation: Operation,
         analysis: Arc<Analysis>,
         mut steps: Vec<StepState>,
         pool: &mut ScratchPool,
         now: Instant,
-        result_stores: Stores,
     ) -> Result<RunningOperation, (Arc<Completion>, String)> {
         steps.clear();
         let mut running = RunningOperation {
             sequence: operation.sequence,
             fingerprint: operation.fingerprint,
             remaining: 0,
-            result_stores,
+            result_stores: Stores::Cached,
+            stores_chosen: None,
             analysis,
             steps,
             started: now,
@@ -145,6 +148,16 @@ impl RunningOperation {
             self.steps.push(StepState { bytes, ..StepState::default() });
         }
         Ok(())
+    }
+
+    /// What operations store alike that are like this one, if `ranks` ranks share a cache.
+    pub(super) fn stores_class(&self, ranks: usize) -> StoresClass {
+        let collective = self.fingerprint.collective;
+        let kind = match self.slot_progress {
+            Some(_) => StoresKind::Direct(collective),
+            None => StoresKind::Schedule(collective),
+        };
+        StoresClass { kind, traffic: self.bindings.traffic(ranks) }
     }
 
     /// The common length of two chunks, which are either disjoint or, if `allowed`, the same

@@ -15,6 +15,7 @@ use super::pending_messages::PointToPoint;
 use super::running_operation::{RunningOperation, StepState};
 use super::scratch::ScratchPool;
 use super::slot_exchange::SlotExchange;
+use super::stores_choice::StoresChoice;
 use super::unexpected_frames::UnexpectedFrames;
 use crate::clock::Instant;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport};
@@ -53,6 +54,8 @@ pub(super) struct State {
     pub(super) messages: PointToPoint,
     /// How many ranks, this one included, share this rank's cache.
     pub(super) ranks_in_a_cache: usize,
+    /// How results are stored.
+    pub(super) stores: StoresChoice,
     /// The board for small operations, if all ranks share one.
     pub(super) exchange: Option<SlotExchange>,
     /// No deadline of an operation or message is earlier.
@@ -95,6 +98,7 @@ impl State {
             wanting_issued: 0,
             messages: PointToPoint::new(),
             ranks_in_a_cache: 1,
+            stores: StoresChoice::default(),
             exchange: None,
             earliest: None,
             suspicion: None,
@@ -238,8 +242,23 @@ impl State {
         }
     }
 
+    /// Chooses how operation `sequence` stores its result: when it is known whether it runs its
+    /// schedule, before it stores anything.
+    pub(super) fn choose_stores(&mut self, sequence: u64) {
+        let is_alone = self.in_flight.len() == 1;
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let class = running.stores_class(self.ranks_in_a_cache);
+        let (stores, is_measured) = self.stores.choose(class, is_alone);
+        running.result_stores = stores;
+        running.stores_chosen = is_measured.then(Instant::now);
+    }
+
     fn finish(&mut self, running: RunningOperation) {
         self.note_duration(&running);
+        if let Some(chosen) = running.stores_chosen {
+            let class = running.stores_class(self.ranks_in_a_cache);
+            self.stores.note(class, running.result_stores, chosen.elapsed());
+        }
         let released = running.release(&mut self.scratch);
         if let Some(finish) = released.finish {
             finish();

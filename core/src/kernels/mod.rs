@@ -48,16 +48,25 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stores {
     /// Through the caches, where they are found if they are read soon.
-    Cached,
+    Cached = 0,
     /// Past the caches, where the processor can.
-    Streaming,
+    Streaming = 1,
 }
 
 impl Stores {
-    /// What is faster for a result that nobody reads before it is complete, where everybody who
-    /// shares a cache goes through `bytes` bytes until then, inputs and results.
+    /// What is likely to be faster for a result that nobody reads before it is complete, where
+    /// everybody who shares a cache goes through `bytes` bytes until then, inputs and results.
     pub fn of_traffic(bytes: usize) -> Stores {
-        if bytes >= processor::last_cache().bytes / 2 { Stores::Streaming } else { Stores::Cached }
+        if bytes >= processor::last_cache().bytes { Stores::Streaming } else { Stores::Cached }
+    }
+
+    /// The other way to store.
+    #[must_use]
+    pub fn other(self) -> Stores {
+        match self {
+            Stores::Cached => Stores::Streaming,
+            Stores::Streaming => Stores::Cached,
+        }
     }
 }
 
