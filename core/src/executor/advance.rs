@@ -94,7 +94,7 @@ impl Executor {
                 self.transport.connect(peer);
             }
         }
-        self.state.exchange = Some(SlotExchange::new(board, self.state.rank));
+        self.state.exchange = Some(Box::new(SlotExchange::new(board, self.state.rank)));
         self
     }
 
@@ -110,7 +110,7 @@ impl Executor {
 
     /// Whether every rank can read the memory of every other where it lies.
     pub fn reads_memory(&self) -> bool {
-        self.state.exchange.as_ref().is_some_and(SlotExchange::reads_memory)
+        self.state.exchange.as_ref().is_some_and(|it| it.reads_memory())
     }
 
     /// Tries to run a small collective from beginning to end without waiting for long.

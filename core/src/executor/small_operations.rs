@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::broken_group::Cause;
 use super::operation::{OwnPart, SlotProgress, SmallOperation};
 use super::running_operation::RunningOperation;
-use super::slot_exchange::{SlotExchange, TakeOutcome, over_board};
+use super::slot_exchange::{TakeOutcome, over_board};
 use super::small_collective::{SmallAttempt, SmallCollective};
 use super::state::State;
 use crate::clock::Instant;
@@ -315,8 +315,8 @@ impl State {
 
     /// When to look at the board again, if an operation waits for what nobody is woken for.
     pub(super) fn room_deadline(&self) -> Option<Instant> {
-        let waits = |it: &&SlotExchange| it.shown < it.sequences.len();
-        let room = self.exchange.as_ref().filter(waits).map(|_| ROOM_CHECK_INTERVAL);
+        let waiting = self.exchange.as_ref().filter(|it| it.shown < it.sequences.len());
+        let room = waiting.map(|_| ROOM_CHECK_INTERVAL);
         let interval = self.look_again_after().into_iter().chain(room).min();
         interval.map(|interval| self.now + interval)
     }

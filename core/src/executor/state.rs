@@ -56,8 +56,8 @@ pub(super) struct State {
     pub(super) ranks_in_a_cache: usize,
     /// How results are stored.
     pub(super) stores: StoresChoice,
-    /// The board for small operations, if all ranks share one.
-    pub(super) exchange: Option<SlotExchange>,
+    /// The board for small operations, if all ranks share one. Boxed for the same reason as `heard`.
+    pub(super) exchange: Option<Box<SlotExchange>>,
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
