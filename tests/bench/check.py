@@ -13,7 +13,7 @@ import statistics
 import sys
 from collections import namedtuple
 
-from compare import Job, measure
+from ranks import add_turn_options, local_job, measure
 
 Cell = namedtuple("Cell", "operation size world")
 
@@ -38,8 +38,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--base", required=True, help="PYTHONPATH of the build to compare with")
     parser.add_argument("--limit", type=float, default=1.10, help="highest ratio that passes")
-    parser.add_argument("--turns", type=int, default=31, help="alternating turns of each build")
-    parser.add_argument("--seconds", type=float, default=0.05, help="aim for the time of a turn")
+    add_turn_options(parser, turns=31, seconds=0.05)
     options = parser.parse_args()
     paths = {"base": options.base, "this": os.environ.get("PYTHONPATH", "")}
     print(f"median of {options.turns} turns, µs; ratio this / base, limit {options.limit:.2f}\n")
@@ -47,7 +46,10 @@ def main():
     print("|---|---|---|---|---|---|", flush=True)
     slower = []
     for world in sorted({cell.world for cell in CELLS}):
-        jobs = {name: Job(name, path, world) for name, path in paths.items()}
+        jobs = {
+            name: local_job("polyrank", world, {"PYTHONPATH": path})
+            for name, path in paths.items()
+        }
         try:
             slower += check([cell for cell in CELLS if cell.world == world], jobs, options)
         finally:
@@ -64,7 +66,7 @@ def check(cells, jobs, options):
     for cell in cells:
         results = measure(jobs, cell.operation, cell.size, options)
         if ratio(results) > options.limit:
-            longer = argparse.Namespace(turns=3 * options.turns, seconds=options.seconds)
+            longer = argparse.Namespace(**{**vars(options), "turns": 3 * options.turns})
             for name, turns in measure(jobs, cell.operation, cell.size, longer).items():
                 results[name] += turns
         base, this = (microseconds(results[name]) for name in ("base", "this"))

@@ -16,6 +16,8 @@ const URL: &str = "POLYRANK_TEST_URL";
 const STAYS: &str = "POLYRANK_TEST_STAYS";
 /// How long a rank waits for the others: all that a test sees of ranks that miss one another.
 const LIMIT: Duration = Duration::from_secs(20);
+/// The same in seconds, for ranks that are to see the end of it.
+const LIMIT_S: &str = "POLYRANK_TEST_LIMIT_S";
 
 /// How ranks find the store, through a server's port.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,7 +42,8 @@ fn standing() -> TcpStore {
 fn run_rank() -> ! {
     let url = std::env::var(URL).unwrap();
     report("starts");
-    let mut options = InitOptions::default().timeout(LIMIT);
+    let limit = std::env::var(LIMIT_S).map(|limit| Duration::from_secs(limit.parse().unwrap()));
+    let mut options = InitOptions::default().timeout(limit.unwrap_or(LIMIT));
     if url.is_empty() {
         let number = |name| std::env::var(name).unwrap().parse::<u32>().unwrap();
         let client = TcpStoreOptions::new("127.0.0.1", number("MASTER_PORT") as u16);
@@ -242,6 +245,33 @@ fn while_the_ranks_were_joining() {
             pass(pause_ms);
             ranks.extend((others..size).rev().map(start));
             assert_leave(&ranks, &format!("{way:?}: {killed} of {size}, {pause_ms} ms ago"));
+        }
+    }
+}
+
+#[test]
+fn who_waits_in_vain_hears_who_was_killed_while_waiting() {
+    let test = "who_waits_in_vain_hears_who_was_killed_while_waiting";
+    if is_rank() {
+        run_rank();
+    }
+    for way in WAYS {
+        for (size, killed, says) in [
+            (3, vec![1], "rank 2 of 3 did not join within 3 s; rank 1 had come, and is gone"),
+            (5, vec![1, 3], "rank 4 of 5 did not join within 3 s; ranks 1, 3 had come, and are gone"),
+        ] {
+            let store = standing();
+            let start = |rank| {
+                with_variable(LIMIT_S, "3", || start(test, way, (rank, size), store.port(), false))
+            };
+            let mut ranks: Vec<_> = (0..size - 1).map(start).collect();
+            (0..size - 1).for_each(|rank| has_come(&store, rank));
+            killed.iter().for_each(|rank| ranks[*rank as usize].kill());
+            for (rank, waiting) in (0..).zip(&ranks).filter(|(rank, _)| !killed.contains(rank)) {
+                let told = waiting.next_report().unwrap();
+                assert!(told.starts_with("RendezvousTimeout: "), "{way:?}: {rank}: {told}");
+                assert!(told.ends_with(says), "{way:?}: {rank}: {told}");
+            }
         }
     }
 }

@@ -2,23 +2,24 @@
 //! Knows nothing of how the store was found.
 //!
 //! Keys, under `polyrank/<group name>/join/`: `world_size`; `<rank>`, how often this rank came;
-//! `count`, how many came; `verdict`, set once, which everyone waits for; `told`, how many know of
-//! a failure, and `all_told`. Without an observer, a rank costs the store a number of requests
-//! that does not grow with the number of ranks: a fixed one, and one every 10 s while it waits.
+//! `count`, how many came; `here`, which of them are there (see [`super::presence`]); `verdict`, set
+//! once, which everyone waits for; `told`, how many know of a failure, and `all_told`. All ranks that
+//! wait cost the store about a thousand requests a second, however many they are.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
 use super::explained;
+use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, named, timed_out};
+use super::presence::{self, PresenceObserver};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
-use crate::store::{Deadline, Store, WaitError, expired};
+use crate::store::{Deadline, Store};
 
 /// The verdict when all came.
 const JOINED: &[u8] = b"joined";
-/// First byte of a verdict: ranks did not come in time. Between it and the message stand the
-/// number of those that had come then, and the first of those that had not, each with a blank.
+/// First byte of a verdict: ranks did not come in time. A [`TimeoutVerdict`] follows.
 const TIMED_OUT: u8 = b't';
 /// First byte of a verdict: a mistake.
 const MISTAKE: u8 = b'm';
@@ -30,14 +31,6 @@ const REFUSED: u8 = b'r';
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a rank that does not join stays for all the others to come and learn why.
 const LINGER_FOR_ALL: Duration = Duration::from_secs(5);
-/// Most ranks that a message names.
-const NAMED_RANKS: usize = 16;
-/// Most ranks that an error lists.
-const LISTED_RANKS: usize = 128;
-/// Ranks that are looked for at once.
-const LOOKED_FOR: u32 = 256;
-/// How long may be looked for ranks that are missing: their number is known without.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long a rank waits for the others before its observer looks, and between the first looks.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 /// How many looks follow one another so fast. After them, each pause is twice as long as the last,
@@ -80,7 +73,8 @@ pub async fn join_async(
     size: u32,
     timeout: Duration,
 ) -> Result<()> {
-    join_observed(store, name, (rank, size), timeout, &NoObserver).await
+    let observer = PresenceObserver::new(store, name, (rank, size));
+    join_observed(store, name, (rank, size), timeout, &observer).await
 }
 
 /// Looks out, while a rank waits for the others, for a reason why they never come.
@@ -88,18 +82,15 @@ pub(crate) trait JoinObserver: Sync {
     /// Called from time to time while ranks are missing, a few times soon and then ever less often:
     /// why they do not come, if that is known by now. All that wait fail with it.
     fn look(&self) -> PendingLook<'_>;
+
+    /// The longest pause between two looks.
+    fn longest_pause(&self) -> Duration {
+        MAX_PAUSE
+    }
 }
 
 /// A look that continues: a reason, if it finds one.
 pub(crate) type PendingLook<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
-
-struct NoObserver;
-
-impl JoinObserver for NoObserver {
-    fn look(&self) -> PendingLook<'_> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-}
 
 /// As [`join_async`], with an observer.
 ///
@@ -117,7 +108,9 @@ pub(crate) async fn join_observed(
     let (verdict, order) = match enter(store, &keys, rank, world_size).await? {
         Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
         Entry::Entered { order } => {
-            (await_verdict(store, &keys, world_size, timeout, observer).await?, order)
+            let verdict = await_verdict(store, &keys, world_size, timeout, observer).await?;
+            store.delete_key_async(&presence::key_of(&keys, rank)).await?;
+            (verdict, order)
         }
     };
     let (kind, message) = match verdict.split_first() {
@@ -128,34 +121,13 @@ pub(crate) async fn join_observed(
     };
     match kind {
         REFUSED => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
-        _ => linger(store, &keys).await,
+        TIMED_OUT => linger(store, &keys, TimeoutVerdict::read(&message).gone.len()).await,
+        _ => linger(store, &keys, 0).await,
     }
     Err(match kind {
-        TIMED_OUT => too_late(&message, (rank, order), group_name),
+        TIMED_OUT => TimeoutVerdict::read(&message).error((rank, order), group_name),
         _ => Error::Rendezvous { message },
     })
-}
-
-/// The error of `rank`, which came as the one with the number `order`, from the verdict of those
-/// whose time was up.
-fn too_late(verdict: &str, (rank, order): (u32, i64), group_name: &str) -> Error {
-    let mut parts = verdict.splitn(3, ' ');
-    let mut next = || parts.next().unwrap_or_default();
-    let (came, missing, absence) = (next(), next(), next());
-    let missing_ranks: Vec<u32> = missing.split(',').filter_map(|it| it.parse().ok()).collect();
-    let message = match came.parse::<i64>() {
-        Ok(came) if order > came => format!(
-            "rank {rank} came to group '{group_name}' after the others had given up: {absence}"
-        ),
-        _ => absence.to_owned(),
-    };
-    timed_out(rank, missing_ranks, message)
-}
-
-/// The error of `rank`, which waited for `missing_ranks` in vain, as far as those are known.
-pub(crate) fn timed_out(rank: u32, missing_ranks: Vec<u32>, message: String) -> Error {
-    let rank = missing_ranks.first().copied().unwrap_or(rank);
-    Error::RendezvousTimeout { rank, missing_ranks: missing_ranks.into(), message }
 }
 
 /// The error of a rank that is to look for the next group of its name.
@@ -384,12 +356,12 @@ pub(crate) async fn find_store_free(store: &dyn Store, limit: Duration) -> Resul
     store.wait_async(&[], Some(limit)).await
 }
 
-struct Keys<'a> {
-    group_name: &'a str,
+pub(super) struct Keys<'a> {
+    pub(super) group_name: &'a str,
 }
 
 impl Keys<'_> {
-    fn of(&self, what: impl std::fmt::Display) -> String {
+    pub(super) fn of(&self, what: impl std::fmt::Display) -> String {
         format!("polyrank/{}/join/{what}", self.group_name)
     }
 }
@@ -411,6 +383,8 @@ async fn enter(store: &dyn Store, keys: &Keys<'_>, rank: u32, world_size: u32) -
         let theirs = String::from_utf8_lossy(&theirs);
         return Ok(Entry::Mistake(sizes_differ(group_name, rank, world_size, &theirs)));
     }
+    // First this: a rank that came and has no such key is gone.
+    store.add_async(&presence::key_of(keys, rank), 1).await?;
     if store.add_async(&keys.of(rank), 1).await? > 1 {
         return Ok(Entry::Mistake(format!(
             "rank {rank} joined twice: two processes came to group '{group_name}' with the same \
@@ -446,7 +420,7 @@ async fn await_verdict(
         }
         looks += 1;
         if looks >= EARLY_LOOKS {
-            pause = (2 * pause).min(MAX_PAUSE);
+            pause = (2 * pause).min(observer.longest_pause());
         }
     }
     // Zero would be no limit.
@@ -455,7 +429,10 @@ async fn await_verdict(
         Ok(()) => store.get_async(&verdict).await,
         Err(Error::StoreTimeout { .. }) => {
             let absence = match missing(store, keys, world_size).await? {
-                Some(missing) => missing.verdict(world_size, timeout),
+                Some(mut missing) => {
+                    missing.look_for_gone(store, keys, world_size).await?;
+                    missing.verdict(world_size, timeout)
+                }
                 // The last rank has come between the end of the wait and now.
                 None => return decide(store, keys, JOINED).await,
             };
@@ -476,105 +453,14 @@ fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
     [&[kind], message.as_bytes()].concat()
 }
 
-/// Who did not come.
-struct MissingRanks {
-    /// How many came.
-    came: i64,
-    /// The first of them.
-    listed: Vec<u32>,
-    others: u32,
-}
-
-/// Who is missing, if anybody is. That takes no longer than [`LOOK`], however many ranks there are
-/// to be, and ends when the thread is interrupted.
-async fn missing(
-    store: &dyn Store,
-    keys: &Keys<'_>,
-    world_size: u32,
-) -> Result<Option<MissingRanks>> {
-    let came = store.add_async(&keys.of("count"), 0).await?;
-    let missing = world_size.saturating_sub(u32::try_from(came).unwrap_or(u32::MAX));
-    let limit = Deadline::after(LOOK);
-    let (mut listed, mut from) = (Vec::new(), 0);
-    while from < world_size && listed.len() < LISTED_RANKS {
-        match limit.slice(LOOK) {
-            Ok(_) => {}
-            Err(WaitError::TimedOut) => break,
-            Err(why) => return Err(expired(why, "join", &[keys.group_name], &limit)),
-        }
-        let until = world_size.min(from.saturating_add(LOOKED_FOR));
-        let ranks: Vec<String> = (from..until).map(|rank| keys.of(rank)).collect();
-        let all: Vec<&str> = ranks.iter().map(String::as_str).collect();
-        listed.extend(missing_of(store, &all, (from, until)).await?);
-        from = until;
-    }
-    let saw_all = from == world_size && listed.len() < LISTED_RANKS;
-    listed.truncate(LISTED_RANKS);
-    // There are never more ranks listed than there are.
-    let others = if saw_all { 0 } else { missing.saturating_sub(listed.len() as u32) };
-    Ok((!listed.is_empty() || others > 0).then_some(MissingRanks { came, listed, others }))
-}
-
-/// The ranks of `from..until` whose keys are not there, the first of `keys` being that of `from`:
-/// [`LISTED_RANKS`] of them at most.
-async fn missing_of(
-    store: &dyn Store,
-    keys: &[&str],
-    (from, until): (u32, u32),
-) -> Result<Vec<u32>> {
-    let mut missing = Vec::new();
-    if store.check_async(keys).await? {
-        return Ok(missing);
-    }
-    for (rank, key) in (from..until).zip(keys) {
-        if missing.len() < LISTED_RANKS && !store.check_async(&[key]).await? {
-            missing.push(rank);
-        }
-    }
-    Ok(missing)
-}
-
-impl MissingRanks {
-    /// How many came, who did not, and what is to be said of it: "ranks 2, 3 of 4 did not join
-    /// within 30 s".
-    fn verdict(&self, world_size: u32, timeout: Duration) -> String {
-        let (who, limit) = (named(&self.listed, self.others), limit_text(timeout));
-        let listed: Vec<_> = self.listed.iter().map(u32::to_string).collect();
-        let listed = listed.join(",");
-        format!("{} {listed} {who} of {world_size} did not join within {limit}", self.came)
-    }
-}
-
-/// "ranks 2, 3", the first of `listed`; "ranks 2, 3 and 4 more" where there are so many beside.
-fn named(listed: &[u32], others: u32) -> String {
-    let (named, rest) = listed.split_at(listed.len().min(NAMED_RANKS));
-    let others = others + rest.len() as u32;
-    let names: Vec<_> = named.iter().map(u32::to_string).collect();
-    let names = names.join(", ");
-    match (named.len(), others) {
-        (0, 1) => "1 rank".to_owned(),
-        (0, others) => format!("{others} ranks"),
-        (1, 0) => format!("rank {names}"),
-        (_, 0) => format!("ranks {names}"),
-        (_, others) => format!("ranks {names} and {others} more"),
-    }
-}
-
-/// "30 s".
-fn limit_text(limit: Duration) -> String {
-    match limit.as_millis() {
-        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
-        ms => format!("{ms} ms"),
-    }
-}
-
 /// Stays until everyone who is there knows that the group failed. What goes wrong here would only
 /// hide why it failed.
-async fn linger(store: &dyn Store, keys: &Keys<'_>) {
+/// `gone` ranks of those that came learn nothing any more.
+async fn linger(store: &dyn Store, keys: &Keys<'_>, gone: usize) {
     let all_told = keys.of("all_told");
     let told = store.add_async(&keys.of("told"), 1).await;
     let here = store.add_async(&keys.of("count"), 0).await;
-    let last = matches!((told, here), (Ok(told), Ok(here)) if told >= here);
+    let last = matches!((told, here), (Ok(told), Ok(here)) if told >= here - gone as i64);
     let _ = if last {
         store.set_async(&all_told, b"1").await
     } else {

@@ -5,6 +5,8 @@ mod claim;
 mod generation;
 pub(crate) mod incarnation;
 mod join;
+mod missing;
+mod presence;
 mod shortage;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
@@ -26,9 +28,10 @@ use crate::store::{TcpStore, TcpStoreOptions};
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
     JoinObserver, PendingLook, absent, await_joined, end_join, find_store_free, join_observed,
-    keys_of_group, leave_at_once, refuse, timed_out,
+    keys_of_group, leave_at_once, refuse,
 };
 pub use join::{join, join_async, leave, leave_async};
+pub(crate) use missing::timed_out;
 pub(crate) use shortage::{explained, is_shortage};
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};
