@@ -1,12 +1,12 @@
-"""Compares polyrank with Open MPI over TCP between hosts: network namespaces of this machine, which a
-bridge joins and each of which may send so many gigabits a second. Ranks of one namespace share
+"""Compares polyrank with Open MPI over TCP between hosts: network namespaces of this machine, which
+a bridge joins and each of which may send so many gigabits a second. Ranks of one namespace share
 memory, those of two do not, as on hosts. Needs Linux, root, `ip` and `tc`, and at most one such
 comparison at a time; takes away what it made. Knows nothing of what is compared.
 
     sudo -E python tests/bench/network.py --hosts 2,4 --gbit 10,25 --openmpi PYTHON_WITH_MPI4PY
 
-Time is that of the machine's few cores as well as that of the wire: a segment that the kernel copies
-takes the same time at whatever rate. `--gbit 0` leaves the rate open and shows that limit.
+Time is that of the machine's few cores as well as that of the wire: a segment that the kernel
+copies takes the same time at whatever rate. `--gbit 0` leaves the rate open and shows that limit.
 """
 
 import argparse
@@ -140,7 +140,7 @@ def network(hosts, gbit, congestion):
             control = f"net.ipv4.tcp_congestion_control={congestion}"
             subprocess.run(within(host, "sysctl", "-q", "-w", control), check=True)
             if gbit:
-                shape = f"root tbf rate {gbit}gbit burst 1mb latency 50ms"
+                shape = f"root tbf rate {gbit}gbit burst 256kb latency 50ms"
                 subprocess.run(
                     within(host, "tc", "qdisc", "add", "dev", "eth0", *shape.split()), check=True
                 )

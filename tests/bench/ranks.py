@@ -78,7 +78,8 @@ class Job:
             except TimeoutError:
                 if any(it.poll() is not None for it in self.processes):
                     self.end()
-                    raise SystemExit(f"a rank of {library} ended early; its error is above") from None
+                    why = f"a rank of {library} ended early; its error is above"
+                    raise SystemExit(why) from None
 
     def run(self, operation, size, count, rewritten):
         """Seconds of one operation of the slowest rank, and of CPU time of all ranks, in which
@@ -166,7 +167,7 @@ def run(prepared, count, rewritten):
 
 
 def prepare(adapter, operation, size, rank, world):
-    """An operation whose result was checked, and the inputs that a program would write before it."""
+    """An operation whose result was checked, and the inputs that a program writes before it."""
     import numpy
 
     elements = max(1, size // 4)

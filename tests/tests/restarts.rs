@@ -258,7 +258,11 @@ fn who_waits_in_vain_hears_who_was_killed_while_waiting() {
     for way in WAYS {
         for (size, killed, says) in [
             (3, vec![1], "rank 2 of 3 did not join within 3 s; rank 1 had come, and is gone"),
-            (5, vec![1, 3], "rank 4 of 5 did not join within 3 s; ranks 1, 3 had come, and are gone"),
+            (
+                5,
+                vec![1, 3],
+                "rank 4 of 5 did not join within 3 s; ranks 1, 3 had come, and are gone",
+            ),
         ] {
             let store = standing();
             let start = |rank| {

@@ -294,6 +294,26 @@ fn an_interrupted_calibration_leaves_the_file_of_link_costs_alone() {
 }
 
 #[test]
+fn the_link_between_two_hosts_is_not_measured_on_one() {
+    let path = temporary("network-costs");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |rank: u32| {
+        let mut command = bench("");
+        command.arg("--calibrate").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        command.spawn().unwrap()
+    };
+    for rank in [start(0), start(1)] {
+        let output = rank.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("rank 0 and rank 1 are on one host"), "{said}");
+    }
+    assert!(!path.exists());
+}
+
+#[test]
 fn wrong_command_lines_are_refused() {
     for (words, advice) in [
         ("allredcue", "expected one of allreduce"),

@@ -2,8 +2,8 @@
 //! Knows no verdicts, and not how a store learns that a client is gone.
 //!
 //! Each rank that comes makes a member key (see [`crate::store::member`]), which goes with its
-//! connection in a server of ours. In another store such keys stay, and everybody seems to be there.
-//! That a rank is gone ends nobody's wait: the one that is started in its place may still come.
+//! connection in a server of ours. In another store such keys stay, and all seem to be there. That
+//! a rank is gone ends nobody's wait: the one that is started in its place may still come.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! `polyrank bench --calibrate FILE`: what links within this host and local work cost here, for
 //! `POLYRANK_LINK_COSTS`. Messages are measured as any others are; knows nothing of algorithms.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
@@ -44,13 +45,37 @@ pub(super) fn benchmark() -> Result<Benchmark, String> {
 /// # Errors
 /// Nothing was measured, or the file cannot be written.
 pub(super) fn write(report: &Report, path: &Path) -> Result<(), String> {
-    let mut calibration = Calibration { local_byte_s: Some(local_byte_s()), ..Default::default() };
+    // What was measured before of other links stays; a file that says something else does not.
+    let mut calibration = known(path).unwrap_or_default();
+    calibration.local_byte_s = Some(local_byte_s());
     for (ending, class) in LINKS {
         calibration.links[class as usize] = link(&samples(report, ending), class);
     }
     if calibration.links.iter().all(Option::is_none) {
         return Err("no link was measured".to_owned());
     }
+    save(&calibration, path)
+}
+
+/// What a file says by now: nothing, if it is new or empty.
+///
+/// # Errors
+/// It says something else, or cannot be read.
+pub(super) fn known(path: &Path) -> Result<Calibration, String> {
+    let wrong = |why: String| format!("{}: {why}", path.display());
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.is_empty() => Ok(Calibration::default()),
+        Ok(text) => Calibration::decode(&text).map_err(|error| wrong(error.to_string())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Calibration::default()),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+/// Writes costs, and says what to do with them.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn save(calibration: &Calibration, path: &Path) -> Result<(), String> {
     let text = calibration.encode();
     files::show(&format!("\n{text}"));
     files::write(path, &text)?;
@@ -70,7 +95,7 @@ fn samples(report: &Report, ending: &str) -> Vec<Sample> {
 
 /// The costs of the link that gave `samples`. A pingpong does not show for how much of its time the
 /// ranks are busy: that share is taken from the known costs of such links.
-fn link(samples: &[Sample], class: LinkClass) -> Option<Link> {
+pub(super) fn link(samples: &[Sample], class: LinkClass) -> Option<Link> {
     let usual = class.link();
     let whole = Link::fit(samples, 0.0)?;
     let share = usual.overhead_s / (usual.overhead_s + usual.latency_s);

@@ -21,6 +21,7 @@ mod arguments;
 mod benchmark_run;
 mod build;
 mod calibrate;
+mod calibrate_network;
 mod files;
 mod find;
 mod help;
@@ -83,6 +84,17 @@ pub(crate) fn run(arguments: &BenchArguments) -> i32 {
     if arguments.show_processor {
         files::show(&format!("{}\n", machine::Machine::here().processor.name));
         return 0;
+    }
+    if let Some(path) = arguments.calibrate.as_deref()
+        && calibrate_network::is_rank()
+    {
+        return match calibrate_network::run(path) {
+            Ok(()) => 0,
+            Err(message) => {
+                say(&message);
+                1
+            }
+        };
     }
     let benchmark = match arguments.calibrate.as_ref() {
         Some(_) => calibrate::benchmark(),
