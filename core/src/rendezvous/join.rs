@@ -2,9 +2,9 @@
 //! Knows nothing of how the store was found.
 //!
 //! Keys, under `polyrank/<group name>/join/`: `world_size`; `<rank>`, how often this rank came;
-//! `count`, how many came; `here`, which of them are there (see [`super::presence`]); `verdict`, set
-//! once, which everyone waits for; `told`, how many know of a failure, and `all_told`. All ranks that
-//! wait cost the store about a thousand requests a second, however many they are.
+//! `count`, how many came; `here`, which of them are there (see [`super::presence`]); `verdict`,
+//! set once, which everyone waits for; `told`, how many know of a failure, and `all_told`. All
+//! ranks that wait cost the store about a thousand requests a second, however many they are.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! Which ranks a group waited for in vain, and how that is said. Knows nothing of when a wait is over.
+//! Which ranks a group waited for in vain, and how that is said. Knows nothing of when a wait is
+//! over.
 
 use std::time::Duration;
 

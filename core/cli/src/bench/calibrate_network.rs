@@ -1,5 +1,5 @@
-//! `polyrank bench --calibrate FILE` as a rank of a job on several hosts: what a link between two of
-//! them costs. Times messages between rank 0 and rank 1; knows nothing of links within a host.
+//! `polyrank bench --calibrate FILE` as a rank of a job on several hosts: what a link between two
+//! of them costs. Times messages between rank 0 and rank 1; knows nothing of links within a host.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,8 +22,8 @@ const TURN: Duration = Duration::from_millis(30);
 /// The median of so many turns counts.
 const TURNS: usize = 7;
 /// What is wrong if rank 0 and rank 1 share a host.
-const ONE_HOST: &str = "rank 0 and rank 1 are on one host: start one rank on each of two hosts. What \
-                        links within a host cost is measured without RANK and WORLD_SIZE";
+const ONE_HOST: &str = "rank 0 and rank 1 are on one host: start one rank on each of two hosts. \
+                        What links within a host cost is measured without RANK and WORLD_SIZE";
 /// Rank 0 asks for so many messages at most.
 const MAX_MESSAGES: u32 = 100_000;
 
@@ -53,8 +53,8 @@ pub(super) fn run(path: &Path) -> Result<(), String> {
     measured.map_or(Ok(()), |samples| write(&samples, path))
 }
 
-/// Whether rank 0 and rank 1 share a host, as far as the system says what that is: the name that the
-/// kernel gave itself when it started, and the network that the process sees.
+/// Whether rank 0 and rank 1 share a host, as far as the system says what that is: the name that
+/// the kernel gave itself when it started, and the network that the process sees.
 fn are_on_one_host(group: &ProcessGroup) -> polyrank::Result<bool> {
     let mut ours = [0_u8; 128];
     let started = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
