@@ -108,7 +108,8 @@ impl ScheduledBackend {
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
         let (has_board, reads_memory) = (executor.has_board(), executor.reads_memory());
         let driver = Driver::new(executor, spin)?;
-        let inspector = StallInspector::install(&driver, store, (rank, size), discovery.sessions);
+        let store = store.shared_connection().unwrap_or_else(|| store.clone());
+        let inspector = StallInspector::install(&driver, &store, (rank, size), discovery.sessions);
         Ok(ScheduledBackend {
             backend,
             group: name.to_owned(),

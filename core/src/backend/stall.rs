@@ -26,15 +26,15 @@ pub(super) struct StallInspector {
     /// The ranks that have a session with the store's server, and its number.
     sessions: Vec<(u32, u64)>,
     driver: Weak<Driver>,
-    /// The connection over which the rank joined, and which nobody else uses: the user's may be
-    /// waiting, and it may be too late for another when something is wrong.
+    /// A connection that only groups use, and none of them for long: the user's may be waiting, and
+    /// it may be too late for another when something is wrong.
     store: Mutex<Arc<dyn Store>>,
     /// When to look again; `None` while somebody looks.
     next: Mutex<Option<Instant>>,
 }
 
 impl StallInspector {
-    /// The inspector of `driver`, which calls it where nobody waits. Nobody else uses `store`.
+    /// The inspector of `driver`, which calls it where nobody waits. Nobody waits long in `store`.
     pub(super) fn install(
         driver: &Arc<Driver>,
         store: &Arc<dyn Store>,

@@ -226,6 +226,11 @@ impl Store for GroupStore {
         self.underlying().ok()?.reconnect_grace()
     }
 
+    fn shared_connection(&self) -> Option<Arc<dyn Store>> {
+        let store = self.underlying().ok()?.shared_connection()?;
+        Some(Arc::new(GroupStore::over(&self.ending, store)))
+    }
+
     fn has_no_clients(&self) -> bool {
         self.underlying().is_ok_and(|store| store.has_no_clients())
     }

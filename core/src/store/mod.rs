@@ -154,6 +154,13 @@ pub trait Store: Send + Sync {
         let path = path.split('<').next().unwrap_or(path);
         format!("{}()", path.rsplit("::").next().unwrap_or(path))
     }
+    /// The connection that groups of this process share for what they ask the store of this handle
+    /// seldom and briefly, once they are made. It is this handle's own if there is none yet. `None`,
+    /// where a handle costs nothing that could be shared.
+    #[doc(hidden)]
+    fn shared_connection(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }

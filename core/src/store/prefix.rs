@@ -113,6 +113,11 @@ impl Store for PrefixStore {
         Some(Arc::new(Self::new(self.prefix.clone(), store)))
     }
 
+    fn shared_connection(&self) -> Option<Arc<dyn Store>> {
+        let store = self.store.shared_connection()?;
+        Some(Arc::new(Self::new(self.prefix.clone(), store)))
+    }
+
     fn description(&self) -> String {
         format!("PrefixStore('{}', {})", self.prefix, self.store.description())
     }

@@ -10,6 +10,7 @@ mod exchange;
 mod local;
 pub(super) mod open_files;
 mod server;
+mod shared_client;
 #[cfg(test)]
 mod tests;
 mod timed_mutex;
@@ -31,6 +32,7 @@ pub(crate) use open_files::advice as open_files_advice;
 #[cfg(all(feature = "internals", target_os = "linux"))]
 pub use open_files::make_room as raise_open_files;
 use server::{BACKLOG, HostGuard, Server, Settings};
+use shared_client::SharedClient;
 
 /// The port that PyTorch's stores use unless told otherwise.
 pub const DEFAULT_PORT: u16 = 29500;
@@ -119,6 +121,8 @@ pub struct TcpStore {
     host: String,
     port: u16,
     client: Arc<Client>,
+    /// The connection that groups share, of all clones of this store.
+    shared_client: SharedClient,
     /// The last store that hosts the server ends it.
     server: Option<Arc<Server>>,
 }
@@ -161,7 +165,8 @@ impl TcpStore {
         };
         let port = server.as_ref().map_or(options.port, |server| server.port());
         let host_guard = server.as_ref().map(|server| server.host_guard());
-        Ok(Self { host_guard, host: options.host, port, client: Arc::new(client), server })
+        let (client, shared_client) = (Arc::new(client), SharedClient::default());
+        Ok(Self { host_guard, host: options.host, port, client, shared_client, server })
     }
 
     /// The name or address of the server, as it was given.
@@ -191,6 +196,7 @@ impl TcpStore {
             host: self.host.clone(),
             port: self.port,
             client,
+            shared_client: self.shared_client.clone(),
             server: self.server.clone(),
         }
     }
@@ -348,6 +354,10 @@ impl Store for TcpStore {
 
     fn share(&self) -> Option<Arc<dyn Store>> {
         Some(Arc::new(self.over(self.client.clone())))
+    }
+
+    fn shared_connection(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(self.over(self.shared_client.get_or_share(&self.client))))
     }
 
     fn description(&self) -> String {
