@@ -256,6 +256,11 @@ impl Executor {
         }
     }
 
+    /// Whether its transport opens connections.
+    pub(super) fn is_joining(&self) -> bool {
+        !self.is_closed() && self.transport.is_joining()
+    }
+
     /// Whether a caller waits for the group to break.
     pub fn is_watched(&self) -> bool {
         self.awaiting_failure.iter().any(|it| it.strong_count() > 0)

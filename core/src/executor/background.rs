@@ -34,6 +34,10 @@ const QUIET_AFTER: Duration = Duration::from_millis(100);
 /// How often the thread checks whether groups have become quiet or operations late.
 const CHECK_INTERVAL: Duration = Duration::from_millis(150);
 
+/// How long the thread helps a new group to open its connections, which takes descriptors that it
+/// does not need later, if the process has other groups.
+const JOINING_LIMIT: Duration = Duration::from_secs(1);
+
 /// Turns that one group gets before the others get theirs.
 const MAX_TURNS: usize = 16;
 
@@ -59,6 +63,9 @@ pub(super) trait GroupProgress: Send + Sync {
 
     /// Whether somebody waits for the group to break.
     fn is_watched(&self) -> bool;
+
+    /// Whether its connections are being opened.
+    fn is_joining(&self) -> bool;
 
     /// Notes whether the background thread drives it.
     fn set_driven_in_background(&self, is_driven: bool);
@@ -104,6 +111,8 @@ struct Entry {
     group: Weak<dyn GroupProgress>,
     activity: u64,
     quiet_since: Instant,
+    /// Until when the thread helps it to open its connections.
+    joins_until: Instant,
 }
 
 /// What the check of a group found.
@@ -290,7 +299,10 @@ impl Background {
     fn take_newcomers(&self, entries: &mut Vec<Entry>) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet_since = Instant::now();
-        let entry = |group| Entry { group, activity: 0, quiet_since };
+        // The first one is about to be used.
+        let limit = if entries.is_empty() { Duration::ZERO } else { JOINING_LIMIT };
+        let joins_until = quiet_since + limit;
+        let entry = |group| Entry { group, activity: 0, quiet_since, joins_until };
         entries.extend(newcomers.drain(..).map(entry));
     }
 }
@@ -371,7 +383,9 @@ impl Entry {
             group.set_driven_in_background(true);
             return self.drive(&*group, now, interests);
         }
-        if now - self.quiet_since < QUIET_AFTER && !has_ending && !group.is_watched() {
+        let is_joining = now < self.joins_until && group.is_joining();
+        if now - self.quiet_since < QUIET_AFTER && !has_ending && !is_joining && !group.is_watched()
+        {
             return GroupActivity::Idle(Some(now + CHECK_INTERVAL));
         }
         // What arrives for an idle group is kept for its next operation, or says that it broke.
@@ -439,6 +453,10 @@ mod tests {
         }
 
         fn is_watched(&self) -> bool {
+            false
+        }
+
+        fn is_joining(&self) -> bool {
             false
         }
 

@@ -10,12 +10,14 @@ mod failures;
 mod fast_path;
 mod group_progress;
 mod handover;
+mod leader_bell;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use self::leader_bell::LeaderBell;
 use super::advance::{Executor, Progress};
 use super::background::Background;
 use super::finished_operation::FinishedOperation;
@@ -29,6 +31,10 @@ use crate::spin::{AdaptiveSpin, BackOff, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
 
+/// How long the leader sleeps at a time where no other thread can wake it, because the process has
+/// no descriptor left.
+const WITHOUT_BELL: Duration = Duration::from_millis(1);
+
 /// The executor of one group, and the threads that drive it.
 pub struct Driver {
     executor: Mutex<Executor>,
@@ -38,8 +44,8 @@ pub struct Driver {
     spin: SpinPolicy,
     spinning: AdaptiveSpin,
     background: &'static Background,
-    /// Ends the leader's sleep. None once the group was left.
-    bell: Mutex<Option<Bell>>,
+    /// Ends the leader's sleep.
+    bell: LeaderBell,
     /// Whether the leader sleeps, or is about to.
     polling: AtomicBool,
     /// Threads in [`Driver::wait`].
@@ -87,7 +93,7 @@ impl Driver {
             forks: fork::forks(),
             spin,
             spinning: AdaptiveSpin::new(spin),
-            bell: Mutex::new(Some(Bell::new()?)),
+            bell: LeaderBell::default(),
             polling: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
             turn: Mutex::default(),
@@ -201,9 +207,8 @@ impl Driver {
         self.change(Executor::close);
         let connections = self.lock().take_connections();
         drop(connections);
-        // Wakes the leader, if there is one, before the bell is dropped.
-        self.ring();
-        self.lock_bell().take();
+        // Wakes the leader, if there is one.
+        self.bell.end();
         self.background.refresh();
     }
 
@@ -333,7 +338,7 @@ impl Driver {
         drop(executor);
         if self.polling.load(Ordering::SeqCst) {
             // What the leader sleeps for may have happened in `act`, or have changed.
-            self.ring();
+            self.bell.ring();
         }
         progress.moved
     }
@@ -358,7 +363,7 @@ impl Driver {
         // mark or this thread sees `polling`.
         fence(Ordering::SeqCst);
         if self.polling.load(Ordering::SeqCst) {
-            self.ring();
+            self.bell.ring();
         }
         notifications.into_iter().for_each(Notification::deliver);
     }
@@ -440,7 +445,7 @@ impl Driver {
         interests: &mut Vec<Interest>,
     ) {
         interests.clear();
-        let bell = self.lock_bell().clone();
+        let bell = self.bell.open();
         interests.extend(bell.as_ref().and_then(Bell::interest));
         let (sleepy, deadline) = {
             let mut executor = self.lock();
@@ -454,17 +459,16 @@ impl Driver {
         if sleepy && !completion.is_done() {
             let first = until.into_iter().chain(deadline).min();
             let timeout = first.map(|first| first.saturating_duration_since(Instant::now()));
-            // A transport without descriptors has to be polled.
+            // A transport without descriptors has to be polled, and so has a group without a bell.
             let timeout = match interests.len() {
+                _ if bell.is_none() => Some(timeout.unwrap_or(Duration::MAX).min(WITHOUT_BELL)),
                 1 => Some(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(200))),
                 _ => timeout,
             };
             wait::wait(interests, timeout);
         }
         self.polling.store(false, Ordering::SeqCst);
-        if let Some(bell) = bell {
-            bell.heard();
-        }
+        self.bell.note_awake();
     }
 
     /// Ends the connections as a process that is killed would.
@@ -494,17 +498,6 @@ impl Driver {
         let message = "it belongs to the parent process; a forked child has to form a group of \
                        its own";
         Error::InvalidGroup { message: message.to_owned() }
-    }
-
-    /// Ends the leader's sleep, if there is one.
-    fn ring(&self) {
-        if let Some(bell) = &*self.lock_bell() {
-            bell.ring();
-        }
-    }
-
-    fn lock_bell(&self) -> MutexGuard<'_, Option<Bell>> {
-        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Executor> {

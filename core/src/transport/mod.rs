@@ -244,6 +244,10 @@ pub trait Transport: Send {
     }
     /// Starts to connect to `peer`, so that its death is noticed before there is data for it.
     fn connect(&mut self, peer: Rank);
+    /// Whether connections are being opened for which descriptors are held that are closed then.
+    fn is_joining(&self) -> bool {
+        false
+    }
     /// Moves what can be moved now and notifies `sink`; true if anything moved.
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.

@@ -1,4 +1,5 @@
-//! Which sockets are ready: one epoll descriptor, which includes a timer. Knows nothing of frames.
+//! Which sockets are ready, and when something is due: one epoll descriptor, which includes a timer
+//! where nobody asks for the time. Knows nothing of frames.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +24,7 @@ pub(in crate::transport) const TIMER: u64 = u64::MAX;
 /// The sockets of one transport.
 pub(in crate::transport) struct Readiness {
     epoll: Arc<OwnedFd>,
-    timer: OwnedFd,
+    timer: Option<OwnedFd>,
     wakes_at: Option<Instant>,
     /// Those of the process that made it; none if it had no descriptor left.
     endings: Option<&'static Endings>,
@@ -41,12 +42,21 @@ pub(in crate::transport) struct ReadySocket {
 }
 
 impl Readiness {
+    /// For a caller that waits no longer than until [`Readiness::deadline`].
     pub(in crate::transport) fn new() -> Result<Readiness, Errno> {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let endings = Endings::of_this_process();
+        Ok(Readiness { epoll, timer: None, wakes_at: None, endings })
+    }
+
+    /// For a caller that waits for the descriptor alone.
+    #[cfg(feature = "websocket")]
+    pub(in crate::transport) fn with_timer() -> Result<Readiness, Errno> {
+        let readiness = Readiness::new()?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        epoll::add(&*epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        Ok(Readiness { epoll, timer, wakes_at: None, endings: Endings::of_this_process() })
+        epoll::add(&*readiness.epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        Ok(Readiness { timer: Some(timer), ..readiness })
     }
 
     /// The one descriptor that a thread may wait for.
@@ -92,12 +102,19 @@ impl Readiness {
         let _ = epoll::delete(&*self.epoll, socket);
     }
 
-    /// Makes [`Readiness::fd`] readable from `when` on; never if there is no `when`.
+    /// When something is due.
+    pub(in crate::transport) fn deadline(&self) -> Option<Instant> {
+        self.wakes_at
+    }
+
+    /// Notes when something is due. If there is a timer, [`Readiness::fd`] is readable from `when`
+    /// on; never if there is no `when`.
     pub(in crate::transport) fn wake_at(&mut self, when: Option<Instant>) {
         if self.wakes_at == when {
             return;
         }
         self.wakes_at = when;
+        let Some(timer) = &self.timer else { return };
         let value = match when {
             None => Timespec { tv_sec: 0, tv_nsec: 0 },
             Some(when) => {
@@ -110,7 +127,7 @@ impl Readiness {
         };
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spec = Itimerspec { it_interval: zero, it_value: value };
-        if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec) {
+        if let Err(error) = timerfd_settime(timer, TimerfdTimerFlags::empty(), &spec) {
             tracing::warn!(%error, "cannot set the timer of a transport");
         }
     }

@@ -81,6 +81,10 @@ where
         of_peer!(self, peer, connect());
     }
 
+    fn is_joining(&self) -> bool {
+        self.first.is_joining() || self.second.is_joining()
+    }
+
     fn advance(&mut self, sink: &mut dyn Sink) -> bool {
         self.turns.advance(&mut self.first, &mut self.second, sink)
     }

@@ -10,7 +10,7 @@ use crate::transport::Interest;
 
 impl GroupProgress for Driver {
     fn has_ended(&self) -> bool {
-        self.lock_bell().is_none()
+        self.bell.has_ended()
     }
 
     fn is_busy(&self) -> bool {
@@ -19,6 +19,10 @@ impl GroupProgress for Driver {
 
     fn is_watched(&self) -> bool {
         self.lock().is_watched()
+    }
+
+    fn is_joining(&self) -> bool {
+        self.lock().is_joining()
     }
 
     fn is_urgent(&self) -> bool {

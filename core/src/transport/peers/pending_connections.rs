@@ -99,6 +99,11 @@ impl<Attachment: Default> PendingConnections<Attachment> {
         self.slots.iter().flatten().map(|pending| pending.since + timeout).min()
     }
 
+    /// Drops all of them while others are watched.
+    pub(in crate::transport) fn forget_all(&mut self, readiness: &Readiness) {
+        (0..self.slots.len()).for_each(|slot| self.forget(slot, readiness));
+    }
+
     /// Drops all of them.
     pub(in crate::transport) fn clear(&mut self) {
         self.slots.clear();

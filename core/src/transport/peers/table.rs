@@ -102,7 +102,8 @@ pub(in crate::transport) struct PeerTable<M: Medium> {
     pub(in crate::transport) timeouts: Timeouts,
     /// The process that made it; a forked child must not send in its name.
     pub(in crate::transport) process_id: u32,
-    /// Where others connect; nothing once the transport is closed.
+    is_closed: bool,
+    /// Where others connect; nothing once none of them will any more.
     pub(in crate::transport) listener: Option<M::Listener>,
     /// Until when no connection is accepted, because the system lacked resources.
     accept_pause: Option<Instant>,
@@ -145,6 +146,7 @@ impl<M: Medium> PeerTable<M> {
             hello,
             timeouts,
             process_id: std::process::id(),
+            is_closed: false,
             listener: Some(listener),
             accept_pause: None,
             short_since: None,
@@ -164,7 +166,22 @@ impl<M: Medium> PeerTable<M> {
 
     /// Whether the transport was closed.
     pub(in crate::transport) fn is_closed(&self) -> bool {
-        self.listener.is_none()
+        self.is_closed
+    }
+
+    /// Whether others may still connect.
+    pub(in crate::transport) fn is_accepting(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// Accepts no connections any more: all that were to come are there.
+    pub(in crate::transport) fn stop_accepting(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            self.readiness.remove(listener);
+            self.pending.forget_all(&self.readiness);
+            self.accept_pause = None;
+            self.timer_is_stale = true;
+        }
     }
 
     /// Whether there is no connection to `peer` or attempt to open one, and this rank can dial it.
@@ -323,7 +340,8 @@ impl<M: Medium> PeerTable<M> {
         self.notices.clear();
         self.active.clear();
         self.ending.clear();
-        self.listener.take().is_some()
+        self.listener = None;
+        !std::mem::replace(&mut self.is_closed, true)
     }
 
     /// Whether this is a forked child: the parent process continues with the connections.

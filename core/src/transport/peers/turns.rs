@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::table::{LISTENER_KEY, Medium, PENDING_KEY, PROCESS_KEY, PeerTable};
-use crate::transport::readiness::{ReadySocket, TIMER};
+use crate::transport::readiness::ReadySocket;
 use crate::transport::{LossReason, Rank, Sink};
 
 /// Most connections that one turn accepts.
@@ -43,7 +43,6 @@ pub(in crate::transport) trait PeerTransport: Medium + Sized {
         let mut moved = false;
         for event in &ready {
             moved |= match event.key {
-                TIMER => false,
                 LISTENER_KEY => self.accept(),
                 // The lower half of the key is the slot.
                 key if is_of(PENDING_KEY, key) => self.greet(key as u32 as usize),

@@ -47,7 +47,7 @@ impl ShmTransport {
                 }
                 // The peer may have accepted it already, so it gets a goodbye, too.
                 Link::Dialing(dial) => (
-                    dial.into_socket().map(|it| SideChannel::new(it, 0)).into_iter().collect(),
+                    dial.into_socket().map(|it| SideChannel::own(it, 0)).into_iter().collect(),
                     None,
                 ),
                 Link::Idle | Link::Lost => continue,

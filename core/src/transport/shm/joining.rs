@@ -3,7 +3,8 @@
 //!
 //! The first rank with something to send connects, which on one host succeeds immediately or never,
 //! and sends its hello together with its segment; the answer brings the other's. If both connect at
-//! once, both connections stay: they carry nothing but wake-ups and the news of an end.
+//! once, one connection stays (`crossing`): it carries nothing but wake-ups, pools and the news of
+//! an end.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -14,9 +15,11 @@ use super::attach::PeerMemory;
 use super::incoming::IncomingLane;
 use super::memory::{File, Mapping};
 use super::ring::SharedMemory;
-use super::side_channel::{AnnouncedPools, Pools, SideChannel, missing_file_reason, not_mapped};
+use super::side_channel::{
+    AnnouncedPools, CROSSED, Pools, SideChannel, missing_file_reason, not_mapped,
+};
 use super::socket::{self, SocketRead};
-use super::{BELL_KEY, Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
+use super::{Link, Listener, OpenConnection, PeerTable, PeerTransport, ShmTransport};
 use crate::transport::notice::Notice;
 use crate::transport::peers::{DialAttempt, WatchedSockets};
 use crate::transport::readiness::{Readiness, ReadySocket};
@@ -92,10 +95,6 @@ impl PeerTransport for ShmTransport {
 
     /// Handles what came over a connection: an answer, a wake-up, or its end.
     fn handle(&mut self, event: ReadySocket, sink: &mut dyn Sink) -> bool {
-        if event.key == BELL_KEY {
-            self.bell.heard();
-            return false;
-        }
         let peer = event.key as Rank;
         match &mut self.table.peers[peer as usize].link {
             Link::Dialing(_) => self.hear_welcome(peer),
@@ -104,6 +103,7 @@ impl PeerTransport for ShmTransport {
                     self.lose(peer, why);
                     return true;
                 }
+                self.settle(peer);
                 // What it wrote before it ended, or before it woke this rank, is there now.
                 self.receive(peer, sink)
             }
@@ -142,7 +142,7 @@ impl PeerTransport for ShmTransport {
                 }
                 Err(refusal) => {
                     tracing::debug!(rank = hello.rank, %refusal, "refused a connection");
-                    self.answer(&pending.socket, Some(refusal));
+                    self.refuse(&pending.socket, refusal);
                 }
             },
             Err(error) => tracing::debug!(%error, "closed a connection of a stranger"),
@@ -211,7 +211,7 @@ impl ShmTransport {
             return;
         };
         let greeted = socket::reach(key).and_then(|socket| {
-            socket::send(&socket, &hello.encode(), Some(&self.file))?;
+            socket::send(&socket, &hello.encode(), self.file.as_ref())?;
             self.table.readiness.add(&socket, peer.into(), false)?;
             Ok(socket)
         });
@@ -273,8 +273,10 @@ impl ShmTransport {
         match (opened, link) {
             (Ok(theirs), Link::Dialing(dial)) => {
                 let channels =
-                    dial.into_socket().into_iter().map(|socket| SideChannel::new(socket, 0));
+                    dial.into_socket().into_iter().map(|socket| SideChannel::own(socket, 0));
                 self.open(peer, channels.collect(), theirs);
+                // Whether a second connection comes is known from here on.
+                self.hear_messages(peer);
             }
             (Err(why), link) => {
                 self.table.peers[peer as usize].link = link;
@@ -311,6 +313,7 @@ impl ShmTransport {
             pools: Pools::default(),
             announced: AnnouncedPools::default(),
             ended: false,
+            has_had_two: false,
             is_deaf: false,
         };
         self.table.open(peer, open);
@@ -334,13 +337,18 @@ impl ShmTransport {
     fn welcome(&mut self, peer: Rank, socket: OwnedFd, file: Option<OwnedFd>) {
         let watched = self.table.readiness.modify(&socket, peer.into(), false);
         // A connection that breaks before it is accepted is as if it had never been.
-        let accept = |this: &Self| watched.is_ok() && this.answer(&socket, None);
+        let is_crossed = match &self.table.peers[peer as usize].link {
+            Link::Dialing(dial) => matches!(dial.stage, Stage::Greeting { .. }),
+            Link::Idle | Link::Open(_) | Link::Lost => false,
+        };
+        let accept = |this: &Self| watched.is_ok() && this.accept(&socket, is_crossed);
         if let Link::Open(_) = self.table.peers[peer as usize].link {
             let accepted = accept(self);
             match &mut self.table.peers[peer as usize].link {
-                Link::Open(open) if accepted => open.channels.push(SideChannel::new(socket, 0)),
+                Link::Open(open) if accepted => open.channels.push(SideChannel::new(socket)),
                 _ => self.table.readiness.remove(&socket),
             }
+            self.settle(peer);
             return;
         }
         let theirs = match self.examine(peer, file) {
@@ -359,21 +367,38 @@ impl ShmTransport {
             self.table.readiness.remove(&socket);
             return;
         }
-        let mut channels = vec![SideChannel::new(socket, 0)];
+        let mut channels = vec![SideChannel::new(socket)];
         match std::mem::replace(&mut self.table.peers[peer as usize].link, Link::Idle) {
             Link::Dialing(dial) => {
                 // The rest of the answer is still on its way.
                 let missing = dial.missing_bytes();
-                channels.extend(dial.into_socket().map(|socket| SideChannel::new(socket, missing)));
+                channels.extend(dial.into_socket().map(|socket| SideChannel::own(socket, missing)));
             }
             Link::Idle | Link::Open(_) | Link::Lost => {}
         }
         self.open(peer, channels, theirs);
     }
 
-    /// Answers a hello, with this rank's segment where it is accepted; whether the answer has left.
-    fn answer(&self, socket: &OwnedFd, refusal: Option<Refusal>) -> bool {
-        let file = refusal.is_none().then_some(&self.file);
-        socket::send(socket, &self.table.welcome(refusal), file).is_ok()
+    /// Reads the messages of `peer`, which has just answered.
+    fn hear_messages(&mut self, peer: Rank) {
+        let Link::Open(open) = &mut self.table.peers[peer as usize].link else { return };
+        match open.receive_messages(peer) {
+            Ok(()) => self.settle(peer),
+            Err(why) => self.lose(peer, why),
+        }
+    }
+
+    /// Refuses a connection.
+    fn refuse(&self, socket: &OwnedFd, refusal: Refusal) {
+        // Whoever connected may be gone.
+        let _ = socket::send(socket, &self.table.welcome(Some(refusal)), None);
+    }
+
+    /// Answers a hello, with this rank's segment, and says whether this rank has connected to the
+    /// peer, too; whether the answer has left.
+    fn accept(&self, socket: &OwnedFd, is_crossed: bool) -> bool {
+        let mut answer = self.table.welcome(None).to_vec();
+        answer.extend(is_crossed.then_some(CROSSED));
+        socket::send(socket, &answer, self.file.as_ref()).is_ok()
     }
 }

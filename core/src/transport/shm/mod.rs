@@ -21,6 +21,7 @@ mod area;
 mod attach;
 pub mod board;
 mod closing;
+mod crossing;
 mod entry;
 mod incoming;
 mod joining;
@@ -29,6 +30,7 @@ mod lending;
 mod memory;
 mod outgoing;
 mod prices;
+mod ready;
 mod ring;
 mod side_channel;
 mod sleep;
@@ -38,6 +40,7 @@ pub(super) mod tests;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use self::attach::PeerMemory;
 use self::incoming::IncomingLane;
@@ -52,14 +55,12 @@ pub use self::socket::Listener;
 use super::notice::Notice;
 use super::peers::{Link, Medium, Peer, PeerTable, PeerTransport, WatchedSockets};
 use super::readiness::Readiness;
-use super::{Bell, Interest, LossReason, Membership, Payload, Rank, Sink, Timeouts, Transport};
+use super::{Interest, LossReason, Membership, Payload, Rank, Sink, Timeouts, Transport};
 use crate::generated::error::{Error, Result};
 use crate::tensor::shared::Pool;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
 
-/// The key of the bell that keeps a rank awake when it has found something to do.
-const BELL_KEY: u64 = u64::MAX - 2;
 /// The system is asked for events in one turn of this many, unless a thread is about to wait or a
 /// connection is being opened.
 const EVENT_TURNS: u32 = 64;
@@ -67,10 +68,11 @@ const EVENT_TURNS: u32 = 64;
 /// The connections of one rank to the others on its host.
 pub struct ShmTransport {
     table: PeerTable<ShmTransport>,
-    bell: Bell,
+    /// What keeps a rank awake that has found something to do.
+    ready: Arc<OwnedFd>,
     layout: Layout,
-    /// This rank's segment.
-    file: File,
+    /// This rank's segment, until all peers have it.
+    file: Option<File>,
     ours: Mapping,
     /// Where in a peer's segment the lane to this rank lies.
     inward: Lane,
@@ -119,6 +121,8 @@ pub(in crate::transport) struct OpenConnection {
     announced: AnnouncedPools,
     /// Whether a socket has ended.
     ended: bool,
+    /// Whether both ranks had connected.
+    has_had_two: bool,
     /// Whether nothing more is read, because this process lacks resources. It still writes, so that
     /// the peer learns why.
     is_deaf: bool,
@@ -154,23 +158,20 @@ impl ShmTransport {
             Peer::new(route, OutgoingLane::new(lending)).of_process(card, ours)
         };
         let peers = cards.iter().enumerate().map(peer).collect();
-        let bell = Bell::new()?;
         let share = || {
             let table = PeerTable::new(listener, hello, timeouts, peers)?;
-            if let Some(interest) = bell.interest() {
-                table.readiness.add(&interest.fd, BELL_KEY, false)?;
-            }
             let file = File::new(layout.bytes())?;
             let ours = file.map()?;
-            Ok((table, file, ours))
+            Ok((table, file, ours, ready::descriptor()?))
         };
         let shared = share().map_err(|error: rustix::io::Errno| Error::Network {
             message: format!("cannot make the shared memory of a group: {error}"),
         });
-        let (table, file, ours) = shared?;
+        let (table, file, ours, ready) = shared?;
+        let file = Some(file);
         attach::sign(&ours)?;
         let inward = layout.lane(index(rank as usize));
-        Ok(ShmTransport { table, bell, layout, file, ours, inward, attach_scratch: Vec::new() })
+        Ok(ShmTransport { table, ready, layout, file, ours, inward, attach_scratch: Vec::new() })
     }
 }
 
@@ -250,6 +251,10 @@ impl Transport for ShmTransport {
         }
     }
 
+    fn is_joining(&self) -> bool {
+        self.table.is_accepting() && self.has_unsettled()
+    }
+
     fn advance(&mut self, sink: &mut dyn Sink) -> bool {
         let Ok(mut moved) = self.table.begin_turn(sink) else { return false };
         for place in 0..self.table.active.len() {
@@ -264,6 +269,7 @@ impl Transport for ShmTransport {
         }
         if self.table.next_turn(EVENT_TURNS) || self.table.is_dialing {
             moved |= self.poll(sink);
+            self.finish_joining();
             moved |= self.expire();
         }
         self.end_turn(sink) || moved
@@ -282,9 +288,13 @@ impl Transport for ShmTransport {
                 || queue.may_proceed(&route.lane, &self.ours)
         };
         if !self.table.notices.is_empty() || self.table.active.iter().any(has_work) {
-            self.bell.ring();
+            interests.push(Interest { fd: self.ready.clone(), writable: false });
         }
         interests.push(Interest { fd: self.table.readiness.fd(), writable: false });
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.table.readiness.deadline()
     }
 
     fn abandon(&mut self) {
@@ -407,7 +417,7 @@ impl OpenConnection {
 
     /// Receives the peer's messages, and notes an end.
     fn receive_messages(&mut self, peer: Rank) -> std::result::Result<(), LossReason> {
-        for channel in &mut self.channels {
+        for channel in self.channels.iter_mut().filter(|channel| !channel.is_over()) {
             self.ended |= !channel.receive(peer, &mut self.pools)?;
         }
         Ok(())

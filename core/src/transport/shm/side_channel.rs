@@ -2,9 +2,11 @@
 //! from which tensors can be read. Knows nothing of frames.
 //!
 //! ```text
-//! wake   0
-//! pool   1, u64 number, u64 bytes, and the pool's file
-//! gone   2, u64 number
+//! wake      0
+//! pool      1, u64 number, u64 bytes, and the pool's file
+//! gone      2, u64 number
+//! last      3: no more comes over this connection, but over the other one
+//! crossed   4: the sender has connected, too
 //! ```
 
 use std::collections::VecDeque;
@@ -24,6 +26,9 @@ use crate::transport::{LossReason, Rank};
 const WAKE: u8 = 0;
 const POOL: u8 = 1;
 const GONE: u8 = 2;
+const LAST: u8 = 3;
+/// The message of a rank that accepts a connection and has made one itself.
+pub(super) const CROSSED: u8 = 4;
 
 /// Bytes of the messages that name a pool.
 const POOL_BYTES: usize = 17;
@@ -35,6 +40,12 @@ const MAX_POOLS: usize = 256;
 /// One connection.
 pub(super) struct SideChannel {
     pub(super) socket: OwnedFd,
+    /// Whether this rank made it.
+    pub(super) is_own: bool,
+    /// Whether this side, and the peer, have sent their last messages over it.
+    has_said_last: bool,
+    has_heard_last: bool,
+    has_heard_crossing: bool,
     /// Bytes of a handshake reply still to be discarded.
     unread_reply_bytes: usize,
     /// An incomplete message.
@@ -69,11 +80,47 @@ struct AnnouncedPool {
 }
 
 impl SideChannel {
-    /// A connection on which the first message comes after `unread_reply_bytes` bytes of a
-    /// handshake reply.
-    pub(super) fn new(socket: OwnedFd, unread_reply_bytes: usize) -> SideChannel {
-        let (partial, files) = (Vec::new(), VecDeque::new());
-        SideChannel { socket, unread_reply_bytes, partial, files }
+    /// A connection that the peer made.
+    pub(super) fn new(socket: OwnedFd) -> SideChannel {
+        SideChannel {
+            socket,
+            is_own: false,
+            has_said_last: false,
+            has_heard_last: false,
+            has_heard_crossing: false,
+            unread_reply_bytes: 0,
+            partial: Vec::new(),
+            files: VecDeque::new(),
+        }
+    }
+
+    /// A connection that this rank made, on which the first message comes after
+    /// `unread_reply_bytes` bytes of a handshake reply.
+    pub(super) fn own(socket: OwnedFd, unread_reply_bytes: usize) -> SideChannel {
+        SideChannel { is_own: true, unread_reply_bytes, ..SideChannel::new(socket) }
+    }
+
+    /// Whether the peer has not accepted it yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unread_reply_bytes > 0
+    }
+
+    /// Whether the peer has said that it has made a connection, too.
+    pub(super) fn has_heard_crossing(&self) -> bool {
+        self.has_heard_crossing
+    }
+
+    /// Says, once, that this side sends nothing more over it.
+    pub(super) fn say_last(&mut self) {
+        if !self.has_said_last {
+            let sent = rustix::net::send(&self.socket, &[LAST], SendFlags::NOSIGNAL);
+            self.has_said_last = sent.is_ok();
+        }
+    }
+
+    /// Whether neither side sends anything over it any more. Then the peer may close it.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_said_last && self.has_heard_last
     }
 
     /// Reads the messages of `peer`. Returns whether the connection stays open.
@@ -92,6 +139,9 @@ impl SideChannel {
                     self.partial.extend_from_slice(&bytes[skipped..received]);
                     self.files.extend(file.filter(|_| skipped == 0));
                     self.parse(peer, pools)?;
+                    if self.is_over() {
+                        return Ok(true);
+                    }
                     // One file may belong to a message that is still incomplete.
                     if self.files.len() > 1 {
                         let why = "it sent files that belong to no message".to_owned();
@@ -107,6 +157,14 @@ impl SideChannel {
         loop {
             rest = match *rest {
                 [WAKE, ref rest @ ..] => rest,
+                [LAST, ref rest @ ..] => {
+                    self.has_heard_last = true;
+                    rest
+                }
+                [CROSSED, ref rest @ ..] => {
+                    self.has_heard_crossing = true;
+                    rest
+                }
                 [POOL, ..] if rest.len() >= POOL_BYTES => {
                     let file = self.files.pop_front().ok_or_else(|| {
                         let why = "it named a pool and brought no file".to_owned();

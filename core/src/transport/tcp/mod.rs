@@ -25,7 +25,7 @@ pub(super) mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
@@ -269,6 +269,10 @@ impl Transport for TcpTransport {
             self.table.note_waiting();
             interests.push(Interest { fd: self.table.readiness.fd(), writable: false });
         }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.table.readiness.deadline()
     }
 
     fn abandon(&mut self) {

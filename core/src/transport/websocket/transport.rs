@@ -104,7 +104,7 @@ impl WebSocketTransport {
             notices: Vec::new(),
             // Without a timer, a thread that waits looks again after a while.
             #[cfg(feature = "tcp")]
-            timer: crate::transport::readiness::Readiness::new().ok(),
+            timer: crate::transport::readiness::Readiness::with_timer().ok(),
             spare: SpareBuffers::default(),
             gathered: Vec::new(),
             closed: false,

@@ -21,7 +21,10 @@ fn in_world(transports: Vec<ShmTransport>) -> World {
 
 /// Where rank 1 says that it can read rank 0's memory.
 fn says_attached(transports: &[ShmTransport]) -> (Mapping, usize) {
-    (transports[0].file.map().unwrap(), transports[0].table.peers[1].route.lane.attached)
+    (
+        transports[0].file.as_ref().unwrap().map().unwrap(),
+        transports[0].table.peers[1].route.lane.attached,
+    )
 }
 
 #[test]

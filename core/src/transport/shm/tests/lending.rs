@@ -219,7 +219,7 @@ fn what_was_read_before_stays_read_and_what_follows_arrives() {
 #[test]
 fn places_outside_of_pools_are_refused() {
     let transports = group(2, Timeouts::default());
-    let ours = transports[0].file.map().unwrap();
+    let ours = transports[0].file.as_ref().unwrap().map().unwrap();
     let lane = transports[0].table.peers[1].route.lane;
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.send_payload(0, 1, message(3, BYTES), Payload::Region(lent(1)));

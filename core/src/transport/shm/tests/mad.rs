@@ -10,7 +10,7 @@ use crate::transport::suite::world::{World, message};
 /// A group of two that has connected, and rank 0's segment and lane as rank 0 sees them.
 fn connected() -> (World, Mapping, Lane) {
     let transports = group(2, Timeouts::default());
-    let ours = transports[0].file.map().unwrap();
+    let ours = transports[0].file.as_ref().unwrap().map().unwrap();
     let lane = transports[0].table.peers[1].route.lane;
     let mut world = World::new(transports, Box::new(std::thread::yield_now));
     world.send(0, 1, 1, 10);

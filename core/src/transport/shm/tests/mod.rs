@@ -94,6 +94,48 @@ fn either_end_of_crossed_connections_is_noticed() {
     }
 }
 
+/// Moves all ranks until each has one connection to each other rank and accepts no more.
+fn settle(transports: &mut [ShmTransport]) {
+    while !transports.iter().all(|it| !it.table.is_accepting()) {
+        for transport in &mut *transports {
+            transport.advance(&mut Nobody);
+        }
+    }
+    for transport in transports {
+        assert_eq!(transport.table.active.len() as u32, transport.size() - 1);
+        assert!(transport.file.is_none());
+        for peer in &transport.table.peers {
+            assert!(!matches!(&peer.link, Link::Open(open) if open.channels.len() != 1));
+        }
+    }
+}
+
+#[test]
+fn ranks_that_have_connected_keep_one_connection_each_and_accept_no_more() {
+    for size in [2, 3, 5, 8] {
+        for dials in 0..8_u32 {
+            let mut transports = group(size, Timeouts::default());
+            // Of each pair, both ranks, the lower or the higher one; all at first or in turn.
+            for (rank, transport) in (0..).zip(&mut transports) {
+                for peer in (0..size).filter(|peer| *peer != rank) {
+                    let is_dialled = match dials % 4 {
+                        0 | 1 => true,
+                        2 => rank < peer,
+                        _ => rank > peer,
+                    };
+                    if is_dialled {
+                        transport.connect(peer);
+                    }
+                    if dials >= 4 {
+                        transport.advance(&mut Nobody);
+                    }
+                }
+            }
+            settle(&mut transports);
+        }
+    }
+}
+
 #[test]
 fn a_rank_that_has_not_come_to_its_first_operation_is_waited_for() {
     let timeouts = Timeouts { connect_timeout: Duration::ZERO, ..Timeouts::default() };
@@ -172,8 +214,18 @@ fn ranks_of_other_hosts_and_users_are_not_reached() {
 
 #[test]
 fn no_descriptor_survives_an_exec() {
+    use std::os::fd::AsFd;
+
     use rustix::io::{FdFlags, fcntl_getfd};
+    let is_closed = |fd: std::os::fd::BorrowedFd<'_>| {
+        assert!(fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC));
+    };
     let mut transports = group(2, Timeouts::default());
+    for transport in &transports {
+        is_closed(transport.table.listener.as_ref().unwrap().as_fd());
+        is_closed(transport.file.as_ref().unwrap().as_fd());
+        is_closed(transport.ready.as_fd());
+    }
     transports[0].connect(1);
     while !transports.iter().all(|it| it.table.active.len() == 1) {
         for transport in &mut transports {
@@ -183,14 +235,7 @@ fn no_descriptor_survives_an_exec() {
     for transport in &transports {
         let mut interests = Vec::new();
         transport.interests(&mut interests);
-        let is_closed = |fd: std::os::fd::BorrowedFd<'_>| {
-            assert!(fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC));
-        };
-        use std::os::fd::AsFd;
         is_closed(interests[0].fd.as_fd());
-        is_closed(transport.table.listener.as_ref().unwrap().as_fd());
-        is_closed(transport.file.as_fd());
-        is_closed(transport.bell.interest().unwrap().fd.as_fd());
         for peer in &transport.table.peers {
             if let Link::Open(open) = &peer.link {
                 open.channels.iter().for_each(|channel| is_closed(channel.socket.as_fd()));
