@@ -201,6 +201,16 @@ impl Work {
         })
     }
 
+    /// As [`Work::poll_for`], and no longer than about `idle_limit` after anything moved.
+    pub(crate) fn poll_while_moving(&self, idle_limit: Duration, limit: Duration) -> bool {
+        let Some(inner) = &self.inner else { return true };
+        let start = Instant::now();
+        inner.parts.iter().all(|(completion, backend)| {
+            let left = limit.saturating_sub(start.elapsed());
+            completion.is_done() || backend.poll_while_moving(completion, idle_limit, left)
+        })
+    }
+
     /// Whether it is done, and well.
     pub fn is_success(&self) -> bool {
         self.inner.as_ref().is_none_or(|inner| matches!(inner.whole.result(), Some(Ok(()))))

@@ -7,11 +7,12 @@
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::{ptr, slice};
 
 use napi::{Result, sys};
-use polyrank::DType;
-use polyrank::calls::staged::{CallerMemory, copy_part};
+use polyrank::calls::staged::{CallerMemory, Loan, copy_part};
+use polyrank::{DType, Region};
 
 use super::js::{Js, check};
 use super::shared::SharedBytes;
@@ -124,6 +125,17 @@ impl CallerMemory for View<'_> {
             let into = unsafe { slice::from_raw_parts_mut(start, from.len()) };
             copy_part(into, from, self.bytes);
         }
+    }
+
+    fn lend(&self, region: &Region) -> Option<Loan> {
+        if self.shared || region.len() != self.bytes {
+            return None;
+        }
+        let start = NonNull::new(self.start)?;
+        // SAFETY: the memory has as many bytes. It is an ArrayBuffer's, which nobody but this
+        // thread reads, writes, detaches or resizes, and JavaScript does not run while a view is
+        // used: the caller gives the loan back before that.
+        unsafe { Loan::new(region, start) }
     }
 }
 

@@ -307,6 +307,21 @@ pub trait Backend: Send + Sync + 'static {
     fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
         self.wait(completion, Instant::now().checked_add(limit))
     }
+    /// As [`Backend::poll_for`], and no longer than about `idle_limit` after anything moved, where
+    /// the backend can tell.
+    fn poll_while_moving(
+        &self,
+        completion: &Completion,
+        idle_limit: Duration,
+        limit: Duration,
+    ) -> bool {
+        self.poll_for(completion, idle_limit.min(limit))
+    }
+    /// Whether memory of an operation may move while it is in flight: all accesses to it go through
+    /// [`Region::read`](crate::Region::read) and its like, and no address is kept beyond those.
+    fn takes_loans(&self) -> bool {
+        false
+    }
     /// For a caller that is to be told of the end of `completion`, and does not wait for it: moves
     /// it for a moment, and has it moved without delay until it is done.
     fn hasten(&self, completion: &Completion) {

@@ -286,6 +286,19 @@ impl Backend for ScheduledBackend {
         self.driver.poll_for(completion, limit)
     }
 
+    fn poll_while_moving(
+        &self,
+        completion: &Completion,
+        idle_limit: Duration,
+        limit: Duration,
+    ) -> bool {
+        self.driver.poll_while_moving(completion, idle_limit, limit)
+    }
+
+    fn takes_loans(&self) -> bool {
+        CAN_BLOCK
+    }
+
     fn hasten(&self, completion: &Completion) {
         self.driver.hasten(completion);
     }

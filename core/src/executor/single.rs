@@ -126,6 +126,11 @@ impl Driver {
         self.wait(completion, Some(Instant::now()))
     }
 
+    /// As [`Driver::poll_for`].
+    pub fn poll_while_moving(&self, completion: &Completion, _: Duration, _: Duration) -> bool {
+        self.wait(completion, Some(Instant::now()))
+    }
+
     /// Moves what can be moved, and returns whether `completion` is done. Waits for it until
     /// `until`, except in a browser, where nothing would arrive meanwhile.
     pub fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {

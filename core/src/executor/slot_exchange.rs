@@ -185,7 +185,9 @@ impl SlotExchange {
     /// Whether others can read all of `blocks` where they lie in this rank's memory.
     pub(super) fn can_lend(&mut self, blocks: &[Region]) -> bool {
         let board = &mut self.board;
-        blocks.iter().all(|block| board.can_lend(block.address() as u64, block.len() as u64))
+        blocks.iter().all(|block| {
+            !block.is_on_loan() && board.can_lend(block.address() as u64, block.len() as u64)
+        })
     }
 
     /// The ranks that may still read this rank's input of operation `sequence` where it lies.

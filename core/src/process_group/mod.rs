@@ -178,6 +178,11 @@ impl ProcessGroup {
         self.inner.cpu.capabilities()
     }
 
+    /// Whether memory of operations on the host may move while they are in flight.
+    pub(crate) fn takes_loans(&self) -> bool {
+        self.inner.cpu.takes_loans()
+    }
+
     /// Limit of operations that have none of their own; zero is none.
     pub fn timeout(&self) -> Duration {
         Duration::from_nanos(self.inner.timeout_ns.load(Ordering::Relaxed))

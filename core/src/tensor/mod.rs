@@ -23,6 +23,8 @@ pub use element::Element;
 pub use lent_memory::LentMemory;
 pub(crate) use overlaps::{RepeatPolicy, Runs, View, overlap, runs_of};
 pub(crate) use pages::prefer_large_pages;
+#[doc(hidden)]
+pub use region::Loan;
 pub use region::{OnDevice, Region};
 pub(crate) use strided::StridedLayout;
 pub use view::{Device, Tensor, single_tensor};

@@ -2,13 +2,16 @@
 
 #![allow(unsafe_code)]
 
+mod loan;
+
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+pub use self::loan::Loan;
 use super::pages::prefer_large_pages;
 
 /// A part of a piece of memory that stays valid as long as any `Region` of it lives.
@@ -34,7 +37,10 @@ pub struct OnDevice {
 }
 
 struct Piece {
-    ptr: NonNull<u8>,
+    /// Where the bytes are now; changed only by a [`Loan`], which excludes all readers and writers.
+    place: AtomicPtr<u8>,
+    /// Whether that is memory which will be taken back.
+    is_on_loan: AtomicBool,
     len: usize,
     /// None if it is memory of the host.
     device: Option<OnDevice>,
@@ -106,8 +112,7 @@ impl Region {
         owner: Option<Box<dyn Any + Send + Sync>>,
     ) -> Region {
         let ptr = NonNull::new(ptr).unwrap_or(NonNull::dangling());
-        let piece = Piece { ptr, len, device: None, accesses: AtomicU32::new(0), owner };
-        Region { piece: Arc::new(piece), start: 0, len }
+        Region { piece: Arc::new(Piece::new(ptr, len, None, owner)), start: 0, len }
     }
 
     /// Memory of a CUDA device, at this address of it.
@@ -123,9 +128,7 @@ impl Region {
         owner: Option<Box<dyn Any + Send + Sync>>,
     ) -> Region {
         let ptr = NonNull::new(address as *mut u8).unwrap_or(NonNull::dangling());
-        let accesses = AtomicU32::new(0);
-        let piece = Piece { ptr, len, device: Some(device), accesses, owner };
-        Region { piece: Arc::new(piece), start: 0, len }
+        Region { piece: Arc::new(Piece::new(ptr, len, Some(device), owner)), start: 0, len }
     }
 
     /// The device on which the memory lies; none if it is the host's.
@@ -143,14 +146,11 @@ impl Region {
         let (start, len) = (self.start, self.len);
         match Arc::try_unwrap(self.piece) {
             Err(piece) => Err(Region { piece, start, len }),
-            Ok(Piece { ptr, len: all, device, accesses, owner }) => {
-                match owner.map(<Box<dyn Any + Send + Sync>>::downcast::<T>) {
+            Ok(mut piece) => {
+                match piece.owner.take().map(<Box<dyn Any + Send + Sync>>::downcast::<T>) {
                     Some(Ok(owner)) => Ok(*owner),
                     // Not reached: the type was checked above.
-                    _ => {
-                        let piece = Piece { ptr, len: all, device, accesses, owner: None };
-                        Err(Region { piece: Arc::new(piece), start, len: 0 })
-                    }
+                    _ => Err(Region { piece: Arc::new(piece), start, len: 0 }),
                 }
             }
         }
@@ -179,9 +179,14 @@ impl Region {
         Region { piece: self.piece.clone(), start: self.start + range.start, len: range.len() }
     }
 
+    /// Whether it lies in memory that will be taken back, so that nobody may be told the address.
+    pub(crate) fn is_on_loan(&self) -> bool {
+        self.piece.is_on_loan.load(Ordering::Acquire)
+    }
+
     /// Where it begins; for comparing only.
     pub fn address(&self) -> usize {
-        self.piece.ptr.as_ptr() as usize + self.start
+        self.piece.place() as usize + self.start
     }
 
     /// Where it begins, for a library that reads or writes the memory itself, and orders its
@@ -189,7 +194,7 @@ impl Region {
     #[cfg(feature = "mpi")]
     pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
         // SAFETY: in bounds, kept by `slice`.
-        unsafe { self.piece.ptr.as_ptr().add(self.start) }
+        unsafe { self.piece.place().add(self.start) }
     }
 
     /// Whether the memory is lent by somebody who waits until it is not used any more, so that a
@@ -201,6 +206,10 @@ impl Region {
 
     /// Whether both are the same bytes.
     pub fn same_memory(&self, other: &Region) -> bool {
+        // Not by addresses, where a loan might end between the looks at them.
+        if Arc::ptr_eq(&self.piece, &other.piece) {
+            return self.start == other.start && self.len == other.len;
+        }
         self.address() == other.address() && self.len == other.len
     }
 
@@ -212,7 +221,10 @@ impl Region {
 
     /// Whether any byte of one is also a byte of the other.
     pub fn overlaps(&self, other: &Region) -> bool {
-        let (a, b) = (self.address(), other.address());
+        let (a, b) = match Arc::ptr_eq(&self.piece, &other.piece) {
+            true => (self.start, other.start),
+            false => (self.address(), other.address()),
+        };
         a < b + other.len && b < a + self.len
     }
 
@@ -232,9 +244,7 @@ impl Region {
         let _access = wait_for(|| Access::write(&self.piece));
         // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and exclusive
         // by the access.
-        f(unsafe {
-            std::slice::from_raw_parts_mut(self.piece.ptr.as_ptr().add(self.start), self.len)
-        })
+        f(unsafe { std::slice::from_raw_parts_mut(self.piece.place().add(self.start), self.len) })
     }
 
     /// Shows the bytes of `from` and lets `f` change those of `self`; the two do not overlap.
@@ -252,9 +262,8 @@ impl Region {
         });
         // SAFETY: in bounds and valid as in `write`; exclusive by the accesses, and disjoint from
         // `from`, which may be of the same piece, by the assertion.
-        let into = unsafe {
-            std::slice::from_raw_parts_mut(self.piece.ptr.as_ptr().add(self.start), self.len)
-        };
+        let into =
+            unsafe { std::slice::from_raw_parts_mut(self.piece.place().add(self.start), self.len) };
         f(into, from.bytes())
     }
 
@@ -263,11 +272,32 @@ impl Region {
         debug_assert!(self.start + self.len <= self.piece.len);
         // SAFETY: in bounds (kept by `slice`), valid by the constructor's contract, and not written
         // while the caller holds its access.
-        unsafe { std::slice::from_raw_parts(self.piece.ptr.as_ptr().add(self.start), self.len) }
+        unsafe { std::slice::from_raw_parts(self.piece.place().add(self.start), self.len) }
     }
 }
 
 impl Piece {
+    fn new(
+        start: NonNull<u8>,
+        len: usize,
+        device: Option<OnDevice>,
+        owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Piece {
+        Piece {
+            place: AtomicPtr::new(start.as_ptr()),
+            is_on_loan: AtomicBool::new(false),
+            len,
+            device,
+            accesses: AtomicU32::new(0),
+            owner,
+        }
+    }
+
+    /// Where it begins. Who has an access keeps it there.
+    fn place(&self) -> *mut u8 {
+        self.place.load(Ordering::Relaxed)
+    }
+
     /// Following the pointer of a device's memory would end the process, or worse.
     fn assert_reachable(&self) {
         assert!(

@@ -3,18 +3,29 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::slice;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::adaptive_wait::AdaptiveWait;
 use super::group_handles::drop_operation;
 use super::waiters;
-use crate::calls::staged::{CallerMemory, StagedOperation};
+use crate::calls::staged::{CallerMemory, Loans, StagedOperation};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::work::Work;
 
-/// Operations on more than this take longer than the event loop should wait.
+/// Operations on more than this take longer than the event loop should wait: it moves them itself,
+/// as long as there is something to move.
 const LARGE_BYTES: usize = 256 << 10;
+
+/// Operations on more than this are not given the language's own memory, since what they have would
+/// have to be copied, all at once, if they are not over in time.
+const MOST_LENT_BYTES: usize = 8 << 20;
+
+/// How long the event loop moves a large operation at most, in the call that issues it.
+const TURN_LIMIT: Duration = Duration::from_millis(2);
+
+/// How long it waits for something to move, of a large operation.
+const IDLE_LIMIT: Duration = Duration::from_micros(150);
 
 /// As much of a result is copied out in the call that issues the operation.
 const SMALL_BYTES: usize = 64 << 10;
@@ -85,18 +96,41 @@ impl LoopOperation {
         }
     }
 
-    /// Copies everything, `bytes`, in and issues it. If it is done then, copies a small result out:
-    /// nothing of the language may have run since it gave the memories.
+    /// Issues it on `memories`, of which `bytes` are read, and moves it for a moment: in the
+    /// language's own memory where that can be lent, else on copies, which are made now. If it is
+    /// done then, copies a small result out. Nothing of the language may have run since it gave the
+    /// memories.
     ///
     /// # Errors
     /// Those of [`StagedOperation::copy_in`] and [`StagedOperation::issue`].
     pub fn begin<M: CallerMemory>(&self, memories: &[M], bytes: usize) -> Result<()> {
-        if bytes > 0 {
-            self.staged.borrow_mut().copy_in(memories, bytes)?;
+        let start = Instant::now();
+        let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
+        let loans = self.borrow(memories)?;
+        let issued = match bytes {
+            0 => Ok(0),
+            _ => self.staged.borrow_mut().copy_in(memories, bytes),
+        };
+        let issued = issued.and_then(|_| self.issue_for(WaitIntent::Soon));
+        let is_moved = issued.is_ok() && self.move_on(start, is_large);
+        self.staged.borrow_mut().give_back(loans);
+        issued?;
+        if !is_moved {
+            self.hand_over(start, is_large);
         }
-        self.issue()?;
         self.finish_small(memories);
         Ok(())
+    }
+
+    /// What can be lent of `memories`, if it pays: nobody else moves operations of the group.
+    fn borrow<M: CallerMemory>(&self, memories: &[M]) -> Result<Loans> {
+        let mut staged = self.staged.borrow_mut();
+        let is_busy = staged.group().is_none_or(waiters::has_waiter);
+        // What is not over in time has to be copied at once.
+        if is_busy || staged.bytes() > MOST_LENT_BYTES {
+            return Ok(Loans::default());
+        }
+        staged.borrow(memories)
     }
 
     /// Copies a small result out, if it is there.
@@ -116,41 +150,66 @@ impl LoopOperation {
     pub fn issue(&self) -> Result<()> {
         let start = Instant::now();
         // Nobody else is woken for what is done in a moment; a large one is not this thread's to
-        // move, as much as has come by now.
+        // move, which has copied as much as it should by now.
         let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
-        let waiting = if is_large { WaitIntent::OtherThread } else { WaitIntent::Soon };
+        self.issue_for(if is_large { WaitIntent::OtherThread } else { WaitIntent::Soon })?;
+        self.see_to(start, is_large);
+        Ok(())
+    }
+
+    fn issue_for(&self, waiting: WaitIntent) -> Result<()> {
         let issued = self.staged.borrow_mut().issue(waiting);
         if let Err(error) = &issued {
             // Of devices, much cannot be done; all ranks are told the same, and nobody waits.
             let is_on_device = self.staged.borrow().is_on_device();
             self.is_refused.set(is_on_device && is_refusal(error));
         }
-        issued?;
-        self.see_to(start, is_large);
-        Ok(())
+        issued
     }
 
     /// Waits a moment for what was issued at `start`, else has somebody move it on.
     fn see_to(&self, start: Instant, is_large: bool) {
+        let is_over = match is_large {
+            true => self.note_success(),
+            false => self.move_on(start, is_large),
+        };
+        if !is_over {
+            self.hand_over(start, is_large);
+        }
+    }
+
+    /// Moves for a moment what was issued at `start`; whether it needs nobody to move it any more.
+    fn move_on(&self, start: Instant, is_large: bool) -> bool {
         let staged = self.staged.borrow();
-        let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return };
+        let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return true };
         // It is not asked to move: that would wake the thread that looks after what nobody waits
         // for.
-        let wait = &self.wait;
-        if work.is_success() {
-            if !is_large {
-                wait.learn_immediate(start);
-            }
-            self.is_done.set(true);
-            return;
+        let is_done = work.is_success()
+            || (!waiters::has_waiter(group)
+                && match is_large {
+                    true => work.poll_while_moving(IDLE_LIMIT, TURN_LIMIT),
+                    false => work.poll_for(self.wait.limit()),
+                });
+        if is_done && !is_large {
+            self.wait.learn_immediate(start);
         }
+        self.is_done.set(is_done);
+        is_done
+    }
+
+    /// Notes that it went well, if it is known to be done.
+    fn note_success(&self) -> bool {
+        let is_over = self.staged.borrow().work().is_none_or(Work::is_success);
+        self.is_done.set(is_over);
+        is_over
+    }
+
+    /// Has another thread move what was issued at `start`.
+    fn hand_over(&self, start: Instant, is_large: bool) {
+        let staged = self.staged.borrow();
+        let (Some(work), Some(group)) = (staged.work(), staged.group()) else { return };
         if !is_large {
-            if !waiters::has_waiter(group) && work.poll_for(wait.limit()) {
-                wait.learn_immediate(start);
-                self.is_done.set(true);
-                return;
-            }
-            let wait = wait.clone();
+            let wait = self.wait.clone();
             work.on_awaited_end(move || wait.learn(start));
         }
         waiters::wait_in_background(group, work.clone());

@@ -5,6 +5,7 @@
 //! What the language passes for a copy is checked each time: it must be as long as it was.
 
 mod layout;
+mod lending;
 mod operation;
 mod overlaps;
 mod pool;
@@ -28,10 +29,14 @@ use crate::kernels::{self, Stores};
 use crate::process_group::MessageRequest;
 use crate::process_group::ProcessGroup;
 use crate::request::Role;
+pub use crate::tensor::Loan;
+use crate::tensor::Region;
 use crate::work::Work;
+pub use lending::Loans;
 use operation::{Operation, operation};
 use overlaps::refuse_overlaps;
 pub use short::{ShortCall, ShortOutcome};
+use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};
 
 /// Memory of a language, for the moment of a copy.
@@ -42,6 +47,12 @@ pub trait CallerMemory {
     fn read(&self, at: usize, into: &mut [u8]);
     /// Changes the bytes from `at` on.
     fn write(&self, at: usize, from: &[u8]);
+    /// Lends all of it to `region`, which is as long, until the loan ends. None where others may
+    /// use it, move it or give it up before that.
+    fn lend(&self, region: &Region) -> Option<Loan> {
+        let _ = region;
+        None
+    }
 }
 
 /// Copies a part of a tensor that has `whole_bytes` bytes: past the caches, if they could not hold
@@ -399,8 +410,8 @@ impl StagedOperation {
 impl Cursor {
     fn left(&self, positions: &[usize], tensors: &Tensors) -> usize {
         let rest = positions.get(self.tensors..).unwrap_or_default();
-        let bytes = rest.iter().filter_map(|&index| tensors.all.get(index)?.foreign.as_ref());
-        bytes.map(|foreign| foreign.layout.bytes()).sum::<usize>().saturating_sub(self.bytes)
+        let rest = rest.iter().filter_map(|&index| tensors.all.get(index));
+        rest.map(StagedTensor::copied_bytes).sum::<usize>().saturating_sub(self.bytes)
     }
 
     /// Continues for about `budget` bytes: `copy` is given a tensor, the bytes of it that are done,
@@ -410,12 +421,12 @@ impl Cursor {
         positions: &[usize],
         tensors: &Tensors,
         budget: usize,
-        mut copy: impl FnMut(usize, &tensors::StagedTensor, usize, usize) -> Result<usize>,
+        mut copy: impl FnMut(usize, &StagedTensor, usize, usize) -> Result<usize>,
     ) -> Result<usize> {
         let mut budget = budget;
         while let Some(&index) = positions.get(self.tensors) {
             let Some(staging) = tensors.all.get(index) else { break };
-            let all = staging.foreign.as_ref().map_or(0, |foreign| foreign.layout.bytes());
+            let all = staging.copied_bytes();
             if self.bytes < all {
                 if budget == 0 {
                     break;
@@ -441,7 +452,7 @@ fn could_not(group: &ProcessGroup, name: &str, why: &str) {
 fn current<'a, M: CallerMemory>(
     name: &str,
     memory: Option<&'a M>,
-    staging: &'a tensors::StagedTensor,
+    staging: &'a StagedTensor,
 ) -> Result<(&'a M, &'a tensors::Foreign)> {
     let invalid = |what: &str| Error::InvalidArgument { message: format!("{name}: {what}") };
     let foreign = staging.foreign.as_ref().ok_or_else(|| invalid("there is nothing to copy"))?;

@@ -63,6 +63,16 @@ pub(super) struct StagedTensor {
     pub(super) tensor: Tensor,
     /// Where the elements lie in the language's memory; none if that is the core's.
     pub(super) foreign: Option<Foreign>,
+    /// Whether the operation works, or has worked, in the language's memory: nothing is copied.
+    pub(super) is_lent: bool,
+}
+
+impl StagedTensor {
+    /// Bytes that are copied to or from the language's memory, if it is read or written.
+    pub(super) fn copied_bytes(&self) -> usize {
+        let foreign = self.foreign.as_ref().filter(|_| !self.is_lent);
+        foreign.map_or(0, |foreign| foreign.layout.bytes())
+    }
 }
 
 /// The language's side of a tensor.
@@ -153,7 +163,7 @@ impl StagedTensor {
             Memory::Own(_) => None,
             Memory::Foreign { bytes, place } => Some(Foreign { bytes, place, layout }),
         };
-        Ok(StagedTensor { tensor, foreign })
+        Ok(StagedTensor { tensor, foreign, is_lent: false })
     }
 
     /// Works on the copy that one of `others` has, if that is the same tensor, with strides: what
@@ -181,7 +191,7 @@ pub(super) fn flat(dtype: DType, bytes: usize) -> (Tensors, Region) {
     let tensor = Tensor::contiguous(region.clone(), dtype, vec![elements]);
     let layout = Layout::flat(dtype.size_bytes(), elements);
     let foreign = Some(Foreign { bytes, place: (0, 0), layout });
-    (Tensors { all: vec![StagedTensor { tensor, foreign }], lack: None }, region)
+    (Tensors { all: vec![StagedTensor { tensor, foreign, is_lent: false }], lack: None }, region)
 }
 
 /// A view of the core's own memory.

@@ -56,6 +56,16 @@ impl Driver {
     /// Moves what is in flight for up to `limit`, without a sleep, unless another thread does.
     /// Whether `completion` is done; if not, the caller sees to it that a thread moves it.
     pub fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
+        self.poll_while_moving(completion, limit, limit)
+    }
+
+    /// As [`Driver::poll_for`], and no longer than `idle_limit` after anything moved.
+    pub fn poll_while_moving(
+        &self,
+        completion: &Completion,
+        idle_limit: Duration,
+        limit: Duration,
+    ) -> bool {
         if completion.is_done() || self.is_inherited() {
             return completion.is_done();
         }
@@ -69,12 +79,20 @@ impl Driver {
         self.activity.fetch_add(1, Ordering::Relaxed);
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let (mut finished, start) = (Vec::new(), Instant::now());
+        let mut moved_at = start;
         loop {
-            self.turn_once(&mut finished, |executor, _| executor.stay_awake());
-            if completion.is_done() || start.elapsed() > limit {
+            let moved = self.turn_once(&mut finished, |executor, _| executor.stay_awake());
+            let now = Instant::now();
+            if moved {
+                moved_at = now;
+            }
+            let is_idle = now.saturating_duration_since(moved_at) > idle_limit;
+            if completion.is_done() || is_idle || now.saturating_duration_since(start) > limit {
                 break;
             }
-            self.spin.pause().take();
+            if !moved {
+                self.spin.pause().take();
+            }
         }
         let mut turn = self.lock_turn();
         turn.leader = None;

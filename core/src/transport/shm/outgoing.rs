@@ -287,6 +287,7 @@ impl OutgoingLane {
         if start == 0
             && self.lending.lends_pooled(bytes)
             && let Payload::Region(region) = payload
+            && !region.is_on_loan()
             && let Some(lent) = find(region.address(), bytes)
             && announce(&lent.pool)
         {
@@ -346,7 +347,8 @@ impl OutgoingLane {
         payload: &Payload,
     ) -> bool {
         let Payload::Region(region) = payload else { return false };
-        if !self.lending.lends_attached(header, payload.len())
+        if region.is_on_loan()
+            || !self.lending.lends_attached(header, payload.len())
             || memory.load(lane.attached) == 0
             || !self.lendable.contains(region.address(), region.len())
         {
