@@ -38,6 +38,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(150);
 /// does not need later, if the process has other groups.
 const JOINING_LIMIT: Duration = Duration::from_secs(1);
 
+/// A process with more groups than this gives back the memory of those that are idle. A few keep
+/// theirs, since the system clears what it provides anew.
+const FEW_GROUPS: usize = 8;
+
 /// Turns that one group gets before the others get theirs.
 const MAX_TURNS: usize = 16;
 
@@ -66,6 +70,9 @@ pub(super) trait GroupProgress: Send + Sync {
 
     /// Whether its connections are being opened.
     fn is_joining(&self) -> bool;
+
+    /// Gives memory back to the system that an idle group does not need.
+    fn release_idle_memory(&self);
 
     /// Notes whether the background thread drives it.
     fn set_driven_in_background(&self, is_driven: bool);
@@ -113,6 +120,8 @@ struct Entry {
     quiet_since: Instant,
     /// Until when the thread helps it to open its connections.
     joins_until: Instant,
+    /// Whether it was idle when it was last checked, and so has given its memory back.
+    has_rested: bool,
 }
 
 /// What the check of a group found.
@@ -302,7 +311,8 @@ impl Background {
         // The first one is about to be used.
         let limit = if entries.is_empty() { Duration::ZERO } else { JOINING_LIMIT };
         let joins_until = quiet_since + limit;
-        let entry = |group| Entry { group, activity: 0, quiet_since, joins_until };
+        let entry =
+            |group| Entry { group, activity: 0, quiet_since, joins_until, has_rested: false };
         entries.extend(newcomers.drain(..).map(entry));
     }
 }
@@ -316,7 +326,8 @@ fn check_all(
     let now = Instant::now();
     let mut moved = false;
     let mut until: Option<Instant> = None;
-    entries.retain_mut(|entry| match entry.check(now, has_ending, interests) {
+    let are_many = entries.len() > FEW_GROUPS;
+    entries.retain_mut(|entry| match entry.check(now, (has_ending, are_many), interests) {
         GroupActivity::Gone => false,
         GroupActivity::Moved => {
             moved = true;
@@ -358,11 +369,12 @@ impl Entry {
     }
 
     /// Drives the group if this thread has to; otherwise adds what to wait for. `has_ending` says
-    /// that a connection has ended, which may be one of the group's.
+    /// that a connection has ended, which may be one of the group's, and `are_many` that the
+    /// process has many groups.
     fn check(
         &mut self,
         now: Instant,
-        has_ending: bool,
+        (has_ending, are_many): (bool, bool),
         interests: &mut Vec<Interest>,
     ) -> GroupActivity {
         let Some(group) = self.group.upgrade().filter(|group| !group.has_ended()) else {
@@ -375,6 +387,7 @@ impl Entry {
         let active = std::mem::replace(&mut self.activity, activity) != activity;
         if active {
             self.quiet_since = now;
+            self.has_rested = false;
         }
         if group.has_waiters() {
             return GroupActivity::Idle(Some(now + CHECK_INTERVAL));
@@ -391,6 +404,10 @@ impl Entry {
         // What arrives for an idle group is kept for its next operation, or says that it broke.
         if group.turn_in_background() || group.is_busy() {
             return GroupActivity::Moved;
+        }
+        let is_quiet = now - self.quiet_since >= QUIET_AFTER;
+        if are_many && is_quiet && !std::mem::replace(&mut self.has_rested, true) {
+            group.release_idle_memory();
         }
         GroupActivity::Idle(group.background_interests(interests))
     }
@@ -459,6 +476,8 @@ mod tests {
         fn is_joining(&self) -> bool {
             false
         }
+
+        fn release_idle_memory(&self) {}
 
         fn is_urgent(&self) -> bool {
             false

@@ -154,9 +154,9 @@ pub trait Store: Send + Sync {
         let path = path.split('<').next().unwrap_or(path);
         format!("{}()", path.rsplit("::").next().unwrap_or(path))
     }
-    /// The connection that groups of this process share for what they ask the store of this handle
-    /// seldom and briefly, once they are made. It is this handle's own if there is none yet. `None`,
-    /// where a handle costs nothing that could be shared.
+    /// The connection that groups of this process share for what they ask the store seldom and
+    /// briefly, once they are made. It is this handle's own if there is none yet. `None`, where a
+    /// handle costs nothing that could be shared.
     #[doc(hidden)]
     fn shared_connection(&self) -> Option<Arc<dyn Store>> {
         None

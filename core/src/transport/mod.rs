@@ -257,6 +257,8 @@ pub trait Transport: Send {
     fn deadline(&self) -> Option<crate::clock::Instant> {
         None
     }
+    /// Gives memory back to the system that is needed only while frames are under way.
+    fn release_idle_memory(&mut self) {}
     /// Releases all memory of operations while the connections stay: drops the frames that were not
     /// begun, finishes a partly sent frame from a copy, and discards the rest of a partly received
     /// one. The sink need not be notified of these frames.

@@ -98,6 +98,11 @@ where
         self.first.deadline().into_iter().chain(self.second.deadline()).min()
     }
 
+    fn release_idle_memory(&mut self) {
+        self.first.release_idle_memory();
+        self.second.release_idle_memory();
+    }
+
     fn abandon(&mut self) {
         self.first.abandon();
         self.second.abandon();

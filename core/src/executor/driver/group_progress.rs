@@ -21,6 +21,10 @@ impl GroupProgress for Driver {
         self.lock().is_watched()
     }
 
+    fn release_idle_memory(&self) {
+        self.lock().release_idle_memory();
+    }
+
     fn is_joining(&self) -> bool {
         self.lock().is_joining()
     }

@@ -15,7 +15,7 @@ use rustix::fs::{
     ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// What nobody may do to the file any more: a process that reads memory beyond the end of a file
 /// that was cut dies.
@@ -146,6 +146,20 @@ impl Mapping {
         // SAFETY: in bounds by `place`, and aligned: mappings begin at pages, words at multiples of
         // their size. Words are only used as atomics, by all processes.
         unsafe { AtomicU64::from_ptr(place.cast()) }
+    }
+
+    /// Gives the memory at `at`, whole pages, back to the system, which provides zeroes when it is
+    /// touched again, in whatever process.
+    ///
+    /// # Errors
+    /// The system's error.
+    ///
+    /// # Panics
+    /// If it is outside.
+    pub(crate) fn forget(&self, at: usize, bytes: usize) -> Result<(), Errno> {
+        let place = self.place(at, bytes);
+        // SAFETY: in bounds by `place`; the pages stay mapped, and the caller needs none of them.
+        unsafe { madvise(place.cast(), bytes, Advice::LinuxRemove) }
     }
 
     fn place(&self, at: usize, bytes: usize) -> *mut u8 {

@@ -24,6 +24,8 @@ pub(super) struct Allocator {
     end: u64,
     /// Where the area was last found empty: everything before is free.
     base: u64,
+    /// Where it was last given back to the system: nothing was written since if it is the end.
+    released: u64,
 }
 
 impl Area {
@@ -71,6 +73,17 @@ impl Allocator {
         }
         self.end = start + bytes;
         Ok(Some(start))
+    }
+}
+
+impl Allocator {
+    /// Whether something was written to `area` since this was last true, and all of it was read.
+    pub(super) fn take_unused(&mut self, area: &Area, memory: &impl SharedMemory) -> bool {
+        let is_unused = self.released != self.end && memory.load(area.freed) == self.end;
+        if is_unused {
+            self.released = self.end;
+        }
+        is_unused
     }
 }
 

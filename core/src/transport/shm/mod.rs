@@ -297,6 +297,12 @@ impl Transport for ShmTransport {
         self.table.readiness.deadline()
     }
 
+    fn release_idle_memory(&mut self) {
+        for peer in &mut self.table.peers {
+            peer.queue.release_area(&peer.route.lane, &self.ours);
+        }
+    }
+
     fn abandon(&mut self) {
         self.ours.store(BROKEN, 1);
         for peer in &mut self.table.peers {

@@ -73,6 +73,14 @@ impl OutgoingLane {
         self.frames.is_empty() && self.unread.is_empty()
     }
 
+    /// Gives the memory of the area back to the system, if nothing lies there.
+    pub(super) fn release_area(&mut self, lane: &Lane, memory: &Mapping) {
+        if self.is_done() && self.area.take_unused(&lane.area, memory) {
+            // It is only kept where that fails.
+            let _ = memory.forget(lane.area.start, lane.area.bytes as usize);
+        }
+    }
+
     /// Queues a frame after the others.
     pub(super) fn push(&mut self, header: Header, payload: Payload) {
         self.frames.push_back((header, payload));
