@@ -22,16 +22,26 @@ async function freePort() {
   return port;
 }
 
+/** What ranks say that made and left `count` groups. */
+async function cycles(size, ending, count) {
+  const port = await freePort();
+  const ranks = Array.from({ length: size }, (_, rank) => {
+    const words = ["--expose-gc", CYCLES, ...[rank, size, port, ending, count].map(String)];
+    return promisify(execFile)(process.execPath, words);
+  });
+  return (await Promise.all(ranks)).map(({ stdout }) => JSON.parse(stdout));
+}
+
+test("a thousand default groups stay within 64 descriptors", async () => {
+  for (const { most } of await cycles(2, "collected", 1000)) {
+    assert.ok(most <= 64, `${most} descriptors`);
+  }
+});
+
 for (const size of [1, 2, 3]) {
   for (const ending of ["referred to", "collected"]) {
     test(`groups of ${size} ranks that are ${ending} leave nothing open`, async () => {
-      const port = await freePort();
-      const ranks = Array.from({ length: size }, (_, rank) => {
-        const words = ["--expose-gc", CYCLES, String(rank), String(size), String(port), ending];
-        return promisify(execFile)(process.execPath, words);
-      });
-      for (const { stdout } of await Promise.all(ranks)) {
-        const { before, after, referred } = JSON.parse(stdout);
+      for (const { before, after, referred } of await cycles(size, ending, 40)) {
         assert.ok(after <= before, `${before} descriptors, and ${after} after 34 more groups`);
         assert.equal(referred, ending === "collected" ? 0 : 40);
       }

@@ -1,19 +1,19 @@
 // A rank that makes and leaves the default group again and again, and refers to every group that it
-// had. Told on the command line: rank, world size, port of the store, and how groups end.
+// had. Told on the command line: rank, world size, port of the store, how groups end, how many.
 
 import { readdirSync } from "node:fs";
 
 import * as pr from "polyrank";
 
-const [rank, size, port, ending] = process.argv.slice(2);
+const [rank, size, port, ending, count] = process.argv.slice(2);
 const URL = `tcp://127.0.0.1:${port}?rank=${rank}&world_size=${size}`;
-const CYCLES = 40;
+const CYCLES = Number(count);
 /** Cycles after which everything is there that a process keeps. */
 const WARM = 5;
 
 const groups = [];
 const open = () => readdirSync("/proc/self/fd").length;
-let before = 0;
+let [before, most] = [0, 0];
 
 for (let cycle = 0; cycle < CYCLES; cycle += 1) {
   await pr.initProcessGroup({ initMethod: URL, timeout: 60_000 });
@@ -21,10 +21,11 @@ for (let cycle = 0; cycle < CYCLES; cycle += 1) {
   const sum = Float64Array.of(1);
   await group.allreduce(sum);
   if (sum[0] !== Number(size)) throw new Error(`the sum is ${sum[0]}`);
+  most = Math.max(most, open());
   await pr.destroyProcessGroup();
   if (pr.isInitialized()) throw new Error("a group that was left is the default group");
   if (ending === "referred to") groups.push(group);
-  else globalThis.gc();
+  else if (cycle < 100) globalThis.gc();
   if (cycle === WARM) before = open();
 }
 // What a group had is closed when it was left; a system call may still hold what it waited for.
@@ -32,4 +33,4 @@ const begin = Date.now();
 while (open() > before && Date.now() - begin < 20_000) {
   await new Promise((resolve) => setImmediate(resolve));
 }
-console.log(JSON.stringify({ before, after: open(), referred: groups.length }));
+console.log(JSON.stringify({ before, after: open(), most, referred: groups.length }));

@@ -257,14 +257,14 @@ impl Executor {
     }
 
     /// Gives memory back that is needed only while something is in flight.
-    pub(super) fn release_idle_memory(&mut self) {
+    pub fn release_idle_memory(&mut self) {
         if !self.is_closed() {
             self.transport.release_idle_memory();
         }
     }
 
     /// Whether its transport opens connections.
-    pub(super) fn is_joining(&self) -> bool {
+    pub fn is_joining(&self) -> bool {
         !self.is_closed() && self.transport.is_joining()
     }
 
