@@ -99,10 +99,9 @@ setters! {
 
 struct World {
     process_id: u32,
-    /// The store in which the world met, and whether it ends with this process.
-    store: Arc<dyn Store>,
+    /// Whether the store in which the world met ends with this process.
     hosting: bool,
-    /// This rank's place in it.
+    /// This rank's place in that store.
     claim: RankClaim,
     group: ProcessGroup,
     /// Those of [`new_group`], and the default group, in the order in which they were made.
@@ -127,7 +126,7 @@ impl World {
     /// others are done with it, of a group that broke for `broken_limit` at most; those that died
     /// would be waited for in vain.
     async fn leave(self, broken_limit: Duration) -> Result<()> {
-        let World { store, hosting, claim, group, groups, .. } = self;
+        let World { hosting, claim, group, groups, .. } = self;
         let broken = group.is_broken();
         let mut ended = Ok(());
         let default = group.identity();
@@ -137,17 +136,21 @@ impl World {
         ended = ended.and(group.leave(Some(backend::deadline())).await);
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
         let free = match broken {
-            true => find_free(&store).await.map(|()| store.clone()),
-            false => free_store(&store).await,
+            true => find_free(claim.store()).await.map(|()| claim.store().clone()),
+            false => free_store(claim.store()).await,
         };
         let left = match (&free, broken) {
             // The others may be behind, and ask the store for the reason.
             (Ok(store), true) if hosting => {
-                rendezvous::leave_async(&**store, name, ranks, hosting, broken_limit).await
+                let store = claim.scoped(store.clone());
+                rendezvous::leave_async(&*store, name, ranks, hosting, broken_limit).await
             }
             // The host may have left cleanly, and stay for this rank.
-            (Ok(store), true) => rendezvous::leave_at_once(&**store, name, ranks.0).await,
-            (Ok(store), false) => leave_in_order(&**store, name, ranks, hosting, &claim).await,
+            (Ok(store), true) => {
+                let store = claim.scoped(store.clone());
+                rendezvous::leave_at_once(&*store, name, ranks.0).await
+            }
+            (Ok(store), false) => leave_in_order(store, name, ranks, hosting, &claim).await,
             // A store that may be silent is not waited for: the place is free when the connection
             // ends.
             (Err(error), _) => Err(error.clone()),
@@ -155,7 +158,8 @@ impl World {
         if let (true, Ok(store)) = (hosting, &free) {
             // Ranks that came late have compared by now.
             let keys = rendezvous::keys_of_group(name);
-            let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store.clone()));
+            let store = claim.scoped(store.clone());
+            let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store));
             ended = ended.and(group.open_comparisons().look(&store).await);
         }
         drop(claim);
@@ -182,14 +186,15 @@ async fn free_store(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>> {
 
 /// Leaves a group that is whole, and its place in it.
 async fn leave_in_order(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     name: &str,
     ranks: (u32, u32),
     hosting: bool,
     claim: &RankClaim,
 ) -> Result<()> {
-    rendezvous::leave_async(store, name, ranks, hosting, LEAVE_LIMIT).await?;
-    match claim.release_in(store).await {
+    let scoped = claim.scoped(store.clone());
+    rendezvous::leave_async(&*scoped, name, ranks, hosting, LEAVE_LIMIT).await?;
+    match claim.release_in(&**store).await {
         // A store that ended has forgotten it.
         Err(Error::Network { .. }) => Ok(()),
         released => released,
@@ -269,10 +274,10 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
         met.store.set_timeout(timeout);
     }
     let Rendezvous { rank, world_size, hosting, .. } = met;
-    let (store, group) = loop {
+    let group = loop {
         let (store, options) = (claim.scoped_store(), group_options.clone());
-        match ProcessGroup::new_async(store.clone(), rank, world_size, name, options).await {
-            Ok(group) => break (store, group),
+        match ProcessGroup::new_async(store, rank, world_size, name, options).await {
+            Ok(group) => break group,
             // The store is silent: it is not asked for more.
             Err(error @ Error::StoreTimeout { .. }) => return Err(error),
             Err(error) => {
@@ -291,7 +296,7 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     };
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
-    let made = World { process_id, store, hosting, claim, group: group.clone(), groups };
+    let made = World { process_id, hosting, claim, group: group.clone(), groups };
     if !enter(made) {
         // Nothing has run in it.
         let _ = group.shutdown_async().await;

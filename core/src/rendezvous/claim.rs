@@ -165,7 +165,17 @@ impl RankClaim {
 
     /// The store for the keys of this generation.
     pub(crate) fn scoped_store(&self) -> Arc<dyn Store> {
-        Arc::new(PrefixStore::new(self.scope.clone(), self.store.clone()))
+        self.scoped(self.store.clone())
+    }
+
+    /// As [`RankClaim::scoped_store`], through `store`, another handle on [`RankClaim::store`].
+    pub(crate) fn scoped(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(PrefixStore::new(self.scope.clone(), store))
+    }
+
+    /// The store in which the place is.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// The store in which the ranks of this generation join.
@@ -201,7 +211,7 @@ impl RankClaim {
         self.release_in(&*self.store).await
     }
 
-    /// As [`RankClaim::release`], through another handle on the store.
+    /// As [`RankClaim::release`], through another handle on [`RankClaim::store`].
     ///
     /// # Errors
     /// Those of the store.
