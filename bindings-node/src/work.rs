@@ -145,28 +145,28 @@ fn this(work: Unknown<'_>) -> Result<&NativeWork> {
 
 impl NativeWork {
     /// An operation that is prepared. It is begun immediately if no more than `start_within` bytes
-    /// are to be copied in; a negative number is none.
+    /// have to be copied in for that; a negative number is none.
     pub(crate) fn new(
         env: Env,
         staged: StagedOperation,
         tensors: Js<'_>,
         start_within: f64,
     ) -> Result<NativeWork> {
-        let bytes = staged.bytes_in();
-        let starts = !staged.is_issued() && bytes as f64 <= start_within;
+        let may_start = !staged.is_issued() && start_within >= 0.0;
         let realm = realm(env)?;
         let operation = LoopOperation::new(staged, realm.adaptive_wait.clone());
         let work = NativeWork { id: realm.next_id(), operation };
-        if !starts {
+        if !may_start {
             return Ok(work);
         }
         let begun = views(tensors).and_then(|views| {
-            work.operation.begin(&views, bytes).map_err(|error| raise(env, &error))
+            let begun = work.operation.begin(&views, start_within as usize);
+            begun.map_err(|error| raise(env, &error))
         });
         if let Err(error) = &begun {
             work.operation.give_up(&error.reason);
         }
-        begun.map(|()| work)
+        begun.map(|_| work)
     }
 
     /// As [`LoopOperation::issued`].

@@ -33,6 +33,8 @@ import { native, platform } from "./native.js";
 import { follow, start } from "./operations.js";
 import { DoneOperation, runShort } from "./short.js";
 import { untilAborted } from "./signals.js";
+import { flatInfo } from "./tensors.js";
+import { bytesOf } from "./views.js";
 import { INTERNAL, NOTHING_TO_DO, Work } from "./work.js";
 
 /** A call that does not wait: its value. */
@@ -109,7 +111,7 @@ export function make(spec, given) {
 export function operate(spec, self, values) {
   const short = runShort(spec, self, values);
   if (short instanceof DoneOperation) return new Work(INTERNAL, short, values[0], values);
-  if (short !== null) return continued(spec, short, values);
+  if (short !== null) return continued(short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
   const signal = signalOf(call.options);
@@ -127,11 +129,19 @@ export function operate(spec, self, values) {
   return new Work(INTERNAL, operation, value, arrays);
 }
 
-/** The handle of a short call that continues as `work`. */
-function continued(spec, work, values) {
-  const { tensors, infos, views, arrays, bytes } = tensorArguments(spec, split(spec, values));
-  const operation = follow(work, { tensors, infos, views, bytes });
-  return new Work(INTERNAL, operation, values[0], arrays);
+/** The handle of a short call that continues as `work`: its result is copied to the array, whoever
+ * has the memory of that. */
+function continued(work, values) {
+  const [array] = values;
+  const tensor = bytesOf(array);
+  const { byteLength: bytes } = tensor;
+  const operation = follow(work, {
+    tensors: [tensor],
+    infos: [flatInfo(array)],
+    views: [array],
+    bytes,
+  });
+  return new Work(INTERNAL, operation, array, [array]);
 }
 
 /** Messages of tensors on devices, of one group, that are issued together: the handle of each,

@@ -1,7 +1,7 @@
 // Which memory of polyrank an array looks at: operations use that in place, whether they are given
 // the tensor or an array over it. Knows nothing of tensors or of operations.
 
-import { bufferOf, bytesOf } from "./views.js";
+import { bytesOf } from "./views.js";
 
 /** Memory that was looked at, by the buffer that it lay in then and its first byte there. In Node
  * each memory has a buffer of its own; in WebAssembly all lie in one, which growth replaces. */
@@ -35,11 +35,6 @@ export function homeOf({ buffer, byteOffset, byteLength }) {
     if (found !== null) return found;
   }
   return null;
-}
-
-/** Whether an array looks at a buffer that has memory of polyrank. */
-export function isInMemoryOfOurs(array) {
-  return homes.has(bufferOf(array));
 }
 
 /** The bytes of a view for a call that copies them: those in memory of polyrank are copied here,

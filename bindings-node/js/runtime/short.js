@@ -7,7 +7,6 @@ import { idlName } from "./arguments.js";
 import { HANDLE } from "./handles.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
-import { isInMemoryOfOurs } from "./owned.js";
 import { isIdle } from "./queues.js";
 import { isTypedArray } from "./views.js";
 
@@ -71,7 +70,7 @@ class DoneWork {
 export function runShort(spec, self, values) {
   if (native.runShort === undefined || values.length === 0 || values.length > 2) return null;
   const [array] = values;
-  if (!isTypedArray(array) || isInMemoryOfOurs(array)) return null;
+  if (!isTypedArray(array)) return null;
   if (!isIdle() || !isNothingInUse()) return null;
   const operator = values.length === 2 ? codeOf(values[1]) : NO_OPERATOR;
   const group = self === null ? 0 : self?.[HANDLE]?.id;

@@ -52,6 +52,13 @@ export function codeOf(view) {
   return CODES.get(classOf(view));
 }
 
+/** What the native half is told of all elements of a typed array, which are copied though they may
+ * lie in memory of polyrank. */
+export function flatInfo(array) {
+  const dtype = codeOf(array);
+  return { dtype, shape: [byteLengthOf(array) / SIZES.get(dtype)] };
+}
+
 /** How many elements of which type something has that may be a tensor: `4 f32`. */
 export function elementsOf(object) {
   if (object instanceof Elements) return `${object.size} ${object.dtype}`;

@@ -16,11 +16,6 @@ export function isTypedArray(value) {
   return ArrayBuffer.isView(value) && typed.class.call(value) !== undefined;
 }
 
-/** The buffer of a typed array. */
-export function bufferOf(array) {
-  return typed.buffer.call(array);
-}
-
 /** The bytes that a view has now; 0 if its memory was transferred. */
 export function byteLengthOf(view) {
   try {

@@ -5,7 +5,7 @@
 use super::arguments::*;
 use super::calls;
 use crate::request::{Role, TypedCall};
-use crate::tensor::{flat, flat_mut, lend, lend_mut};
+use crate::tensor::{flat, flat_mut, in_place, lend, lend_mut};
 use crate::{Buffers, ConstBuffers, OwnedBuffers, ProcessGroup, Result, Work};
 
 impl ProcessGroup {
@@ -35,7 +35,7 @@ impl ProcessGroup {
         arguments: impl AllreduceArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments);
-        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), in_place(tensors)) {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
@@ -74,7 +74,7 @@ impl ProcessGroup {
         arguments: impl AllreduceCoalescedArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments);
-        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), in_place(tensors)) {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
@@ -120,7 +120,7 @@ impl ProcessGroup {
         arguments: impl ReduceArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE, arguments);
-        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), in_place(tensors)) {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
@@ -164,7 +164,7 @@ impl ProcessGroup {
         arguments: impl BroadcastArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST, arguments);
-        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensors)) {
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), in_place(tensors)) {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
@@ -203,7 +203,7 @@ impl ProcessGroup {
         arguments: impl BroadcastOneArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments);
-        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), flat_mut(tensor)) {
+        if let Some(done) = self.run_in_place(call.plain(&[Role::InOut]), in_place(tensor)) {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensor));

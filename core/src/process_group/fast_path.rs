@@ -4,7 +4,8 @@
 
 use super::ProcessGroup;
 use crate::backend::{
-    Attempt, Call, CallFacts, IssueOptions, IssuedOperation, PersistentBuffers, SmallCall,
+    Attempt, Call, CallFacts, FAST_PATH_BYTES, IssueOptions, IssuedOperation, PersistentBuffers,
+    SmallCall,
 };
 use crate::clock::Instant;
 use crate::completion::Outcome;
@@ -14,7 +15,7 @@ use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
 use crate::request::SingleTensorRequest;
-use crate::tensor::{LentMemory, Region, lend_bytes, lend_bytes_mut};
+use crate::tensor::{InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::work::Work;
 
@@ -106,12 +107,32 @@ impl ProcessGroup {
     pub(crate) fn run_in_place(
         &self,
         plain: Option<SingleTensorRequest>,
-        tensor: Option<(DType, &mut [u8])>,
+        tensor: Option<InPlace<'_>>,
     ) -> Option<Result<()>> {
-        let (dtype, memory) = tensor?;
+        let (dtype, memory) = match tensor? {
+            InPlace::Borrowed(dtype, memory) => (dtype, memory),
+            InPlace::Owned(tensor) => return self.run_owned(plain?, tensor),
+        };
         let plain = SingleTensorRequest { dtype, ..plain? };
         let tried = self.try_plain(&plain, &mut LentMemory::InPlace(memory));
         self.run_kept(&plain, tried, || HeldBuffers { input: None, output: lend_bytes_mut(memory) })
+    }
+
+    /// As [`ProcessGroup::run_in_place`] for a tensor that has its own memory. Others may have that
+    /// as well, so that a small one is tried on a copy: nobody waits for who has an access to it.
+    fn run_owned(&self, plain: SingleTensorRequest, tensor: &Tensor) -> Option<Result<()>> {
+        let plain = SingleTensorRequest { dtype: tensor.dtype(), ..plain };
+        let region = tensor.region();
+        let held = || HeldBuffers { input: None, output: region.clone() };
+        if region.len() > FAST_PATH_BYTES {
+            return self.run_kept(&plain, None, held);
+        }
+        let mut copy = region.read(<[u8]>::to_vec);
+        let tried = self.try_plain(&plain, &mut LentMemory::InPlace(&mut copy));
+        if tried.is_some() {
+            region.write(|bytes| bytes.copy_from_slice(&copy));
+        }
+        self.run_kept(&plain, tried, held)
     }
 
     /// As [`ProcessGroup::run`] for a call from one tensor to another; `None` if it has to go

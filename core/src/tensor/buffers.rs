@@ -27,6 +27,11 @@ pub trait Buffers {
     fn flat_mut(&mut self, _: LendingProof) -> Option<(DType, &mut [u8])> {
         None
     }
+    /// The tensor, if it is one that has its own memory.
+    #[doc(hidden)]
+    fn owned(&self, _: LendingProof) -> Option<&Tensor> {
+        None
+    }
 }
 
 /// Tensors that an operation only reads; the same types as [`Buffers`], borrowed shared.
@@ -79,6 +84,26 @@ pub(crate) fn lend<B: ConstBuffers + ?Sized>(buffers: &B) -> Vec<Tensor> {
 /// The type and bytes of `buffers`, if it is one contiguous tensor.
 pub(crate) fn flat_mut<B: Buffers + ?Sized>(buffers: &mut B) -> Option<(DType, &mut [u8])> {
     buffers.flat_mut(LendingProof(()))
+}
+
+/// One contiguous tensor that an operation reads and writes.
+pub(crate) enum InPlace<'a> {
+    /// The type and bytes of what was borrowed.
+    Borrowed(DType, &'a mut [u8]),
+    /// One that has its own memory, of the host.
+    Owned(&'a Tensor),
+}
+
+/// What `buffers` are, if they are one contiguous tensor that may be written.
+pub(crate) fn in_place<B: Buffers + ?Sized>(buffers: &mut B) -> Option<InPlace<'_>> {
+    let proof = LendingProof(());
+    if buffers.owned(proof).is_some() {
+        let plain = |it: &&Tensor| {
+            it.is_contiguous() && !it.is_read_only() && it.region().device().is_none()
+        };
+        return buffers.owned(proof).filter(plain).map(InPlace::Owned);
+    }
+    buffers.flat_mut(proof).map(|(dtype, bytes)| InPlace::Borrowed(dtype, bytes))
 }
 
 /// As [`flat_mut`], only to be read.
@@ -227,6 +252,10 @@ impl<T: Element, const N: usize> ConstBuffers for [Vec<T>; N] {
 impl Buffers for Tensor {
     fn lend_mut(&mut self, _: LendingProof) -> Vec<Tensor> {
         vec![self.clone()]
+    }
+
+    fn owned(&self, _: LendingProof) -> Option<&Tensor> {
+        Some(self)
     }
 }
 

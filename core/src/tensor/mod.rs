@@ -18,7 +18,9 @@ mod strided;
 mod view;
 
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
-pub(crate) use buffers::{flat, flat_mut, lend, lend_bytes, lend_bytes_mut, lend_mut};
+pub(crate) use buffers::{
+    InPlace, flat, flat_mut, in_place, lend, lend_bytes, lend_bytes_mut, lend_mut,
+};
 pub use element::Element;
 pub use lent_memory::LentMemory;
 pub(crate) use overlaps::{RepeatPolicy, Runs, View, overlap, runs_of};

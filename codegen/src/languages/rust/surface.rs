@@ -123,16 +123,16 @@ fn view(api: &Api, method: &model::Method) -> Method {
 /// What runs the call immediately, if its tensors are what the short way takes.
 fn at_once(buffers: &[Buffer]) -> String {
     let roles: Vec<String> = buffers.iter().map(|it| format!("Role::{}", it.role)).collect();
-    let flats = buffers.iter().map(|it| match it.lend {
-        "lend" => format!(", flat({})", it.name),
-        _ => format!(", flat_mut({})", it.name),
-    });
-    let run = match buffers {
-        [] => "run_without",
-        [one] if one.role == "InOut" => "run_in_place",
-        [out, from] if out.lend == "lend_mut" && from.lend == "lend" => "run_apart",
+    let (run, written) = match buffers {
+        [] => ("run_without", ""),
+        [one] if one.role == "InOut" => ("run_in_place", "in_place"),
+        [out, from] if out.lend == "lend_mut" && from.lend == "lend" => ("run_apart", "flat_mut"),
         _ => return String::new(),
     };
+    let flats = buffers.iter().map(|it| match it.lend {
+        "lend" => format!(", flat({})", it.name),
+        _ => format!(", {written}({})", it.name),
+    });
     format!(
         "if let Some(done) = self.{run}(call.plain(&[{}]){}) {{ return done; }}",
         roles.join(", "),

@@ -17,6 +17,12 @@ const MIN_WAIT: Duration = Duration::from_micros(40);
 /// may have been the waking of threads, which costs nothing where the ranks wait.
 const PROBE_INTERVAL: u32 = 8;
 
+/// After so many loans, one after the other, that ended before their operations did, memory is not
+/// lent for a while: the copies were made in vain, and all at once.
+const MISSED_LOANS: u32 = 2;
+/// For so many operations.
+const SKIPPED_LOANS: u32 = 16;
+
 /// How long operations took lately.
 #[derive(Clone, Debug, Default)]
 pub struct AdaptiveWait(Arc<History>);
@@ -27,6 +33,10 @@ struct History {
     average: AtomicU32,
     /// Operations since one was waited for.
     unprobed: AtomicU32,
+    /// Loans that ended too early, since the last one that did not.
+    missed_loans: AtomicU32,
+    /// Operations for which memory is not lent from now on.
+    skipped_loans: AtomicU32,
 }
 
 impl AdaptiveWait {
@@ -39,6 +49,25 @@ impl AdaptiveWait {
         let unprobed = self.0.unprobed.load(Ordering::Relaxed) + 1;
         self.0.unprobed.store(unprobed % PROBE_INTERVAL, Ordering::Relaxed);
         if unprobed < PROBE_INTERVAL { MIN_WAIT } else { MAX_WAIT }
+    }
+
+    /// Whether to lend memory to a large operation.
+    pub fn is_loan_due(&self) -> bool {
+        let skipped = self.0.skipped_loans.load(Ordering::Relaxed);
+        self.0.skipped_loans.store(skipped.saturating_sub(1), Ordering::Relaxed);
+        skipped == 0
+    }
+
+    /// Learns whether a large operation that memory was lent to was over in time.
+    pub fn note_loan(&self, is_over: bool) {
+        let missed = if is_over { 0 } else { self.0.missed_loans.load(Ordering::Relaxed) + 1 };
+        if missed < MISSED_LOANS {
+            self.0.missed_loans.store(missed, Ordering::Relaxed);
+        } else {
+            // The next one that misses shows that nothing has changed.
+            self.0.missed_loans.store(MISSED_LOANS - 1, Ordering::Relaxed);
+            self.0.skipped_loans.store(SKIPPED_LOANS, Ordering::Relaxed);
+        }
     }
 
     /// Learns that an operation which was issued at `start` is done now, and that no other thread

@@ -19,10 +19,10 @@ const LARGE_BYTES: usize = 256 << 10;
 
 /// Operations on more than this are not given the language's own memory, since what they have would
 /// have to be copied, all at once, if they are not over in time.
-const MOST_LENT_BYTES: usize = 8 << 20;
+const MOST_LENT_BYTES: usize = 16 << 20;
 
 /// How long the event loop moves a large operation at most, in the call that issues it.
-const TURN_LIMIT: Duration = Duration::from_millis(2);
+const TURN_LIMIT: Duration = Duration::from_millis(4);
 
 /// How long it waits for something to move, of a large operation.
 const IDLE_LIMIT: Duration = Duration::from_micros(150);
@@ -96,38 +96,47 @@ impl LoopOperation {
         }
     }
 
-    /// Issues it on `memories`, of which `bytes` are read, and moves it for a moment: in the
-    /// language's own memory where that can be lent, else on copies, which are made now. If it is
-    /// done then, copies a small result out. Nothing of the language may have run since it gave the
-    /// memories.
+    /// Issues it on `memories` and moves it for a moment: in the language's own memory where that
+    /// can be lent, else on copies, which are made now. If it is done then, copies a small result
+    /// out. Nothing of the language may have run since it gave the memories. Nothing happens, and
+    /// false is returned, if more than `most_copied` bytes would be copied in.
     ///
     /// # Errors
     /// Those of [`StagedOperation::copy_in`] and [`StagedOperation::issue`].
-    pub fn begin<M: CallerMemory>(&self, memories: &[M], bytes: usize) -> Result<()> {
+    pub fn begin<M: CallerMemory>(&self, memories: &[M], most_copied: usize) -> Result<bool> {
         let start = Instant::now();
         let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
-        let loans = self.borrow(memories)?;
+        let loans = self.borrow(memories, is_large)?;
+        let (bytes, lends) = (self.staged.borrow().bytes_in(), !loans.is_empty());
+        if bytes > most_copied {
+            self.staged.borrow_mut().give_back(loans);
+            return Ok(false);
+        }
         let issued = match bytes {
             0 => Ok(0),
             _ => self.staged.borrow_mut().copy_in(memories, bytes),
         };
         let issued = issued.and_then(|_| self.issue_for(WaitIntent::Soon));
-        let is_moved = issued.is_ok() && self.move_on(start, is_large);
+        let is_over = issued.is_ok() && self.move_on(start, is_large);
         self.staged.borrow_mut().give_back(loans);
+        if is_large && lends {
+            self.wait.note_loan(is_over);
+        }
         issued?;
-        if !is_moved {
+        if !is_over {
             self.hand_over(start, is_large);
         }
         self.finish_small(memories);
-        Ok(())
+        Ok(true)
     }
 
     /// What can be lent of `memories`, if it pays: nobody else moves operations of the group.
-    fn borrow<M: CallerMemory>(&self, memories: &[M]) -> Result<Loans> {
+    fn borrow<M: CallerMemory>(&self, memories: &[M], is_large: bool) -> Result<Loans> {
         let mut staged = self.staged.borrow_mut();
         let is_busy = staged.group().is_none_or(waiters::has_waiter);
         // What is not over in time has to be copied at once.
-        if is_busy || staged.bytes() > MOST_LENT_BYTES {
+        let is_too_large = staged.bytes() > MOST_LENT_BYTES;
+        if is_busy || is_too_large || (is_large && !self.wait.is_loan_due()) {
             return Ok(Loans::default());
         }
         staged.borrow(memories)

@@ -7,6 +7,7 @@ use super::{CallerMemory, StagedOperation, State, current};
 use crate::generated::collective::Collective;
 use crate::generated::error::Result;
 use crate::tensor::Loan;
+use crate::work::Work;
 
 /// The memory that a language lends to one operation.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ impl Loans {
 }
 
 impl StagedOperation {
-    /// Has the operation, which is not issued and of which nothing is copied in, work in
+    /// Has the operation, if it is not issued and nothing is copied in yet, work in
     /// `memories` where those can be lent. None of the language's code may run before
     /// [`StagedOperation::give_back`].
     ///
@@ -29,7 +30,7 @@ impl StagedOperation {
     /// As [`StagedOperation::copy_in`].
     pub fn borrow<M: CallerMemory>(&mut self, memories: &[M]) -> Result<Loans> {
         let mut loans = Loans::default();
-        if !self.takes_loans() {
+        if self.bytes_copied_in > 0 || !self.takes_loans() {
             return Ok(loans);
         }
         let reads_elsewhere = self.is_read_by_others();
@@ -54,13 +55,19 @@ impl StagedOperation {
     /// Gives back what was lent. What an operation has that is not over goes on as a copy, of which
     /// the outputs are to be copied out.
     pub fn give_back(&mut self, loans: Loans) {
-        let is_over = self.work().is_some_and(|work| work.is_done() && work.is_success());
-        if is_over {
+        let is_issued = matches!(self.state, State::Issued(_));
+        if self.work().is_some_and(Work::is_success) {
             loans.0.into_iter().for_each(Loan::end_without_copy);
             return;
         }
-        drop(loans);
         self.tensors.all.iter_mut().for_each(|staging| staging.is_lent = false);
+        if is_issued {
+            drop(loans);
+        } else {
+            // It has nothing yet.
+            self.bytes_copied_in = 0;
+            loans.0.into_iter().for_each(Loan::end_without_copy);
+        }
     }
 
     fn takes_loans(&self) -> bool {

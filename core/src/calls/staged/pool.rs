@@ -8,8 +8,9 @@ use crate::tensor::{Region, prefer_large_pages};
 /// Bytes below which memory is not worth keeping: the allocator has it at hand.
 const MIN_BYTES: usize = 64 << 10;
 
-/// Bytes that are kept at most, in all.
-const MAX_BYTES: usize = 256 << 20;
+/// Bytes that are kept at most, in all: a part of the 32 MiB that a rank may have beside its
+/// tensors, of which the executor has most.
+const MAX_BYTES: usize = 8 << 20;
 
 /// Blocks that are kept at most.
 const MAX_BLOCKS: usize = 64;
@@ -92,8 +93,10 @@ mod tests {
         assert_eq!(kept.take(1 << 19).map(|block| block.len()), Some(1 << 19));
         assert_eq!(kept.bytes, 0);
         for _ in 0..3 {
-            kept.put(vec![0; 100 << 20]);
+            kept.put(vec![0; 3 << 20]);
         }
-        assert_eq!((kept.blocks.len(), kept.bytes), (2, 200 << 20));
+        assert_eq!((kept.blocks.len(), kept.bytes), (2, 6 << 20));
+        kept.put(vec![0; 9 << 20]);
+        assert_eq!((kept.blocks.len(), kept.bytes), (2, 6 << 20), "too large to be kept");
     }
 }

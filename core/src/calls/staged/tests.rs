@@ -70,6 +70,57 @@ fn prepare(
     StagedOperation::prepare(entry(key)?, Some(group), arguments, &[], tensors)
 }
 
+/// An array whose memory is lent while a call lasts.
+struct Lendable(Region);
+
+impl Lendable {
+    fn of(values: &[f32]) -> Lendable {
+        Lendable(Region::from_vec(values.iter().flat_map(|value| value.to_ne_bytes()).collect()))
+    }
+
+    fn values(&self) -> Vec<f32> {
+        let bytes = self.0.read(<[u8]>::to_vec);
+        bytes.chunks_exact(4).map(|it| f32::from_ne_bytes(it.try_into().unwrap())).collect()
+    }
+
+    fn described(&self, place: usize) -> TensorDescription {
+        let memory = Memory::Foreign { bytes: self.0.len(), place: (place, 0) };
+        let dtype = DType::F32;
+        TensorDescription { dtype, shape: None, strides: None, offset: 0, read_only: false, memory }
+    }
+
+    fn fill(&self, value: u8) {
+        self.0.write(|bytes| bytes.fill(value));
+    }
+}
+
+impl CallerMemory for &Lendable {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+    fn read(&self, at: usize, into: &mut [u8]) {
+        self.0.read(|bytes| into.copy_from_slice(&bytes[at..at + into.len()]));
+    }
+    fn write(&self, at: usize, from: &[u8]) {
+        self.0.write(|bytes| bytes[at..at + from.len()].copy_from_slice(from));
+    }
+    fn lend(&self, region: &Region) -> Option<Loan> {
+        Loan::between(region, &self.0)
+    }
+}
+
+/// Two ranks that live in this process.
+fn pair() -> [Object; 2] {
+    let store = Arc::new(HashStore::new());
+    let join = |rank| {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            ProcessGroup::new(store, rank, 2, "lent", GroupOptions::default()).unwrap()
+        })
+    };
+    [join(0), join(1)].map(|joining| Object::Group(joining.join().unwrap()))
+}
+
 fn avg() -> Vec<(&'static str, Value)> {
     vec![("reduceOp", Value::ReduceOp(ReduceOp::PremulSum(2.0)))]
 }
@@ -97,6 +148,77 @@ fn an_operation_goes_in_and_out_in_slices() {
     assert_eq!(staged.copy_out(&[&array], 8).unwrap(), 0);
     assert_eq!(array.values(), [2.0, 4.0, 6.0]);
     assert_eq!(staged.bytes_copied_in(), 12);
+}
+
+#[test]
+fn what_is_over_while_memory_is_lent_is_not_copied() {
+    let group = group();
+    for values in [vec![1.0], vec![1.0; 65_537]] {
+        let array = Lendable::of(&values);
+        let tensors = vec![array.described(0)];
+        let mut staged = prepare(&group, "PROCESS_GROUP_ALLREDUCE", tensors, list, avg()).unwrap();
+        let loans = staged.borrow(&[&array]).unwrap();
+        assert!(!loans.is_empty());
+        assert_eq!((staged.bytes_in(), staged.bytes_copied_in()), (0, 4 * values.len()));
+        staged.issue(WaitIntent::Soon).unwrap();
+        staged.work().unwrap().wait(None).unwrap();
+        staged.give_back(loans);
+        assert_eq!(staged.bytes_out(), 0);
+        assert!(array.values().iter().all(|value| *value == 2.0));
+        assert_eq!(staged.copy_out(&[&array], 1).unwrap(), 0);
+    }
+}
+
+#[test]
+fn memory_that_was_given_back_is_the_language_s() {
+    for count in [1, 3, 65_537, 1 << 20] {
+        let groups = pair();
+        let arrays = [1.0, 2.0].map(|value| Lendable::of(&vec![value; count]));
+        let begin = |rank: usize| {
+            let tensors = vec![arrays[rank].described(0)];
+            prepare(&groups[rank], "PROCESS_GROUP_ALLREDUCE", tensors, list, vec![]).unwrap()
+        };
+        let mut first = begin(0);
+        let loans = first.borrow(&[&arrays[0]]).unwrap();
+        first.issue(WaitIntent::Soon).unwrap();
+        // The other rank has not come.
+        first.give_back(loans);
+        assert_eq!(first.bytes_out(), 4 * count);
+        arrays[0].fill(0xff);
+
+        let mut second = begin(1);
+        let loans = second.borrow(&[&arrays[1]]).unwrap();
+        second.issue(WaitIntent::Soon).unwrap();
+        second.work().unwrap().wait(None).unwrap();
+        second.give_back(loans);
+        first.work().unwrap().wait(None).unwrap();
+        assert!(arrays[0].0.read(|bytes| bytes.iter().all(|byte| *byte == 0xff)), "left alone");
+        assert_eq!(first.copy_out(&[&arrays[0]], usize::MAX).unwrap(), 0);
+        assert!(arrays.iter().all(|it| it.values() == vec![3.0; count]), "{count} elements");
+    }
+}
+
+#[test]
+fn memory_is_given_back_whatever_an_operation_ends_with() {
+    let groups = pair();
+    let array = Lendable::of(&[1.0; 100_000]);
+    let tensors = || vec![array.described(0)];
+    let key = "PROCESS_GROUP_ALLREDUCE";
+    // Nothing was issued yet.
+    let mut given_up = prepare(&groups[0], key, tensors(), list, vec![]).unwrap();
+    let loans = given_up.borrow(&[&array]).unwrap();
+    given_up.give_back(loans);
+    assert_eq!((given_up.bytes_in(), given_up.bytes_copied_in()), (400_000, 0));
+
+    let mut staged = prepare(&groups[0], key, tensors(), list, vec![]).unwrap();
+    let loans = staged.borrow(&[&array]).unwrap();
+    staged.issue(WaitIntent::Soon).unwrap();
+    groups[1].group().unwrap().abort_because("enough");
+    assert!(staged.work().unwrap().wait(None).is_err());
+    staged.give_back(loans);
+    array.fill(7);
+    assert!(staged.copy_out(&[&array], usize::MAX).unwrap_err().to_string().contains("enough"));
+    assert!(array.0.read(|bytes| bytes.iter().all(|byte| *byte == 7)));
 }
 
 #[test]

@@ -63,3 +63,75 @@ impl Drop for Loan {
 
 // SAFETY: the pointer is to memory that the region's piece owns, which may be used by any thread.
 unsafe impl Send for Loan {}
+
+#[cfg(test)]
+impl Loan {
+    /// As [`Loan::new`], of memory of the test, which outlives it and is not used meanwhile.
+    pub(crate) fn between(region: &Region, memory: &Region) -> Option<Loan> {
+        assert_eq!(region.len(), memory.len());
+        // SAFETY: as the test promises.
+        unsafe { Loan::new(region, NonNull::new(memory.piece.place())?) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_over_goes_along_and_the_lender_s_memory_is_left_alone() {
+        let (region, memory) = (Region::zeroed(8), Region::from_vec(vec![5; 8]));
+        let part = region.slice(2..6);
+        let loan = Loan::between(&region, &memory).unwrap();
+        assert!(region.is_on_loan() && part.is_on_loan());
+        assert_eq!(part.read(<[u8]>::to_vec), [5; 4]);
+        part.write(|bytes| bytes.fill(6));
+        assert_eq!(memory.read(<[u8]>::to_vec), [5, 5, 6, 6, 6, 6, 5, 5]);
+        drop(loan);
+        assert!(!part.is_on_loan());
+        part.write(|bytes| bytes.fill(7));
+        assert_eq!(region.read(<[u8]>::to_vec), [5, 5, 7, 7, 7, 7, 5, 5]);
+        assert_eq!(memory.read(<[u8]>::to_vec), [5, 5, 6, 6, 6, 6, 5, 5]);
+    }
+
+    #[test]
+    fn without_a_copy_the_region_has_its_own_memory_again() {
+        let (region, memory) = (Region::from_vec(vec![1; 3]), Region::from_vec(vec![5; 3]));
+        Loan::between(&region, &memory).unwrap().end_without_copy();
+        assert_eq!(region.read(<[u8]>::to_vec), [1; 3]);
+        // And its owner may have it back.
+        assert_eq!(region.into_owner::<Vec<u8>>().ok(), Some(vec![1; 3]));
+    }
+
+    #[test]
+    fn parts_and_what_is_on_loan_already_are_not_moved() {
+        let (region, memory) = (Region::zeroed(4), Region::zeroed(4));
+        let (part, other) = (region.slice(0..2), Region::zeroed(2));
+        assert!(Loan::between(&part, &other).is_none());
+        let nothing = Region::zeroed(0);
+        assert!(Loan::between(&nothing, &nothing).is_none());
+        let first = Loan::between(&region, &memory).unwrap();
+        assert!(Loan::between(&region, &Region::zeroed(4)).is_none());
+        drop(first);
+    }
+
+    #[test]
+    fn a_reader_on_another_thread_sees_one_memory_or_the_other() {
+        let (region, memory) = (Region::zeroed(64), Region::from_vec(vec![9; 64]));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..5000 {
+                    region.write(|bytes| {
+                        assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+                        bytes.fill(bytes[0].wrapping_add(1));
+                    });
+                }
+            });
+            for _ in 0..5000 {
+                drop(Loan::between(&region, &memory));
+            }
+        });
+    }
+}
