@@ -6,7 +6,7 @@ import { constants } from "node:buffer";
 import { test } from "node:test";
 
 import { alloc } from "../js/index.js";
-import { onRanks, scenarios } from "./support/ranks.js";
+import { onRanks, scenarios, startRanks } from "./support/ranks.js";
 
 const SCENARIOS = scenarios("memory");
 const options = { flags: ["--expose-gc"] };
@@ -68,6 +68,25 @@ for (const name of ["shrinkAndGrow", "forget"]) {
 test("memory of polyrank cannot be given away", async () => {
   const [got] = await onRanks(1, SCENARIOS, "ownedStays", options);
   assert.deepEqual(got, [0, 0, 0, 5]);
+});
+
+for (const elements of [1, 65_537, 1 << 20, 5 << 20]) {
+  test(`a rank that is killed leaves ${elements} elements and what lies beside them`, async () => {
+    const options = { argument: { elements } };
+    const [zero, one] = await startRanks(2, SCENARIOS, "killed", options);
+    const { value } = await zero.result;
+    assert.equal((await one.result).signal, "SIGKILL");
+    assert.equal(value.kind, "RankFailed");
+    assert.ok(value.isOurs, "the array was written to after the operation had failed");
+    assert.deepEqual(value.outside, new Set([-1]));
+  });
+}
+
+test("shared memory that a Worker writes to is reduced all the same", async () => {
+  for (const elements of [3, 65_537]) {
+    const argument = { elements };
+    assert.deepEqual(await onRanks(2, SCENARIOS, "sharedMeanwhile", { argument }), [true, true]);
+  }
 });
 
 for (const kind of ["staged", "owned"]) {

@@ -59,7 +59,8 @@ export interface Float16ArrayLike extends ArrayBufferView {
  * What operations read and write, in place: a typed array or DataView, a {@link Tensor}, or a
  * {@link CudaTensor}.
  *
- * An array's elements are copied to native memory, at the latest when the operation is issued, and
+ * In Node, what is over when the call returns was most often done in the array itself. Else an
+ * array's elements are copied to native memory, at the latest when the operation is issued, and
  * copied back when it completes; do not touch the array in between. If it is detached or resized
  * meanwhile, the operation rejects and the array is not written. If it had not been copied in yet
  * (a large array, or one queued behind others), the group is aborted on all ranks, because they

@@ -195,6 +195,54 @@ export async function lostInPreparation({ group, store, rank }) {
   return { thrown, ended, staysOpen: true };
 }
 
+/** Rank 1 is killed in the middle of operations on arrays of rank 0 that lie between others'. */
+export async function killed({ group, rank, argument: { elements } }) {
+  const around = 8;
+  const whole = new Float32Array(elements + 2 * around).fill(-1);
+  const array = whole.subarray(around, around + elements);
+  for (let round = 0; ; round += 1) {
+    array.fill(1);
+    const work = group.allreduce(array);
+    if (rank === 1 && round === 20) process.kill(process.pid, "SIGKILL");
+    try {
+      await work;
+    } catch ({ kind }) {
+      // What is lent or copied has been given back: this is the program's alone.
+      array.fill(5);
+      for (let turn = 0; turn < 100; turn += 1) await new Promise(setImmediate);
+      const outside = [...whole.subarray(0, around), ...whole.subarray(around + elements)];
+      const isOurs = array.every((value) => value === 5);
+      return { kind, isOurs, outside: new Set(outside), staysOpen: true };
+    }
+    if (!array.every((value) => value === 2)) return { kind: "a wrong result", staysOpen: true };
+  }
+}
+
+/** A Worker writes to shared memory while it is reduced: the rest of it is as ever. */
+export async function sharedMeanwhile({ group, argument: { elements } }) {
+  const array = new Int32Array(new SharedArrayBuffer(4 * elements)).fill(1);
+  const code = `
+    const { parentPort, workerData: array } = require("node:worker_threads");
+    parentPort.postMessage("begun");
+    while (Atomics.load(array, 1) === 0) Atomics.store(array, 0, 1);
+  `;
+  const flags = array.subarray(0, 2);
+  flags[1] = 0;
+  const worker = new Worker(code, { eval: true, workerData: flags });
+  await new Promise((resolve) => worker.once("message", resolve));
+  const rest = array.subarray(2);
+  for (let round = 0; round < 20; round += 1) {
+    rest.fill(1);
+    // The first two are written by the Worker as well: any of the values may win.
+    await group.allreduce(array.subarray(0, 1));
+    await group.allreduce(rest);
+    if (!rest.every((value) => value === 2)) return false;
+  }
+  Atomics.store(array, 1, 1);
+  await new Promise((resolve) => worker.once("exit", resolve));
+  return true;
+}
+
 /** Owned memory whose tensor and views are collected while an operation uses it. */
 export function forget({ pr, ...given }) {
   const make = () => {

@@ -19,7 +19,7 @@ const LARGE_BYTES: usize = 256 << 10;
 
 /// Operations on more than this are not given the language's own memory, since what they have would
 /// have to be copied, all at once, if they are not over in time.
-const MOST_LENT_BYTES: usize = 16 << 20;
+const MAX_LENT_BYTES: usize = 16 << 20;
 
 /// How long the event loop moves a large operation at most, in the call that issues it.
 const TURN_LIMIT: Duration = Duration::from_millis(4);
@@ -135,7 +135,7 @@ impl LoopOperation {
         let mut staged = self.staged.borrow_mut();
         let is_busy = staged.group().is_none_or(waiters::has_waiter);
         // What is not over in time has to be copied at once.
-        let is_too_large = staged.bytes() > MOST_LENT_BYTES;
+        let is_too_large = staged.bytes() > MAX_LENT_BYTES;
         if is_busy || is_too_large || (is_large && !self.wait.is_loan_due()) {
             return Ok(Loans::default());
         }
