@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) ranks_in_a_cache: usize,
     /// How results are stored.
     pub(super) stores: StoresChoice,
-    /// The board for small operations, if all ranks share one. Boxed for the same reason as `heard`.
+    /// The board for small operations, if all ranks share one. Boxed for the reason of `heard`.
     pub(super) exchange: Option<Box<SlotExchange>>,
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
