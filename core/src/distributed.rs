@@ -139,28 +139,30 @@ impl World {
             true => find_free(claim.store()).await.map(|()| claim.store().clone()),
             false => free_store(claim.store()).await,
         };
-        let left = match (&free, broken) {
+        let scoped = free.as_ref().map(|store| claim.scoped(store.clone()));
+        let mut left = match (&scoped, broken) {
             // The others may be behind, and ask the store for the reason.
             (Ok(store), true) if hosting => {
-                let store = claim.scoped(store.clone());
-                rendezvous::leave_async(&*store, name, ranks, hosting, broken_limit).await
+                rendezvous::leave_async(&**store, name, ranks, hosting, broken_limit).await
             }
             // The host may have left cleanly, and stay for this rank.
-            (Ok(store), true) => {
-                let store = claim.scoped(store.clone());
-                rendezvous::leave_at_once(&*store, name, ranks.0).await
+            (Ok(store), true) => rendezvous::leave_at_once(&**store, name, ranks.0).await,
+            (Ok(store), false) => {
+                rendezvous::leave_async(&**store, name, ranks, hosting, LEAVE_LIMIT).await
             }
-            (Ok(store), false) => leave_in_order(store, name, ranks, hosting, &claim).await,
             // A store that may be silent is not waited for: the place is free when the connection
             // ends.
-            (Err(error), _) => Err(error.clone()),
+            (Err(error), _) => Err((*error).clone()),
         };
-        if let (true, Ok(store)) = (hosting, &free) {
+        if let (true, Ok(store)) = (hosting, &scoped) {
             // Ranks that came late have compared by now.
             let keys = rendezvous::keys_of_group(name);
-            let store = claim.scoped(store.clone());
-            let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store));
+            let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys, store.clone()));
             ended = ended.and(group.open_comparisons().look(&store).await);
+        }
+        if let (Ok(()), Ok(store), false) = (&left, &free, broken) {
+            // With the last place, everything goes that the ranks left in the store.
+            left = give_back(&claim, &**store).await;
         }
         drop(claim);
         if let Err(error) = left {
@@ -184,17 +186,9 @@ async fn free_store(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// Leaves a group that is whole, and its place in it.
-async fn leave_in_order(
-    store: &Arc<dyn Store>,
-    name: &str,
-    ranks: (u32, u32),
-    hosting: bool,
-    claim: &RankClaim,
-) -> Result<()> {
-    let scoped = claim.scoped(store.clone());
-    rendezvous::leave_async(&*scoped, name, ranks, hosting, LEAVE_LIMIT).await?;
-    match claim.release_in(&**store).await {
+/// Leaves the place of a rank in a group that is whole to the rank that comes next.
+async fn give_back(claim: &RankClaim, store: &dyn Store) -> Result<()> {
+    match claim.release_in(store).await {
         // A store that ended has forgotten it.
         Err(Error::Network { .. }) => Ok(()),
         released => released,
