@@ -48,10 +48,11 @@ pub(super) struct PresenceObserver<'a> {
     store: &'a dyn Store,
     group_name: &'a str,
     world_size: u32,
-    found: Mutex<Found>,
+    record: Mutex<PresenceRecord>,
 }
 
-struct Found {
+/// What was seen so far.
+struct PresenceRecord {
     /// The rank that is looked at next.
     next: u32,
     /// Those that are gone, as has been said.
@@ -65,17 +66,17 @@ impl<'a> PresenceObserver<'a> {
         group_name: &'a str,
         (rank, world_size): (u32, u32),
     ) -> PresenceObserver<'a> {
-        let found = Mutex::new(Found { next: rank, gone: SortedMap::default() });
-        PresenceObserver { store, group_name, world_size, found }
+        let record = Mutex::new(PresenceRecord { next: rank, gone: SortedMap::default() });
+        PresenceObserver { store, group_name, world_size, record }
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn record(&self) -> MutexGuard<'_, PresenceRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn look_at_some(&self) -> Result<()> {
         let keys = Keys { group_name: self.group_name };
-        let next = self.found().next;
+        let next = self.record().next;
         let after = |steps| (next + steps) % self.world_size;
         let some = (0..self.world_size.min(MAX_LOOKED_AT)).map(after);
         let gone = gone(self.store, &keys, some).await?;
@@ -83,10 +84,10 @@ impl<'a> PresenceObserver<'a> {
         if !gone.is_empty() && self.store.check_async(&[&keys.of("verdict")]).await? {
             return Ok(());
         }
-        let mut found = self.found();
-        found.next = after(MAX_LOOKED_AT);
+        let mut record = self.record();
+        record.next = after(MAX_LOOKED_AT);
         for rank in gone {
-            if found.gone.insert(rank, ()).is_none() {
+            if record.gone.insert(rank, ()).is_none() {
                 tracing::warn!(
                     "rank {rank} of {} came to group '{}' and is gone, before all ranks had come. \
                      The others wait for one in its place",

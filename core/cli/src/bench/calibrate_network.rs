@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::schedule::cost::{Link, LinkClass, Sample};
+use polyrank::transport::host;
 use polyrank::{DType, ProcessGroup, Tensor};
 
 use super::calibrate;
@@ -53,17 +54,13 @@ pub(super) fn run(path: &Path) -> Result<(), String> {
     measured.map_or(Ok(()), |samples| write(&samples, path))
 }
 
-/// Whether rank 0 and rank 1 share a host, as far as the system says what that is: the name that
-/// the kernel gave itself when it started, and the network that the process sees.
+/// Whether rank 0 and rank 1 share a host.
 fn are_on_one_host(group: &ProcessGroup) -> polyrank::Result<bool> {
     let mut ours = [0_u8; 128];
-    let started = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-    let name = [&started, network.as_os_str().as_encoded_bytes()].concat();
-    ours.iter_mut().zip(&name).for_each(|(into, from)| *into = *from);
+    ours.iter_mut().zip(host::identity().bytes()).for_each(|(into, from)| *into = from);
     let mut all: Vec<_> = (0..group.size()).map(|_| ours.to_vec()).collect();
     group.allgather(&mut all[..], &ours[..], ())?;
-    Ok(!name.is_empty() && all[0] == all[1])
+    Ok(all[0] == all[1])
 }
 
 /// As rank 0: how long messages took.
