@@ -116,7 +116,13 @@ mod tests {
         let start = |variables: &[(&str, &str)]| {
             let mut command = Command::new("sleep");
             command.arg("600").envs(variables.iter().copied());
-            command.spawn().expect("there is a sleep")
+            let started = command.spawn().expect("there is a sleep");
+            // It goes on before the system has laid out its environment.
+            let environment = format!("/proc/{}/environ", started.id());
+            while fs::read(&environment).is_ok_and(|text| text.is_empty()) {
+                std::thread::yield_now();
+            }
+            started
         };
         let mut launcher = start(&[("TMPDIR", &path)]);
         let mut other = start(&[("PMI_RANK", "0"), ("TMPDIR", "/elsewhere")]);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::env::variable::{self, Variable};
 use polyrank::schedule::cost::{Link, LinkClass, Sample};
 use polyrank::transport::host;
 use polyrank::{DType, ProcessGroup, Tensor};
@@ -30,8 +31,8 @@ const MAX_MESSAGES: u32 = 100_000;
 
 /// Whether a launcher, or whoever set its variables, started this process as one of several ranks.
 pub(super) fn is_rank() -> bool {
-    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-    number("RANK").is_some() && number("WORLD_SIZE").is_some_and(|size| size > 1)
+    let number = |variable: Variable| variable.text().and_then(|text| text.parse::<u32>().ok());
+    number(variable::RANK).is_some() && number(variable::WORLD_SIZE).is_some_and(|size| size > 1)
 }
 
 /// Measures, and on rank 0 adds what the link costs to what the file at `path` says, if there is
