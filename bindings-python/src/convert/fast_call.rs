@@ -186,7 +186,7 @@ pub(super) fn readable<'a>(array: &Array) -> &'a [u8] {
 }
 
 /// The memory of `array`, which `object` is, for as long as an operation needs it.
-fn region(array: &Array, object: &Borrowed<'_, '_, PyAny>) -> Region {
+pub(super) fn region(array: &Array, object: &Borrowed<'_, '_, PyAny>) -> Region {
     let lease = Lease::object(Bound::clone(object).unbind());
     // SAFETY: the lease keeps the array, and the array its memory.
     unsafe { Region::from_raw_parts(array.data.as_ptr(), array.bytes, Some(Box::new(lease))) }

@@ -1,26 +1,30 @@
-//! Sends and receives of the usual shape, run immediately: a contiguous NumPy array of few
-//! bytes, ranks and tags that are numbers. What they mean is what the resolver finds; whatever is
-//! unusual goes there.
+//! Sends and receives of the usual shape: a contiguous NumPy array, ranks and tags that are numbers.
+//! Those of few bytes run immediately, larger ones are issued as they are and waited for. What they
+//! mean is what the resolver finds; whatever is unusual goes there.
 
+use polyrank::backend::WaitIntent;
 use polyrank::calls::{Method, Parameter, Role};
 use polyrank::process_group::Envelope;
-use polyrank::{ProcessGroup, distributed};
+use polyrank::{ProcessGroup, Tensor, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 
 use super::array::Array;
-use super::fast_call::{readable, writable};
+use super::detached::detached;
+use super::exception::CoreResult;
+use super::fast_call::{readable, region, writable};
 use super::lease::releasing;
 use crate::classes::ProcessGroup as PyProcessGroup;
+use crate::waiting::wait;
 
-/// The answer of `method`, a free function that waits for one message, if it could be run
-/// immediately. None if nothing was done.
-pub(crate) fn message_at_once<'py>(
+/// The answer of `method`, a free function that waits for one message, if its call is of the usual
+/// shape. None if nothing was done.
+pub(crate) fn fast_message<'py>(
     py: Python<'py>,
     method: &'static Method,
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
-) -> Option<Bound<'py, PyAny>> {
+) -> Option<PyResult<Bound<'py, PyAny>>> {
     let [form] = method.overloads else { return None };
     let mut message = Message::default();
     if positional.len() > form.parameters.len() {
@@ -50,8 +54,8 @@ pub(crate) fn message_at_once<'py>(
 /// What a call says.
 #[derive(Default)]
 struct Message<'a, 'py> {
-    /// The tensor, and whether it is received.
-    array: Option<(Array, bool)>,
+    /// The tensor, with its object, and whether it is received.
+    array: Option<(Array, Borrowed<'a, 'py, PyAny>, bool)>,
     global_peer: Option<u32>,
     peer: Option<u32>,
     tag: u32,
@@ -64,7 +68,7 @@ impl<'a, 'py> Message<'a, 'py> {
         let number = || item.cast_exact::<PyInt>().ok()?.extract::<u32>().ok();
         match parameter.role {
             Role::In | Role::Out => {
-                self.array = Some((Array::of(&item)?, parameter.role == Role::Out));
+                self.array = Some((Array::of(&item)?, item, parameter.role == Role::Out));
             }
             Role::GlobalPeer | Role::Peer | Role::Group if item.is_none() => {}
             Role::GlobalPeer => self.global_peer = Some(number()?),
@@ -76,8 +80,8 @@ impl<'a, 'py> Message<'a, 'py> {
         Some(())
     }
 
-    fn run(&self, py: Python<'py>, group: &ProcessGroup) -> Option<Bound<'py, PyAny>> {
-        let (array, receives) = self.array?;
+    fn run(&self, py: Python<'py>, group: &ProcessGroup) -> Option<PyResult<Bound<'py, PyAny>>> {
+        let (array, object, receives) = self.array?;
         let peer = match (self.global_peer, self.peer) {
             (Some(_), Some(_)) => return None,
             (Some(global), None) => Some(group.group_rank(global).ok()?),
@@ -85,10 +89,56 @@ impl<'a, 'py> Message<'a, 'py> {
         };
         let envelope = Envelope { peer, tag: self.tag, dtype: array.dtype };
         if receives {
-            let sender = group.receive_short(writable(&array)?, envelope)?;
-            let sender = group.global_rank(sender).ok()?;
-            return sender.into_pyobject(py).ok().map(Bound::into_any);
+            let sender = match group.receive_short(writable(&array)?, envelope) {
+                Some(sender) => Ok(Some(sender)),
+                None => receive(py, group, tensor(&array, &object), envelope),
+            };
+            return Some(sender.and_then(|sender| answer(py, group, sender)));
         }
-        group.send_short(readable(&array), envelope).then(|| py.None().into_bound(py))
+        let peer = peer?;
+        let sent = match group.send_short(readable(&array), envelope) {
+            true => Ok(()),
+            false => send(py, group, tensor(&array, &object), (peer, self.tag)),
+        };
+        Some(sent.map(|()| py.None().into_bound(py)))
     }
+}
+
+/// Sends a tensor, and waits until its memory may be changed.
+fn send(
+    py: Python<'_>,
+    group: &ProcessGroup,
+    tensor: Tensor,
+    (peer, tag): (u32, u32),
+) -> PyResult<()> {
+    let work = detached(py, || group.issue_send(tensor, peer, tag, None, WaitIntent::Soon))?;
+    wait(py, &work, None)
+}
+
+/// Receives a tensor; its sender, a rank of the group.
+fn receive(
+    py: Python<'_>,
+    group: &ProcessGroup,
+    tensor: Tensor,
+    Envelope { peer, tag, .. }: Envelope,
+) -> PyResult<Option<u32>> {
+    let work = detached(py, || group.issue_recv(tensor, peer, tag, None, WaitIntent::Soon))?;
+    wait(py, &work, None)?;
+    Ok(work.source_rank())
+}
+
+/// The global rank of the sender, as Python has it.
+fn answer<'py>(
+    py: Python<'py>,
+    group: &ProcessGroup,
+    sender: Option<u32>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let sender = sender.map_or(Ok(-1), |it| group.global_rank(it).or_raise(py).map(i64::from))?;
+    Ok(sender.into_pyobject(py)?.into_any())
+}
+
+/// The tensor of `array`, which `object` is. What travels has no shape.
+fn tensor(array: &Array, object: &Borrowed<'_, '_, PyAny>) -> Tensor {
+    let elements = array.bytes / array.dtype.size_bytes();
+    Tensor::contiguous(region(array, object), array.dtype, vec![elements])
 }

@@ -701,8 +701,8 @@ fn py_send<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let table = &tables::DISTRIBUTED_SEND;
-    if let Some(answer) = convert::message_at_once(py, table, positional, keywords) {
-        return Ok(answer);
+    if let Some(answer) = convert::fast_message(py, table, positional, keywords) {
+        return answer;
     }
     let call = convert::resolve(py, &tables::DISTRIBUTED_SEND, positional, keywords)?;
     implementations::distributed::send(py, call)
@@ -720,8 +720,8 @@ fn py_recv<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let table = &tables::DISTRIBUTED_RECV;
-    if let Some(answer) = convert::message_at_once(py, table, positional, keywords) {
-        return Ok(answer);
+    if let Some(answer) = convert::fast_message(py, table, positional, keywords) {
+        return answer;
     }
     let call = convert::resolve(py, &tables::DISTRIBUTED_RECV, positional, keywords)?;
     implementations::distributed::recv(py, call)

@@ -27,11 +27,12 @@ pub struct MessageRequest {
 }
 
 impl ProcessGroup {
-    /// Sends a short message to a rank of this group from beginning to end, if that can be done
-    /// immediately: whether it has gone. If not, nothing was done, and
-    /// [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a call.
+    /// Sends a message that the receiver need not be asked for to a rank of this group from
+    /// beginning to end, if that can be done immediately: whether it has gone. If not, nothing was
+    /// done, and [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a
+    /// call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
-        payload.len() <= FAST_PATH_BYTES && self.inner.cpu.send_short(to, payload)
+        self.inner.cpu.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if

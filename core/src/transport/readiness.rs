@@ -50,7 +50,6 @@ impl Readiness {
     }
 
     /// For a caller that waits for the descriptor alone.
-    #[cfg(feature = "websocket")]
     pub(in crate::transport) fn with_timer() -> Result<Readiness, Errno> {
         let readiness = Readiness::new()?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;

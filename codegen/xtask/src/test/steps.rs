@@ -13,6 +13,9 @@ use crate::{public_api, setup};
 const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
 /// Where cargo-deny takes known weaknesses from; no package registry has them.
+/// Features that a program may take alone, with the names of the steps that try that.
+const FEATURES: [(&str, &str); 2] = [("only-tcp", "tcp"), ("only-websocket", "websocket")];
+
 const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
 /// One line of the table.
 pub(super) struct Step {
@@ -242,6 +245,12 @@ impl Tools<'_> {
                 &["-p", "polyrank", "--no-default-features", "--features", "internals"],
             ),
             step(
+                "usual-features",
+                "the crate as `cargo add polyrank` has it compiles",
+                &["setup"],
+                Action::Run(self.workspace.cargo_beside(&["check", "-p", "polyrank"])),
+            ),
+            step(
                 "deny",
                 "licences, sources and duplicates of all dependencies, by cargo-deny",
                 &["programs"],
@@ -280,7 +289,16 @@ impl Tools<'_> {
                 "compile_fail",
             ),
         ];
-        steps.into_iter().map(|step| Step { runs_beside: true, ..step }).collect()
+        let alone = FEATURES.map(|(name, feature)| self.feature_alone(name, feature));
+        let steps = steps.into_iter().chain(alone);
+        steps.map(|step| Step { runs_beside: true, ..step }).collect()
+    }
+
+    /// The crate with one of its features, and what that needs.
+    fn feature_alone(&self, name: &'static str, feature: &'static str) -> Step {
+        let words = ["check", "-p", "polyrank", "--no-default-features", "--features", feature];
+        let about = "the crate compiles with this feature alone";
+        step(name, about, &["setup"], Action::Run(self.workspace.cargo_beside(&words)))
     }
 
     /// Clippy's judgement of what `words` select.

@@ -74,9 +74,24 @@ impl Allocator {
         self.end = start + bytes;
         Ok(Some(start))
     }
-}
 
-impl Allocator {
+    /// Whether there is room now for pieces of `bytes` together, each of at most `longest`.
+    pub(super) fn has_room(
+        &self,
+        area: &Area,
+        memory: &impl SharedMemory,
+        bytes: usize,
+        longest: usize,
+    ) -> bool {
+        // Only the last of them may be shorter; what is left before the end of the area, where the
+        // next one does not fit, is less than the longest.
+        let needed = rounded(bytes) + rounded(longest);
+        match memory.load(area.freed) {
+            freed if freed == self.end => needed <= area.bytes,
+            freed => self.end.saturating_sub(freed.max(self.base)) + needed <= area.bytes,
+        }
+    }
+
     /// Whether something was written to `area` since this was last true, and all of it was read.
     pub(super) fn take_unused(&mut self, area: &Area, memory: &impl SharedMemory) -> bool {
         let is_unused = self.released != self.end && memory.load(area.freed) == self.end;

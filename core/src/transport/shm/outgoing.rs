@@ -19,6 +19,9 @@ use crate::tensor::shared::{Pool, PoolOffset, find};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
 
+/// Bytes of the entry of a payload, or the first piece of it, in the area.
+const STAGED_BYTES: usize = PIECE_BYTES + Header::BYTES;
+
 /// A payload that the peer waits for and copies is divided into about this many pieces in the area,
 const PIECES_PER_PAYLOAD: usize = 8;
 /// all of them but the last a multiple of this many bytes.
@@ -144,7 +147,7 @@ impl OutgoingLane {
     }
 
     /// Puts a frame with a short payload into the lane immediately if nothing waits, nothing is
-    /// lent, and there is room: whether it has left.
+    /// lent, and there is room for all of it: whether it has left.
     pub(super) fn put_short(
         &mut self,
         lane: &Lane,
@@ -152,11 +155,27 @@ impl OutgoingLane {
         header: &Header,
         payload: &[u8],
     ) -> Result<bool, CorruptRing> {
-        if !self.is_done() || payload.len() > INLINE_BYTES {
+        if !self.is_done() {
             return Ok(false);
         }
-        let write = |place: &mut [u8]| place.copy_from_slice(payload);
-        Ok(self.put_inline(lane, memory, header, payload.len(), write)?.is_some())
+        if payload.len() <= INLINE_BYTES {
+            let write = |place: &mut [u8]| place.copy_from_slice(payload);
+            return Ok(self.put_inline(lane, memory, header, payload.len(), write)?.is_some());
+        }
+        let longest = piece_bytes(lane, header, payload.len());
+        let entries = payload.len().div_ceil(longest);
+        let has_room = self.area.has_room(&lane.area, memory, payload.len(), longest)
+            && self.ring.has_room(&lane.ring, memory, entries, STAGED_BYTES)?;
+        if !has_room {
+            return Ok(false);
+        }
+        for (index, piece) in payload.chunks(longest).enumerate() {
+            let write = |place: &mut [u8]| place.copy_from_slice(piece);
+            let at = (index * longest, piece.len());
+            // There is room; a peer that says now that there is not has no business to.
+            self.put_piece(lane, memory, header, at, write)?.ok_or(CorruptRing)?;
+        }
+        Ok(true)
     }
 
     /// Puts frames into the lane as far as there is room; calls `sent` for each that has left.
@@ -395,8 +414,23 @@ impl OutgoingLane {
         FrameRest { header, payload, start, .. }: FrameRest<'_>,
     ) -> Result<Option<PutResult>, CorruptRing> {
         let bytes = (payload.len() - start).min(piece_bytes(lane, header, payload.len()));
+        self.put_piece(lane, memory, header, (start, bytes), |place| {
+            payload.read(|payload| place.copy_from_slice(&payload[start..start + bytes]));
+        })
+    }
+
+    /// Puts the `bytes` bytes of a payload that begin at `start`, which `write` writes, into the
+    /// area. `None` if there is no room.
+    fn put_piece(
+        &mut self,
+        lane: &Lane,
+        memory: &Mapping,
+        header: &Header,
+        (start, bytes): (usize, usize),
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<Option<PutResult>, CorruptRing> {
         let (tag, entry_bytes) = match start {
-            0 => (STAGED, PIECE_BYTES + Header::BYTES),
+            0 => (STAGED, STAGED_BYTES),
             _ => (MORE, PIECE_BYTES),
         };
         let Some(body) = self.ring.reserve(&lane.ring, memory, entry_bytes)? else {
@@ -409,9 +443,7 @@ impl OutgoingLane {
         let Some(place) = lane.area.place(position, bytes) else { return Err(CorruptRing) };
         let class = priced_class(header);
         let began = class.map(|_| Instant::now());
-        memory.fill(place, bytes, |place| {
-            payload.read(|payload| place.copy_from_slice(&payload[start..start + bytes]));
-        });
+        memory.fill(place, bytes, write);
         if let (Some(class), Some(began)) = (class, began) {
             self.prices.note(class, bytes, began.elapsed().as_nanos() as u64);
         }

@@ -141,6 +141,20 @@ impl Writer {
         Ok(Some(ring.at(self.position) + ENTRY_HEAD_BYTES))
     }
 
+    /// Whether there is room now for `entries` entries with bodies of up to `bytes` bytes.
+    pub(super) fn has_room(
+        &mut self,
+        ring: &Ring,
+        memory: &impl SharedMemory,
+        entries: usize,
+        bytes: usize,
+    ) -> Result<bool, CorruptRing> {
+        let cells = Ring::cells_of(bytes);
+        // One of them may not fit before the end of the ring; the stamp after the last is cleared.
+        let end = self.position + (entries as u64 + 1) * cells + 1;
+        Ok(end - self.consumed <= ring.cells || end - self.consumed(ring, memory)? <= ring.cells)
+    }
+
     /// Publishes the entry that was reserved with `bytes` and whose body is written. The tag is not
     /// 0.
     pub(super) fn publish(
