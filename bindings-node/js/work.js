@@ -17,8 +17,8 @@ export function withWorks(given) {
       const { prepareTogether } = addon;
       return new NativeWork(prepareTogether(calls, maxEagerBytes));
     },
-    runShort(group, method, array, reduceOp, timeoutMs) {
-      const outcome = addon.runShort(group, method, array, reduceOp, timeoutMs);
+    runShort(...call) {
+      const outcome = addon.runShort(...call);
       return typeof outcome === "object" && outcome !== null ? new NativeWork(outcome) : outcome;
     },
     invoke: (...call) => addon.invoke(call),

@@ -1,5 +1,5 @@
-//! Short calls: a collective on one small array, from the call to its result in one step. Whatever
-//! is unusual about a call, it is declined, and goes the way of all operations.
+//! Short calls: a collective on one array, from the call to its result in one step if it is over by
+//! then. Whatever is unusual about a call, it is declined, and goes the way of all operations.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -8,8 +8,8 @@ use std::time::Instant;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls::staged::{ShortCall, ShortOutcome};
-use polyrank::calls::{self, Entry};
+use polyrank::calls::staged::{CallerMemory, ShortCall, ShortOutcome};
+use polyrank::calls::{self, Entry, Object};
 use polyrank::{ProcessGroup, ReduceOp, distributed};
 
 use crate::convert::{Js, View};
@@ -77,7 +77,8 @@ pub fn short_group_name(group: f64) -> Option<String> {
 
 /// Runs a method of `short_method` on a typed array: its sequence number if it is done, a work if
 /// it continues, null if it was declined and nothing happened. `reduce_op` is the number of the
-/// operator, -1: none is given. A group whose limit is not `timeout_ms` is declined, too.
+/// operator, -1: none is given. A group whose limit is not `timeout_ms` is declined, too, and so is
+/// a call for which more than `most_copied` bytes would have to be copied now.
 #[napi]
 pub fn run_short<'env>(
     env: Env,
@@ -86,41 +87,53 @@ pub fn run_short<'env>(
     array: Unknown<'_>,
     reduce_op: i32,
     timeout_ms: f64,
+    most_copied: f64,
 ) -> Result<Unknown<'env>> {
-    let outcome = run(env, group, method, Js::of(array), reduce_op, timeout_ms)?;
+    let call = Call { group, method, reduce_op, timeout_ms, most_copied: most_copied as usize };
+    let outcome = call.run(env, Js::of(array))?;
     Ok(outcome.map_or_else(|| Js::nothing(env), Ok)?.into_unknown())
 }
 
-fn run<'env>(
-    env: Env,
+/// What a short call says but for its array.
+struct Call {
     group: f64,
     method: u32,
-    array: Js<'_>,
     reduce_op: i32,
     timeout_ms: f64,
-) -> Result<Option<Js<'env>>> {
-    let Some(call) = short_call(method, reduce_op) else { return Ok(None) };
-    let Some(group) = group_of(group) else { return Ok(None) };
-    if group.timeout().as_secs_f64() * 1e3 != timeout_ms {
-        return Ok(None);
-    }
-    let Some((dtype, view)) = View::of_elements(array)? else { return Ok(None) };
-    let start = Instant::now();
-    let mut scratch = SCRATCH.take();
-    let outcome = call.run(&group, dtype, &view, &mut scratch);
-    SCRATCH.set(scratch);
-    match outcome {
-        None => Ok(None),
-        Some(ShortOutcome::Done(sequence)) => {
-            realm(env)?.adaptive_wait.learn_immediate(start);
-            Js::of_number(env, sequence as f64).map(Some)
+    most_copied: usize,
+}
+
+impl Call {
+    fn run<'env>(&self, env: Env, array: Js<'_>) -> Result<Option<Js<'env>>> {
+        let Some(call) = short_call(self.method, self.reduce_op) else { return Ok(None) };
+        let Some(group) = group_of(self.group) else { return Ok(None) };
+        if group.timeout().as_secs_f64() * 1e3 != self.timeout_ms {
+            return Ok(None);
         }
-        Some(ShortOutcome::Issued(staged)) => {
-            let work = NativeWork::issued(env, *staged, &view, start)?;
-            match work.sequence_if_over() {
-                Some(sequence) => Js::of_number(env, sequence as f64).map(Some),
-                None => Js::carrying(env, work).map(Some),
+        let Some((dtype, view)) = View::of_elements(array)? else { return Ok(None) };
+        let start = Instant::now();
+        let mut scratch = SCRATCH.take();
+        let outcome = call.run(&group, dtype, &view, &mut scratch);
+        SCRATCH.set(scratch);
+        let work = match outcome {
+            Some(ShortOutcome::Done(sequence)) => {
+                realm(env)?.adaptive_wait.learn_immediate(start);
+                return Js::of_number(env, sequence as f64).map(Some);
             }
+            Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, &view, start)?,
+            None => {
+                let this = (self.group != 0.0).then(|| Object::Group(group));
+                let staged = call.prepare(this.as_ref(), dtype, view.bytes());
+                let Some(staged) = staged else { return Ok(None) };
+                match NativeWork::begun(env, staged, &view, self.most_copied)? {
+                    Some(work) => work,
+                    None => return Ok(None),
+                }
+            }
+        };
+        match work.sequence_if_over() {
+            Some(sequence) => Js::of_number(env, sequence as f64).map(Some),
+            None => Js::carrying(env, work).map(Some),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Operations on tensors, from their preparation to their result. JavaScript carries one around and
 //! hands it to these functions; `js/work.js` makes a class of them.
 
+use std::slice;
 use std::time::Instant;
 
 use napi::bindgen_prelude::Unknown;
@@ -167,6 +168,27 @@ impl NativeWork {
             work.operation.give_up(&error.reason);
         }
         begun.map(|_| work)
+    }
+
+    /// An operation on one array that is prepared, and begun. None, and nothing has happened, if
+    /// more than `most_copied` bytes have to be copied in for that.
+    pub(crate) fn begun(
+        env: Env,
+        staged: StagedOperation,
+        view: &View<'_>,
+        most_copied: usize,
+    ) -> Result<Option<NativeWork>> {
+        let realm = realm(env)?;
+        let operation = LoopOperation::new(staged, realm.adaptive_wait.clone());
+        match operation.begin(slice::from_ref(view), most_copied) {
+            Ok(true) => Ok(Some(NativeWork { id: realm.next_id(), operation })),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                let error = raise(env, &error);
+                operation.give_up(&error.reason);
+                Err(error)
+            }
+        }
     }
 
     /// As [`LoopOperation::issued`].

@@ -30,7 +30,7 @@ import { handleOf, isHandle, wrap } from "./handles.js";
 import { inOrder, inOrderOrAfterAbort } from "./queues.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { follow, start } from "./operations.js";
+import { allowance, follow, start } from "./operations.js";
 import { DoneOperation, runShort } from "./short.js";
 import { untilAborted } from "./signals.js";
 import { flatInfo } from "./tensors.js";
@@ -109,7 +109,7 @@ export function make(spec, given) {
 
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
-  const short = runShort(spec, self, values);
+  const short = runShort(spec, self, values, allowance);
   if (short instanceof DoneOperation) return new Work(INTERNAL, short, values[0], values);
   if (short !== null) return continued(short, values);
   const call = split(spec, values);

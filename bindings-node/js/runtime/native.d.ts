@@ -180,10 +180,10 @@ export interface Native {
   /** The name of a group, given as for `shortTimeoutMs`. */
   shortGroupName?(group: number): string | null;
   /**
-   * A collective on one small array in place, from the call to its result: the sequence number if
-   * it is done, its work if it continues, null if it was declined and nothing happened. `reduceOp`
-   * is the number of the operator; -1: none is given. A group with a different timeout than
-   * `timeoutMs` is declined, too.
+   * A collective on one array in place: the sequence number if it is done when the call returns,
+   * its work if it continues, null if it was declined and nothing happened. `reduceOp` is the
+   * number of the operator; -1: none is given. A group with a different timeout than `timeoutMs`
+   * is declined, too, and so is a call that would have to copy more than `mostCopied` bytes now.
    */
   runShort?(
     group: number,
@@ -191,6 +191,7 @@ export interface Native {
     array: ArrayBufferView,
     reduceOp: number,
     timeoutMs: number,
+    mostCopied: number,
   ): number | NativeWork | null;
   /** A call that does not wait, an attribute (key: class and attribute), or a constructor. */
   invoke(

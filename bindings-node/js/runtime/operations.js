@@ -181,6 +181,7 @@ export function start(call, group, prepare) {
 
 /** The operation of a call that the native half has issued already. */
 export function follow(nativeWork, call) {
+  if (call.bytes > SMALL_BYTES) spend(nativeWork.bytesCopiedIn);
   return runIssued(new Operation(nativeWork, call));
 }
 
@@ -206,7 +207,8 @@ function release(operation) {
   unblock();
 }
 
-function allowance(bytes) {
+/** How many of an operation's `bytes` may be copied now. */
+export function allowance(bytes) {
   return bytes <= SMALL_BYTES ? SMALL_BYTES : Math.max(spareBytes, 0);
 }
 

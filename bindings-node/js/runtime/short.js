@@ -1,14 +1,18 @@
-// Short calls: a collective on one small array, in place, from the call to its result in one call
-// of the native half. Anything unusual about the call, or about what runs beside it, is declined.
-// Only Node has them: in a browser no operation is done in the call that issues it.
+// Short calls: a collective on one array, in place, in one call of the native half, which returns
+// its result if it is over by then. Anything unusual about the call, or about what runs beside it,
+// is declined. Only Node has them: in a browser no operation is done in the call that issues it.
 
 import { ReduceOp } from "../generated/constants.js";
 import { idlName } from "./arguments.js";
 import { HANDLE } from "./handles.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
+import { homeOf } from "./owned.js";
 import { isIdle } from "./queues.js";
-import { isTypedArray } from "./views.js";
+import { byteLengthOf, bytesOf, isTypedArray } from "./views.js";
+
+/** Longer arrays are not copied in the call if they lie in memory of polyrank. */
+const COPIED_BYTES = 4096;
 
 /** The native half's number for "no operator is given". */
 const NO_OPERATOR = -1;
@@ -66,8 +70,9 @@ class DoneWork {
 }
 
 /** Tries a call of the method `spec` with these values: a `DoneOperation`, or the native half's
- * work, which continues; null: nothing happened, and the call takes the long way. */
-export function runShort(spec, self, values) {
+ * work, which continues; null: nothing happened, and the call takes the long way. `allowance` says
+ * how many of so many bytes may be copied now. */
+export function runShort(spec, self, values, allowance) {
   if (native.runShort === undefined || values.length === 0 || values.length > 2) return null;
   const [array] = values;
   if (!isTypedArray(array)) return null;
@@ -76,8 +81,11 @@ export function runShort(spec, self, values) {
   const group = self === null ? 0 : self?.[HANDLE]?.id;
   const method = methodOf(spec.key);
   if (operator === null || group === undefined || method === -1) return null;
+  const byteLength = byteLengthOf(array);
+  if (byteLength > COPIED_BYTES && homeOf(bytesOf(array)) !== null) return null;
   const known = groups.get(group) ?? UNKNOWN;
-  const outcome = native.runShort(group, method, array, operator, known.timeoutMs);
+  const mostCopied = allowance(byteLength);
+  const outcome = native.runShort(group, method, array, operator, known.timeoutMs, mostCopied);
   if (outcome === null) learn(group);
   return typeof outcome === "number" ? new DoneOperation(spec.name, outcome, known) : outcome;
 }

@@ -29,7 +29,7 @@ use crate::schedule::{Place, Schedule};
 use crate::spin::SpinPolicy;
 use crate::tensor::Region;
 use crate::transport::Transport;
-use crate::transport::board::BOARD_BYTES;
+use crate::transport::board::board_bytes;
 use crate::wire::abort::Abort;
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
@@ -141,7 +141,7 @@ impl Backend for ScheduledBackend {
         let on_board = self.is_small(collective, call.shared_bytes)
             || self.is_direct(collective, call.shared_bytes);
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
-        let part = own_part(&call);
+        let part = own_part(&call, self.size);
         let fits = on_board && part == OwnPart::Data;
         let algorithm = self.algorithm(collective, known, fits);
         let fingerprint = call.fingerprint(algorithm as u8);
@@ -187,7 +187,7 @@ impl Backend for ScheduledBackend {
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: false };
         let fingerprint = call.fingerprint(self.algorithm(collective, known, true) as u8);
         let (given, _) = memory.lengths();
-        if given > BOARD_BYTES {
+        if given > board_bytes(self.size) {
             return Attempt::Declined;
         }
         let small = self.small(collective, dtype, reduce_op, root);
@@ -386,7 +386,7 @@ impl ScheduledBackend {
     /// Whether an operation goes over the board. All ranks decide alike.
     fn is_small(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
         self.has_board
-            && SmallCollective::suits(collective, shared_bytes, BOARD_BYTES)
+            && SmallCollective::suits(collective, shared_bytes, board_bytes(self.size))
             && !self.selector.is_told(collective)
     }
 
@@ -505,9 +505,10 @@ const MIN_LENT_BYTES: usize = 32 << 10;
 
 /// What this rank shows of an operation over the board: its data if that fits there, and is divided
 /// evenly, since all ranks see how much a rank shows, not how it is divided.
-fn own_part(call: &Call) -> OwnPart {
+fn own_part(call: &Call, size: u32) -> OwnPart {
+    let capacity = board_bytes(size);
     if call.collective != Collective::Alltoall {
-        return match call.shared_bytes.is_none_or(|bytes| bytes <= BOARD_BYTES as u64) {
+        return match call.shared_bytes.is_none_or(|bytes| bytes <= capacity as u64) {
             true => OwnPart::Data,
             false => OwnPart::Lent,
         };
@@ -515,7 +516,7 @@ fn own_part(call: &Call) -> OwnPart {
     let mut blocks = call.input.iter().chain(&call.output).map(Region::len);
     let block = blocks.next().unwrap_or(0);
     let bytes: usize = call.input.iter().map(Region::len).sum();
-    match block * call.input.len() <= BOARD_BYTES && blocks.all(|other| other == block) {
+    match block * call.input.len() <= capacity && blocks.all(|other| other == block) {
         true => OwnPart::Data,
         false if bytes < MIN_LENT_BYTES => OwnPart::Scheduled,
         false => OwnPart::Lent,

@@ -317,7 +317,7 @@ impl State {
             rank: source,
             why: "it broke the protocol: its entry on the board is not valid".to_owned(),
         };
-        let slot = exchange.board.read(source, sequence, &mut exchange.slot_scratch);
+        let slot = exchange.board.read(source, sequence, 0..usize::MAX, &mut exchange.slot_scratch);
         let Slot::Bytes(shown, theirs) = slot else { return Err(nonsense()) };
         let shown = &exchange.slot_scratch[..shown];
         let gathers = running.fingerprint.collective == Collective::Allgather as u8;

@@ -12,7 +12,7 @@ use crate::schedule::Rank;
 use crate::tensor::Region;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
-use crate::transport::board::{AnyBoard, Attention, BOARD_BYTES, Slot};
+use crate::transport::board::{AnyBoard, Attention, Slot, board_bytes};
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint, LENT_ALGORITHM};
 
@@ -46,7 +46,7 @@ pub(super) struct SlotExchange {
     pub(super) input_scratch: Vec<u8>,
     /// The result in one piece, before it is copied to the output blocks.
     pub(super) output_scratch: Vec<u8>,
-    /// A copy of one rank's slot.
+    /// A copy of what is wanted of one rank's slot.
     pub(super) slot_scratch: Vec<u8>,
 }
 
@@ -55,6 +55,7 @@ impl SlotExchange {
     pub(super) fn new(board: AnyBoard, rank: Rank) -> SlotExchange {
         SlotExchange {
             choice: (rank == 0 && board.reads_memory()).then(Box::default),
+            slot_scratch: vec![0; board_bytes(board.size())],
             board,
             sequences: VecDeque::new(),
             shown: 0,
@@ -63,7 +64,6 @@ impl SlotExchange {
             asleep: false,
             input_scratch: Vec::new(),
             output_scratch: Vec::new(),
-            slot_scratch: vec![0; BOARD_BYTES],
         }
     }
 
@@ -110,7 +110,7 @@ impl SlotExchange {
                 break;
             }
             for other in others {
-                let slot = self.board.read(other, sequence, &mut self.slot_scratch);
+                let slot = self.board.read(other, sequence, 0..0, &mut self.slot_scratch);
                 if let Slot::Bytes(_, theirs) = slot
                     && theirs != fingerprint
                 {
@@ -222,7 +222,8 @@ impl SlotExchange {
         let fingerprint = over_board(fingerprint);
         for source in small.sources() {
             let one = Side { rank: small.rank, fingerprint, message_bytes: None };
-            match self.board.read(source, sequence, &mut self.slot_scratch) {
+            let wanted = small.wanted(part(source));
+            match self.board.read(source, sequence, wanted, &mut self.slot_scratch) {
                 Slot::Bytes(_, theirs) if theirs != fingerprint => {
                     let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
                     return Err(Abort::Mismatch { sequence, one, other });

@@ -78,7 +78,21 @@ impl SmallCollective {
         }
     }
 
-    /// Takes what `source` showed into `output`; false if it cannot belong to the operation. `part`
+    /// Which of the bytes that a source shows [`SmallCollective::take`] looks at, where `part` is as
+    /// there.
+    pub(super) fn wanted(&self, part: Range<usize>) -> Range<usize> {
+        let facts = self.collective.facts();
+        match (facts.input, facts.output) {
+            (Blocks::All, Blocks::All) => {
+                let own = self.rank as usize * part.len();
+                own..own + part.len()
+            }
+            (Blocks::All, _) => part,
+            _ => 0..usize::MAX,
+        }
+    }
+
+    /// Takes what `source` showed into `output`, of which [`SmallCollective::wanted`] is there; false if it cannot belong to the operation. `part`
     /// is the source's part of the output of an allgather or an alltoall, or this rank's part of
     /// the input of a reduce-scatter; other collectives have no parts. Sources come in the order of
     /// [`SmallCollective::sources`], so that all ranks end with the same bits.

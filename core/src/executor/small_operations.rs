@@ -17,7 +17,7 @@ use crate::spin::SpinBudget;
 use crate::tensor::{LentMemory, Region};
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
-use crate::transport::board::{Attention, BOARD_BYTES};
+use crate::transport::board::{Attention, board_bytes};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Kind;
 
@@ -162,7 +162,7 @@ impl State {
             };
             from.iter().for_each(|block| block.read(|bytes| exchange.input_scratch.extend(bytes)));
         }
-        if exchange.input_scratch.len() > BOARD_BYTES {
+        if exchange.input_scratch.len() > board_bytes(size) {
             let why = format!("operation {sequence} does not fit the board of {size} ranks");
             self.fail(Abort::User { rank: self.rank, why });
             return true;

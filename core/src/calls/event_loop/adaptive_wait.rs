@@ -21,7 +21,7 @@ const PROBE_INTERVAL: u32 = 8;
 /// lent for a while: the copies were made in vain, and all at once.
 const MISSED_LOANS: u32 = 2;
 /// For so many operations.
-const SKIPPED_LOANS: u32 = 16;
+const SKIPPED_LOANS: u32 = 4;
 
 /// How long operations took lately.
 #[derive(Clone, Debug, Default)]

@@ -19,10 +19,12 @@ const LARGE_BYTES: usize = 256 << 10;
 
 /// Operations on more than this are not given the language's own memory, since what they have would
 /// have to be copied, all at once, if they are not over in time.
-const MAX_LENT_BYTES: usize = 16 << 20;
+const MAX_LENT_BYTES: usize = 64 << 20;
 
-/// How long the event loop moves a large operation at most, in the call that issues it.
+/// How long the event loop moves a large operation at most, in the call that issues it, for each
+/// [`TURN_BYTES`] or part of them: about as long as the copies, in and out, would take it.
 const TURN_LIMIT: Duration = Duration::from_millis(4);
+const TURN_BYTES: usize = 16 << 20;
 
 /// How long it waits for something to move, of a large operation.
 const IDLE_LIMIT: Duration = Duration::from_micros(150);
@@ -196,7 +198,7 @@ impl LoopOperation {
         let is_done = work.is_success()
             || (!waiters::has_waiter(group)
                 && match is_large {
-                    true => work.poll_while_moving(IDLE_LIMIT, TURN_LIMIT),
+                    true => work.poll_while_moving(IDLE_LIMIT, turn_limit(staged.bytes())),
                     false => work.poll_for(self.wait.limit()),
                 });
         if is_done && !is_large {
@@ -257,6 +259,12 @@ impl LoopOperation {
             drop_operation(group.clone(), is_ending);
         }
     }
+}
+
+/// How long the event loop moves an operation on so many bytes, in the call that issues it.
+fn turn_limit(bytes: usize) -> Duration {
+    let parts = bytes.div_ceil(TURN_BYTES).clamp(1, MAX_LENT_BYTES / TURN_BYTES);
+    TURN_LIMIT * parts as u32
 }
 
 /// Whether an operation is wrong or not to be had here, rather than something having failed.

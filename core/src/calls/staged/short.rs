@@ -1,9 +1,12 @@
-//! Calls of the usual shape: a collective on one small flat array, in place, with no argument but
-//! the reduction operator. They run immediately, without memory that lasts, if the backend can do
+//! Calls of the usual shape: a collective on one flat array, in place, with no argument but the
+//! reduction operator. Small ones run immediately, without memory that lasts, if the backend can do
 //! that. What they mean is what the resolver finds; whatever is unusual goes there.
 
+use super::tensors::{Memory, TensorDescription, Tensors};
 use super::{CallerMemory, Cursor, StagedOperation, State};
 use crate::backend::FAST_PATH_BYTES;
+use crate::calls::object::Object;
+use crate::calls::value::{Arguments, Value};
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::WaitIntent;
 use crate::generated::dtype::DType;
@@ -16,8 +19,10 @@ use crate::tensor::LentMemory;
 const MAX_GIVEN: usize = 2;
 
 /// A call of the usual shape, without its tensor.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ShortCall {
+    entry: &'static Entry,
+    reduce_op: Option<ReduceOp>,
     plain: SingleTensorRequest,
 }
 
@@ -52,7 +57,7 @@ impl ShortCall {
             timeout: None,
             waiting: WaitIntent::Soon,
         };
-        left_out.iter().all(has_usual_default).then_some(ShortCall { plain })
+        left_out.iter().all(has_usual_default).then_some(ShortCall { entry, reduce_op, plain })
     }
 
     /// Runs it in `group` on `memory`, which lies at `address` and whose elements are of `dtype`.
@@ -96,6 +101,32 @@ impl ShortCall {
                 }))
             }
         })
+    }
+}
+
+impl ShortCall {
+    /// The operation of the call on an array of so many `bytes`, whose elements are of `dtype`, in
+    /// the group that `this` is, or in the default group. None where
+    /// [`StagedOperation::prepare`] says what is wrong.
+    pub fn prepare(
+        self,
+        this: Option<&Object>,
+        dtype: DType,
+        bytes: usize,
+    ) -> Option<StagedOperation> {
+        let described = TensorDescription {
+            dtype,
+            shape: None,
+            strides: None,
+            offset: 0,
+            read_only: false,
+            memory: Memory::Foreign { bytes, place: (0, 0) },
+        };
+        let tensors = Tensors::new(vec![described]).ok()?;
+        let mut positional = vec![tensors.value(0).ok()?];
+        positional.extend(self.reduce_op.map(Value::ReduceOp));
+        let arguments = Arguments { positional, ..Arguments::default() };
+        StagedOperation::prepare(self.entry, this, arguments, &[], tensors).ok()
     }
 }
 

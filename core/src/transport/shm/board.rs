@@ -10,6 +10,7 @@
 //!
 //! Nothing that is read is trusted: a length is checked, and bytes are copied before they are used.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{Mode, OFlags, open};
@@ -26,7 +27,7 @@ use crate::wire::frame::Fingerprint;
 /// Bytes of a cache line; two ranks that write the same line wait for each other.
 const LINE_BYTES: usize = 64;
 /// The first word: the kind of the file, and the version of its layout.
-const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 3;
+const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 4;
 const NONCE_AT: usize = 8;
 /// Where the file lies in the memory of its owner.
 const OWN_ADDRESS_AT: usize = 16;
@@ -241,13 +242,13 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         self.shows(rank, sequence).then(|| printed(&self.memories[rank as usize], place(sequence)))
     }
 
-    fn read(&mut self, rank: Rank, sequence: u64, into: &mut [u8]) -> Slot {
+    fn read(&mut self, rank: Rank, sequence: u64, wanted: Range<usize>, into: &mut [u8]) -> Slot {
         let (memory, place) = (&self.memories[rank as usize], place(sequence));
         if memory.load(place) != sequence {
             return Slot::Empty;
         }
         let length = memory.load(place + LENGTH_AT);
-        let Some(into) = usize::try_from(length).ok().and_then(|length| into.get_mut(..length))
+        let Some(length) = usize::try_from(length).ok().filter(|length| *length <= into.len())
         else {
             return Slot::Corrupt;
         };
@@ -255,8 +256,10 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         let passed = &mut self.passed[rank as usize];
         *passed = (*passed).max(memory.load(place + PASSED_THEN_AT));
         let fingerprint = printed(memory, place);
-        memory.read(place + BYTES_AT, into);
-        Slot::Bytes(into.len(), fingerprint)
+        let end = wanted.end.min(length);
+        let start = wanted.start.min(end);
+        memory.read(place + BYTES_AT + start, &mut into[start..end]);
+        Slot::Bytes(length, fingerprint)
     }
 
     fn pass(&mut self, sequence: u64) {
@@ -380,6 +383,8 @@ mod tests {
     use super::*;
 
     const PRINT: Fingerprint = Fingerprint::EXAMPLE;
+    /// All that is shown.
+    const WHOLE: Range<usize> = 0..usize::MAX;
 
     #[test]
     fn what_one_shows_all_read() {
@@ -389,13 +394,22 @@ mod tests {
             let sequence = bytes as u64 + 1;
             let payload: Vec<u8> = (0..bytes).map(|index| index as u8).collect();
             boards.iter_mut().for_each(|board| board.pass(sequence - 1));
-            assert_eq!(boards[2].read(1, sequence, &mut into), Slot::Empty);
+            assert_eq!(boards[2].read(1, sequence, WHOLE, &mut into), Slot::Empty);
             assert!(boards[1].show(sequence, &PRINT, &payload));
             for board in &mut boards {
                 assert!(board.shows(1, sequence) && !board.shows(0, sequence));
                 assert_eq!(board.fingerprint(1, sequence), Some(PRINT));
                 assert_eq!(board.fingerprint(0, sequence), None);
-                assert_eq!(board.read(1, sequence, &mut into), Slot::Bytes(bytes, PRINT));
+                into.fill(99);
+                let slot = board.read(1, sequence, 1..bytes / 2, &mut into);
+                assert_eq!(slot, Slot::Bytes(bytes, PRINT));
+                let wanted = 1..(bytes / 2).max(1);
+                assert_eq!(
+                    into[wanted.clone()],
+                    payload[wanted.start.min(bytes)..][..wanted.len()]
+                );
+                assert!(into[wanted.end..].iter().chain(&into[..1]).all(|byte| *byte == 99));
+                assert_eq!(board.read(1, sequence, WHOLE, &mut into), Slot::Bytes(bytes, PRINT));
                 assert_eq!(into[..bytes], payload);
             }
         }
@@ -471,7 +485,7 @@ mod tests {
         for length in [BOARD_BYTES as u64 + 1, u64::MAX] {
             mad.store(place(3) + LENGTH_AT, length);
             mad.store(place(3), 3);
-            assert_eq!(board.read(1, 3, &mut into), Slot::Corrupt);
+            assert_eq!(board.read(1, 3, WHOLE, &mut into), Slot::Corrupt);
             mad.store(REASON_AT, length);
             mad.store(ATTENTION_AT, WITHDRAWN);
             assert_eq!(board.reason(1), None);

@@ -10,7 +10,7 @@ use loom::sync::{Arc, Notify};
 
 use super::super::board::{ATTENTION_AT, BYTES_AT, PASSED_AT, SharedBoard, place};
 use super::super::ring::SharedMemory;
-use crate::transport::board::{Attention, BOARD_BYTES, BOARD_PLACES, Board, Slot};
+use crate::transport::board::{Attention, BOARD_PLACES, Board, Slot};
 use crate::wire::frame::Fingerprint;
 
 /// The words of a rank's memory that the operations of the model use: what the head says, then the
@@ -143,8 +143,8 @@ fn show(board: &mut SharedBoard<Memory>, sequence: u64) -> bool {
 
 /// Whether the other rank shows something for `sequence`, which must be whole.
 fn read(board: &mut SharedBoard<Memory>, other: u32, sequence: u64) -> bool {
-    let mut into = [0; BOARD_BYTES];
-    match board.read(other, sequence, &mut into) {
+    let mut into = [0; 64];
+    match board.read(other, sequence, 0..64, &mut into) {
         Slot::Empty => false,
         shown => {
             assert_eq!(shown, Slot::Bytes(8, fingerprint(sequence)));
