@@ -322,6 +322,12 @@ pub trait Backend: Send + Sync + 'static {
     fn takes_loans(&self) -> bool {
         false
     }
+    /// Whether other ranks may read the inputs of such operations out of this rank's memory, at any
+    /// time until they have ended: it is worth a copy that they lie where they can be read.
+    fn lends_inputs(&self, collective: Collective) -> bool {
+        let _ = collective;
+        false
+    }
     /// For a caller that is to be told of the end of `completion`, and does not wait for it: moves
     /// it for a moment, and has it moved without delay until it is done.
     fn hasten(&self, completion: &Completion) {

@@ -299,6 +299,12 @@ impl Backend for ScheduledBackend {
         CAN_BLOCK
     }
 
+    /// Those of exchanges. Of other operations a lane may have single messages read where they lie,
+    /// which costs about as much as the copy would.
+    fn lends_inputs(&self, collective: Collective) -> bool {
+        self.reads_memory && is_exchange(collective) && !self.selector.is_told(collective)
+    }
+
     fn hasten(&self, completion: &Completion) {
         self.driver.hasten(completion);
     }
@@ -497,6 +503,11 @@ impl ShutdownDriver for Driver {
     fn advance(&self) {
         self.wait(&Completion::new(), Some(Instant::now()));
     }
+}
+
+/// Whether ranks exchange data as it is, each with every other: those may be read where they lie.
+fn is_exchange(collective: Collective) -> bool {
+    matches!(collective, Collective::Allgather | Collective::Alltoall)
 }
 
 /// Fewest bytes that others read out of a rank's memory: for fewer, the two system calls and the

@@ -12,6 +12,7 @@ use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving};
 use crate::blocking::{WaitMode, block_on};
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
+use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
 use crate::request::Request;
 use crate::sorted::SortedMap;
@@ -181,6 +182,11 @@ impl ProcessGroup {
     /// Whether memory of operations on the host may move while they are in flight.
     pub(crate) fn takes_loans(&self) -> bool {
         self.inner.cpu.takes_loans()
+    }
+
+    /// Whether other ranks may read the inputs of such an operation on the host where they lie.
+    pub(crate) fn lends_inputs(&self, collective: Collective) -> bool {
+        self.inner.cpu.lends_inputs(collective)
     }
 
     /// Limit of operations that have none of their own; zero is none.

@@ -4,9 +4,8 @@
 
 use super::operation::Operation;
 use super::{CallerMemory, StagedOperation, State, current};
-use crate::generated::collective::Collective;
 use crate::generated::error::Result;
-use crate::tensor::Loan;
+use crate::tensor::{Loan, Region};
 use crate::work::Work;
 
 /// The memory that a language lends to one operation.
@@ -33,23 +32,35 @@ impl StagedOperation {
         if self.bytes_copied_in > 0 || !self.takes_loans() {
             return Ok(loans);
         }
-        let reads_elsewhere = self.is_read_by_others();
-        let mut bytes_in = 0;
-        for (index, staging) in self.tensors.all.iter_mut().enumerate() {
-            let is_input = self.inputs.contains(&index);
-            let is_used = is_input || self.outputs.contains(&index);
+        let unlendable = self.read_by_others();
+        for index in 0..self.tensors.all.len() {
+            let staging = &self.tensors.all[index];
+            let region = staging.tensor.region();
             let is_whole = staging.foreign.as_ref().is_some_and(|foreign| foreign.is_whole());
-            if !is_used || !is_whole || (reads_elsewhere && is_input) {
-                continue;
+            if is_whole && self.is_used(index) && !unlendable.iter().any(|it| it.overlaps(region)) {
+                let (memory, _) = current(self.name, memories.get(index), staging)?;
+                loans.0.extend(memory.lend(region));
             }
-            let (memory, _) = current(self.name, memories.get(index), staging)?;
-            let Some(loan) = memory.lend(staging.tensor.region()) else { continue };
-            loans.0.push(loan);
-            bytes_in += if is_input { staging.copied_bytes() } else { 0 };
-            staging.is_lent = true;
         }
-        self.bytes_copied_in += bytes_in;
+        if !loans.is_empty() {
+            self.note_lent(memories)?;
+        }
         Ok(loans)
+    }
+
+    /// Notes which tensors lie in memory that is lent: what was lent for one may be a part of what
+    /// was lent for another, as the copies would share memory, too.
+    fn note_lent<M: CallerMemory>(&mut self, memories: &[M]) -> Result<()> {
+        for index in 0..self.tensors.all.len() {
+            let (staging, is_used) = (&self.tensors.all[index], self.is_used(index));
+            if is_used && staging.tensor.region().is_on_loan() {
+                current(self.name, memories.get(index), staging)?;
+                let is_input = self.inputs.contains(&index);
+                self.bytes_copied_in += if is_input { staging.copied_bytes() } else { 0 };
+                self.tensors.all[index].is_lent = true;
+            }
+        }
+        Ok(())
     }
 
     /// Gives back what was lent. What an operation has that is not over goes on as a copy, of which
@@ -75,9 +86,17 @@ impl StagedOperation {
         matches!(self.state, State::Prepared(_)) && group.is_some_and(|it| it.takes_loans())
     }
 
-    /// Whether other ranks may read the inputs where they lie, whenever that is.
-    fn is_read_by_others(&self) -> bool {
-        let State::Prepared(Operation::Collective(checked)) = &self.state else { return false };
-        matches!(checked.request().collective, Collective::Allgather | Collective::Alltoall)
+    fn is_used(&self, index: usize) -> bool {
+        self.inputs.contains(&index) || self.outputs.contains(&index)
+    }
+
+    /// The inputs, if other ranks may read them where they lie, whenever that is.
+    fn read_by_others(&self) -> Vec<Region> {
+        let State::Prepared(Operation::Collective(checked)) = &self.state else { return vec![] };
+        let collective = checked.request().collective;
+        if !self.group.as_ref().is_some_and(|group| group.lends_inputs(collective)) {
+            return vec![];
+        }
+        self.inputs.iter().map(|&index| self.tensors.all[index].tensor.region().clone()).collect()
     }
 }

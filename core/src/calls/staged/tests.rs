@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::*;
@@ -166,6 +167,63 @@ fn what_is_over_while_memory_is_lent_is_not_copied() {
         assert_eq!(staged.bytes_out(), 0);
         assert!(array.values().iter().all(|value| *value == 2.0));
         assert_eq!(staged.copy_out(&[&array], 1).unwrap(), 0);
+    }
+}
+
+/// Runs `key` on two ranks, each in one array: the elements at `outputs` and `inputs` of it.
+fn within(
+    groups: &[Object; 2],
+    arrays: &[Lendable; 2],
+    key: &'static str,
+    (outputs, inputs): ([Range<usize>; 2], [Range<usize>; 2]),
+) {
+    let begun = [0, 1].map(|rank| {
+        let parts = [&outputs[rank], &inputs[rank]].map(|range| 4 * range.start..4 * range.end);
+        let described = parts.clone().map(|Range { start, end }| TensorDescription {
+            memory: Memory::Foreign { bytes: end - start, place: (7, start) },
+            ..arrays[rank].described(7)
+        });
+        let memories = parts.map(|part| Lendable(arrays[rank].0.slice(part)));
+        let given = |tensors: &Tensors| [0, 1].map(|it| tensors.value(it).unwrap()).to_vec();
+        let mut staged = prepare(&groups[rank], key, described.to_vec(), given, vec![]).unwrap();
+        let loans = staged.borrow(&memories.each_ref()).unwrap();
+        staged.copy_in(&memories.each_ref(), usize::MAX).unwrap();
+        staged.issue(WaitIntent::Soon).unwrap();
+        (staged, loans, memories)
+    });
+    for (mut staged, loans, memories) in begun {
+        staged.work().unwrap().wait(None).unwrap();
+        staged.give_back(loans);
+        assert_eq!(staged.copy_out(&memories.each_ref(), usize::MAX).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_tensor_that_is_a_part_of_another_is_lent_with_it() {
+    let groups = pair();
+    for count in [1, 5, 65_538] {
+        let (all, lower, upper) = (0..2 * count, 0..count, count..2 * count);
+        let given = |rank: usize, at: usize| (at + 2 * rank) as f32;
+        let sum = |at: usize| given(0, at) + given(1, at);
+        let arrays = [0, 1]
+            .map(|rank| Lendable::of(&all.clone().map(|at| given(rank, at)).collect::<Vec<f32>>()));
+        let expect = |expected: &dyn Fn(usize, usize) -> f32| {
+            for (rank, array) in arrays.iter().enumerate() {
+                let expected: Vec<f32> = all.clone().map(|at| expected(rank, at)).collect();
+                assert_eq!(array.values(), expected, "{count} elements of rank {rank}");
+            }
+        };
+        // One writes over the part that it gives to itself, the other over what it gives away.
+        let into_lower = ([lower.clone(), lower.clone()], [all.clone(), all.clone()]);
+        within(&groups, &arrays, "PROCESS_GROUP_REDUCE_SCATTER_SINGLE", into_lower);
+        let scattered = |rank, at| match at < count {
+            true => sum(rank * count + at),
+            false => given(rank, at),
+        };
+        expect(&scattered);
+        let in_place = ([all.clone(), all.clone()], [lower, upper]);
+        within(&groups, &arrays, "PROCESS_GROUP_ALL_GATHER_SINGLE", in_place);
+        expect(&|_, at| scattered(at / count, at));
     }
 }
 
