@@ -40,3 +40,10 @@ test("tensors say what arrays cannot", async () => {
     assert.deepEqual(got.between, [2, 77, 6, 4]);
   }
 });
+
+for (const size of [1, 2, 3]) {
+  test(`results lie in parts of what ${size} ranks give, and the other way round`, async () => {
+    const results = await onRanks(size, SCENARIOS, "partsOfAnother");
+    for (const wrong of results) assert.deepEqual(wrong, []);
+  });
+}

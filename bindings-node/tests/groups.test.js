@@ -77,3 +77,14 @@ test("calls that cross are told, however many groups were made before", async ()
     for (const name of ["one", "other"]) assert.ok(message.includes(`(group '${name}')`), message);
   }
 });
+
+test("a hundred groups of eight ranks fit a process", async () => {
+  const options = { argument: { maxBytes: 64 << 20 } };
+  for (const found of await onRanks(8, SCENARIOS, "manyGroups", options)) {
+    const { most, bytes, before, after, groups } = found;
+    assert.ok(groups > 90 && most <= 1024, `${most} descriptors for ${groups} groups`);
+    assert.ok(bytes <= options.argument.maxBytes, `${bytes} bytes`);
+    // Threads that slept may have left one descriptor each for the next that sleeps.
+    assert.ok(after <= before + 2, `${before} descriptors before, ${after} after`);
+  }
+});

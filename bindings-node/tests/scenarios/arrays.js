@@ -76,3 +76,32 @@ export async function everyTensor({ pr, group, rank }) {
   got.between = [...sparse.data];
   return got;
 }
+
+/** Results that lie in a part of what is given, and the other way round; what is wrong of them. */
+export async function partsOfAnother({ group, rank, size }) {
+  const wrong = [];
+  const check = (name, array, expected) => {
+    if (!array.every((value, at) => value === expected(at))) wrong.push(`${name}: ${array.length}`);
+  };
+  const sumOfRanks = (size * (size - 1)) / 2;
+  for (const count of [1, 1000, 65_537, 400_000]) {
+    const given = () => Float32Array.from({ length: size * count }, (_, at) => (at % 100) + rank);
+    const sum = (at) => size * (at % 100) + sumOfRanks;
+    // Its own part, one that it gives away, and one that is neither.
+    for (const start of [rank * count, 0, (size - 1) * Math.floor(count / 2)]) {
+      const array = given();
+      await group.reduceScatterSingle(array.subarray(start, start + count), array);
+      const isResult = (at) => at >= start && at < start + count;
+      const result = (at) => sum(rank * count + at - start);
+      check("reduceScatter", array, (at) => (isResult(at) ? result(at) : (at % 100) + rank));
+    }
+    const all = given();
+    await group.allGatherSingle(all, all.subarray(rank * count, (rank + 1) * count));
+    check("allGather", all, (at) => (at % 100) + Math.floor(at / count));
+    const swapped = given();
+    await group.allToAllSingle(swapped, swapped);
+    const from = (at) => rank * count + (at % count);
+    check("allToAll", swapped, (at) => (from(at) % 100) + Math.floor(at / count));
+  }
+  return wrong;
+}

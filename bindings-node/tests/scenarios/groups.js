@@ -1,6 +1,8 @@
 // What each rank does in the tests of groups, objects and messages. The default group is made from
 // the environment that a launcher gives.
 
+import { readFileSync, readdirSync } from "node:fs";
+
 import * as pr from "polyrank";
 
 /** Runs as a program of `polyrank run`; rank 0 prints what all ranks found. */
@@ -186,4 +188,49 @@ export async function crossing({ store, rank }) {
   const error = await pr.newGroup([0, 1], { pgOptions: { groupName: own } }).catch((it) => it);
   await pr.destroyProcessGroup();
   return [error.kind, error.message];
+}
+
+/** A hundred groups in one process: what it has open and shares at most, and is left with. */
+export async function manyGroups({ group, rank, size, argument: { maxBytes } }) {
+  const open = () => readdirSync("/proc/self/fd").length;
+  const sharedBytes = () => {
+    const [, kilobytes] = /^RssShmem:\s*(\d+)/m.exec(readFileSync("/proc/self/status", "utf8"));
+    return 1024 * Number(kilobytes);
+  };
+  const elements = [1, 1001, 300_001];
+  const use = async (it) => {
+    for (const count of elements) {
+      const sum = new Int32Array(count).fill(it.rank());
+      await it.allreduce(sum);
+      const expected = (it.size() * (it.size() - 1)) / 2;
+      if (!sum.every((value) => value === expected)) throw new Error(`not ${expected}`);
+    }
+  };
+  await use(group);
+  const [before, bytesBefore] = [open(), sharedBytes()];
+  const all = [...Array(size).keys()];
+  const groups = [];
+  let most = 0;
+  for (let number = 0; number < 100; number += 1) {
+    // Every fourth is one that a rank is not in.
+    const members = number % 4 === 3 ? all.filter((it) => it !== (number >> 2) % size) : all;
+    const made = await group.splitGroup(members, { groupName: `many ${number}` });
+    if ((made !== null) !== members.includes(rank)) throw new Error(`${made}, of ${members}`);
+    if (made !== null) groups.push(made);
+    most = Math.max(most, open());
+  }
+  for (const made of groups) await use(made);
+  most = Math.max(most, open());
+  await group.barrier();
+  const until = async (holds) => {
+    const begin = Date.now();
+    while (!holds() && Date.now() - begin < 60_000) await new Promise(setImmediate);
+  };
+  await until(() => sharedBytes() <= bytesBefore + maxBytes);
+  const bytes = sharedBytes() - bytesBefore;
+  for (const made of groups) await made.shutdown();
+  await until(() => open() <= before + 2);
+  const after = open();
+  await group.barrier();
+  return { most, bytes, before, after, groups: groups.length };
 }
