@@ -21,13 +21,15 @@ const LARGE_BYTES: usize = 256 << 10;
 /// have to be copied, all at once, if they are not over in time.
 const MAX_LENT_BYTES: usize = 64 << 20;
 
-/// How long the event loop moves a large operation at most, in the call that issues it, for each
-/// [`TURN_BYTES`] or part of them: about as long as the copies, in and out, would take it.
-const TURN_LIMIT: Duration = Duration::from_millis(4);
-const TURN_BYTES: usize = 16 << 20;
+/// The event loop moves a large operation for at most half a nanosecond a byte, in the call that
+/// issues it: the copies, in and out, would take it as long. In any case for as long as this.
+const MIN_TURN_LIMIT: Duration = Duration::from_millis(4);
 
-/// How long it waits for something to move, of a large operation.
+/// How long it waits for something to move, of a large operation, and a part of the former besides:
+/// the longer an operation is, the likelier a rank loses its core meanwhile, and the more is copied
+/// in vain.
 const IDLE_LIMIT: Duration = Duration::from_micros(150);
+const IDLE_PART: u32 = 16;
 
 /// As much of a result is copied out in the call that issues the operation.
 const SMALL_BYTES: usize = 64 << 10;
@@ -198,7 +200,11 @@ impl LoopOperation {
         let is_done = work.is_success()
             || (!waiters::has_waiter(group)
                 && match is_large {
-                    true => work.poll_while_moving(IDLE_LIMIT, turn_limit(staged.bytes())),
+                    true => {
+                        let copies = time_of_copies(staged.bytes());
+                        let idle_limit = IDLE_LIMIT + copies / IDLE_PART;
+                        work.poll_while_moving(idle_limit, copies.max(MIN_TURN_LIMIT))
+                    }
                     false => work.poll_for(self.wait.limit()),
                 });
         if is_done && !is_large {
@@ -261,10 +267,9 @@ impl LoopOperation {
     }
 }
 
-/// How long the event loop moves an operation on so many bytes, in the call that issues it.
-fn turn_limit(bytes: usize) -> Duration {
-    let parts = bytes.div_ceil(TURN_BYTES).clamp(1, MAX_LENT_BYTES / TURN_BYTES);
-    TURN_LIMIT * parts as u32
+/// How long copying so many bytes in and out takes, about.
+fn time_of_copies(bytes: usize) -> Duration {
+    Duration::from_nanos(bytes.min(MAX_LENT_BYTES) as u64 / 2)
 }
 
 /// Whether an operation is wrong or not to be had here, rather than something having failed.
