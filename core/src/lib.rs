@@ -129,7 +129,11 @@ mod kernels;
 pub mod kernels;
 #[cfg(feature = "objects")]
 pub mod objects;
+#[cfg(not(feature = "internals"))]
 mod price;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod price;
 pub mod process_group;
 mod random;
 pub mod rendezvous;

@@ -6,11 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::kept_prices::KeptPrices;
 use super::link_costs;
 #[cfg(feature = "tcp")]
 use crate::env::TransportEnvironment;
 use crate::env::WebSocketEnvironment;
 use crate::generated::error::{Error, Result};
+use crate::price::KnownPrices;
 use crate::schedule::Topology;
 use crate::schedule::cost::{LinkClass, LinkCosts};
 use crate::store::Store;
@@ -40,6 +42,10 @@ pub(super) struct Discovery {
     pub(super) topology: Topology,
     /// What links cost; the same on all ranks.
     pub(super) link_costs: LinkCosts,
+    /// What copies cost in an earlier group like this; the same on all ranks.
+    pub(super) known_prices: Arc<KnownPrices>,
+    /// Where this rank keeps what they cost in this one, if it does.
+    pub(super) kept_prices: Option<KeptPrices>,
     /// The ranks that have a session with the store's server, and its number.
     pub(super) sessions: Vec<(u32, u64)>,
 }
@@ -66,10 +72,12 @@ pub(super) async fn discover(
             sessions: Vec::new(),
             topology: Topology::one_host(1),
             link_costs: LinkCosts::of(LinkClass::Process),
+            known_prices: Arc::default(),
+            kept_prices: None,
         });
     }
     // What is wrong with this rank alone is found before the others count on it.
-    let ready = match Contribution::new(&**store, rank) {
+    let ready = match Contribution::new(&**store, (rank, size)) {
         Ok(ready) => ready,
         Err(error) => return Err(refuse(store, name, (rank, size), error, timeout).await),
     };
@@ -98,16 +106,21 @@ struct Contribution {
     offer: Option<boards::Offer>,
     /// What links cost, as rank 0 tells the others.
     link_costs: Option<Vec<u8>>,
+    /// What copies cost on this host, if this rank keeps that.
+    kept_prices: Option<KeptPrices>,
 }
 
 impl Contribution {
-    fn new(store: &dyn Store, rank: u32) -> Result<Contribution> {
+    fn new(store: &dyn Store, (rank, size): (u32, u32)) -> Result<Contribution> {
         // Here all is checked always; a wrong word would go unseen.
         #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
         super::debug_level::debug_level()?;
-        let link_costs = (rank == 0).then(link_costs::published).transpose()?;
+        let kept_prices = if rank == 0 { KeptPrices::open(size) } else { None };
+        let prices = kept_prices.as_ref().map(KeptPrices::text).unwrap_or_default();
+        let link_costs = (rank == 0).then(|| link_costs::published(&prices)).transpose()?;
         let (means, offer) = (means(store)?, boards::offer()?);
-        Ok(Contribution { means, offer, link_costs, spare: spare::Descriptors::open()? })
+        let spare = spare::Descriptors::open()?;
+        Ok(Contribution { means, offer, link_costs, kept_prices, spare })
     }
 }
 
@@ -117,7 +130,7 @@ async fn discover_with(
     name: &str,
     (rank, size): (u32, u32),
     timeout: Duration,
-    Contribution { means, offer, link_costs, spare }: Contribution,
+    Contribution { means, offer, link_costs, kept_prices, spare }: Contribution,
 ) -> Result<Discovery> {
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
@@ -158,7 +171,19 @@ async fn discover_with(
     let link_costs = link_costs::of_group(&published, &cards)?;
     spare.release();
     let transport = compose(rank, &cards, token, 0, means)?;
-    Ok(Discovery { transport, board, ranks_on_host, sessions, topology, link_costs })
+    // What operations cost whose ranks are on several hosts is the network's doing.
+    let is_one_host = ranks_on_host == cards.len();
+    let known_prices = is_one_host.then(|| link_costs::known_prices(&published));
+    Ok(Discovery {
+        transport,
+        board,
+        ranks_on_host,
+        sessions,
+        topology,
+        link_costs,
+        known_prices: Arc::new(known_prices.unwrap_or_default()),
+        kept_prices: kept_prices.filter(|_| is_one_host),
+    })
 }
 
 /// Where rank 0 publishes what links cost, for all ranks.

@@ -1,8 +1,10 @@
 //! What links cost, one rank's word for all: what was measured on rank 0's machine, or what such
-//! links cost elsewhere, and how many cores it has. Knows no schedule and no store.
+//! links cost elsewhere, and how many cores it has; behind that, what copies cost in an earlier
+//! group on its host. Knows no schedule and no store.
 
 use crate::env;
 use crate::generated::error::{Error, Result};
+use crate::price::KnownPrices;
 use crate::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
 use crate::sorted::SortedMap;
 use crate::wire::card::Card;
@@ -10,12 +12,12 @@ use crate::wire::card::Card;
 /// The name of the line after the costs that says how many cores the ranks of a host share.
 const CORES: &str = "cores";
 
-/// What rank 0 tells the others: the content of its `POLYRANK_LINK_COSTS`, if it has one, and how
-/// many cores it has.
+/// What rank 0 tells the others: the content of its `POLYRANK_LINK_COSTS`, if it has one, how many
+/// cores it has, and the text of an earlier group's `prices`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the file cannot be read or is something else.
-pub(super) fn published() -> Result<Vec<u8>> {
+pub(super) fn published(prices: &str) -> Result<Vec<u8>> {
     let calibration = match env::link_costs_file() {
         None => Calibration::default(),
         Some(path) => {
@@ -30,7 +32,25 @@ pub(super) fn published() -> Result<Vec<u8>> {
     if let Ok(cores) = std::thread::available_parallelism() {
         text.push_str(&format!("{CORES} {cores}\n"));
     }
+    text.push_str(prices);
     Ok(text.into_bytes())
+}
+
+/// What copies cost in an earlier group on rank 0's host, by what rank 0 `published`. What makes no
+/// sense there is nothing: it is measured again.
+pub(super) fn known_prices(published: &[u8]) -> KnownPrices {
+    // A page need not load what reads them.
+    if cfg!(not(feature = "tcp")) {
+        return KnownPrices::default();
+    }
+    let text = String::from_utf8_lossy(published);
+    let (_, prices) = parts(&text);
+    KnownPrices::decode(prices).map(|(_, known)| known).unwrap_or_default()
+}
+
+/// The two parts of what rank 0 published.
+fn parts(published: &str) -> (&str, &str) {
+    published.split_at(KnownPrices::begin_in(published).unwrap_or(published.len()))
 }
 
 /// The link costs of a group: what rank 0 `published`, for the links that the ranks' `cards` offer.
@@ -39,12 +59,13 @@ pub(super) fn published() -> Result<Vec<u8>> {
 /// [`Error::Rendezvous`] if what was published is something else.
 pub(super) fn of_group(published: &[u8], cards: &[Card]) -> Result<LinkCosts> {
     let text = String::from_utf8_lossy(published);
-    let calibration = Calibration::decode(&text).map_err(|error| Error::Rendezvous {
+    let (text, _) = parts(&text);
+    let calibration = Calibration::decode(text).map_err(|error| Error::Rendezvous {
         message: format!("the store's entry for the link costs: {error}"),
     })?;
     let class = link_within(cards);
     let link_costs = calibration.link_costs(class);
-    let crowding = crowding(&text, cards);
+    let crowding = crowding(text, cards);
     if class != LinkClass::Loopback || crowding <= 1.0 {
         return Ok(link_costs);
     }
@@ -99,6 +120,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::generated::collective::Collective;
+    use crate::price::Price;
     use crate::schedule::Topology;
     use crate::schedule::select::{CallSize, Overrides, Selector};
 
@@ -117,6 +139,22 @@ mod tests {
         assert_eq!(link_costs.within, LinkClass::Process.link());
         let error = of_group(b"hello", &[]).unwrap_err().to_string();
         assert!(error.contains("polyrank link costs"), "{error}");
+    }
+
+    #[test]
+    fn prices_follow_the_link_costs() {
+        let mut known = KnownPrices::default();
+        known.insert("message/1MiB".to_owned(), &[3, 4].map(Price));
+        let prices = known.encode("somebody");
+        let costs = Calibration::default().encode() + "cores 2\n";
+        let both = costs.clone() + &prices;
+        let cards: Vec<_> = (0..4).map(|id| Card::new("host", id, Vec::new())).collect();
+        let link_costs = |text: &str| of_group(text.as_bytes(), &cards).unwrap();
+        assert_eq!(link_costs(&both), link_costs(&costs));
+        assert_eq!(known_prices(both.as_bytes()).get("message/1MiB"), Some([3, 4].map(Price)));
+        for none in [&*costs, &both[..both.len() - 1], "", &prices[1..]] {
+            assert!(known_prices(none.as_bytes()).is_empty(), "{none}");
+        }
     }
 
     fn allreduce_by_sockets(ranks: u32, published: &str) -> &'static str {

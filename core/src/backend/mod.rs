@@ -36,6 +36,11 @@ mod discovery;
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod group_status;
 mod inspect;
+#[cfg(feature = "tcp")]
+mod kept_prices;
+#[cfg(not(feature = "tcp"))]
+#[path = "kept_nowhere.rs"]
+mod kept_prices;
 mod link_costs;
 #[cfg(all(unix, feature = "mpi"))]
 pub mod mpi;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::inspect::NumberedFingerprint;
+use super::kept_prices::KeptPrices;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
@@ -50,6 +51,8 @@ pub struct ScheduledBackend {
     issuing: Mutex<IssueState>,
     selector: Selector,
     inspector: Arc<StallInspector>,
+    /// Where what copies cost is kept when the group ends, if this rank does that.
+    kept_prices: Mutex<Option<KeptPrices>>,
     /// The comparison that was open when the group was left.
     open_comparison: OnceLock<OpenComparison>,
 }
@@ -96,13 +99,15 @@ impl ScheduledBackend {
         };
         let discovery = discovery::discover(store, name, (rank, size), timeout).await?;
         let spin = SpinPolicy::for_host(discovery.ranks_on_host, SPIN_LIMITS);
-        let transport: Box<dyn Transport> = discovery.transport;
+        let mut transport: Box<dyn Transport> = discovery.transport;
+        transport.begin_with(&discovery.known_prices);
         let group = GroupIdentity { name: name.into(), generation: 0 };
         let mut executor = Executor::new(transport, group, Instant::now())
             .with_ranks_on_host(discovery.ranks_on_host);
         if let Some(board) = discovery.board {
             executor = executor.with_board(board);
         }
+        executor = executor.with_known_prices(&discovery.known_prices);
         let selector = Selector::new(&discovery.topology, &discovery.link_costs, overrides);
         let schedules = Cache::new(Arc::new(discovery.topology));
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
@@ -122,6 +127,7 @@ impl ScheduledBackend {
             issuing: Mutex::new(issuing),
             selector,
             inspector,
+            kept_prices: Mutex::new(discovery.kept_prices),
             open_comparison: OnceLock::new(),
         })
     }
@@ -379,6 +385,8 @@ impl ScheduledBackend {
         if let Some(open) = departure.compare(leaving).await {
             let _ = self.open_comparison.set(open);
         }
+        // A group that is left is as one that is broken.
+        self.keep_prices();
     }
 
     /// Ends the group when all has been said, and closes everything, whatever still refers to it.
@@ -387,6 +395,18 @@ impl ScheduledBackend {
         self.driver.end();
         self.inspector.close(&self.group);
         untold.map_or(Ok(()), Err)
+    }
+
+    /// Keeps what copies cost here for the next group, if this rank does that, once. What a broken
+    /// group has measured may be its end.
+    fn keep_prices(&self) {
+        let kept = self.kept_prices.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(kept) = kept
+            && !self.driver.is_inherited()
+            && !self.driver.is_broken()
+        {
+            kept.keep(self.driver.known_prices());
+        }
     }
 
     /// Whether an operation goes over the board. All ranks decide alike.
@@ -502,6 +522,13 @@ impl ShutdownDriver for Driver {
 
     fn advance(&self) {
         self.wait(&Completion::new(), Some(Instant::now()));
+    }
+}
+
+impl Drop for ScheduledBackend {
+    fn drop(&mut self) {
+        // Of a group that nobody has ended.
+        self.keep_prices();
     }
 }
 

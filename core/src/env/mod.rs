@@ -3,6 +3,7 @@
 
 pub mod variable;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -139,6 +140,35 @@ pub fn read_link_costs(path: &Path) -> io::Result<String> {
     match text.len() as u64 > MAX_LINK_COSTS_BYTES {
         true => Err(io::Error::other("it is too long for a file of `polyrank bench --calibrate`")),
         false => Ok(text),
+    }
+}
+
+/// The folder in which what copies cost is kept, if it is. Where the user has chosen how to copy,
+/// it is not: what is measured then says little of a free choice.
+#[doc(hidden)]
+pub fn prices_folder() -> Option<PathBuf> {
+    prices_folder_from(Variable::value)
+}
+
+/// As [`prices_folder`], from `lookup` in place of the process's environment:
+/// `POLYRANK_COPY_PRICES`, or else `polyrank` in the folder in which the user's programs keep what
+/// they can make again.
+fn prices_folder_from(lookup: impl Fn(Variable) -> Option<OsString>) -> Option<PathBuf> {
+    let is_auto = |value: OsString| value.to_string_lossy().trim().eq_ignore_ascii_case("auto");
+    let is_free = |variable| lookup(variable).is_none_or(is_auto);
+    let chosen = [variable::POLYRANK_COPY, variable::POLYRANK_TRANSPORT];
+    if !chosen.into_iter().all(is_free) || lookup(variable::POLYRANK_ALGORITHM).is_some() {
+        return None;
+    }
+    // A relative path would depend on where the program was started.
+    let absolute = |variable| lookup(variable).map(PathBuf::from).filter(|it| it.is_absolute());
+    match lookup(variable::POLYRANK_COPY_PRICES) {
+        Some(off) if off.eq_ignore_ascii_case("off") => None,
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => {
+            let home = || Some(absolute(variable::HOME)?.join(".cache"));
+            Some(absolute(variable::XDG_CACHE_HOME).or_else(home)?.join("polyrank"))
+        }
     }
 }
 
@@ -324,6 +354,28 @@ mod tests {
             error.contains("POLYRANK_ALLOWED_ORIGINS: 'example.org' is not an origin"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn prices_are_kept_in_the_users_cache_unless_something_is_chosen() {
+        let home = ("HOME", "/ada");
+        for (variables, expected) in [
+            (vec![], None),
+            (vec![home], Some("/ada/.cache/polyrank")),
+            (vec![("HOME", "ada")], None),
+            (vec![home, ("XDG_CACHE_HOME", "/cache")], Some("/cache/polyrank")),
+            (vec![home, ("XDG_CACHE_HOME", "cache")], Some("/ada/.cache/polyrank")),
+            (vec![home, ("POLYRANK_COPY_PRICES", "prices")], Some("prices")),
+            (vec![home, ("POLYRANK_COPY_PRICES", "OFF")], None),
+            (vec![home, ("POLYRANK_COPY", "slots")], None),
+            (vec![home, ("POLYRANK_COPY", " Auto")], Some("/ada/.cache/polyrank")),
+            (vec![home, ("POLYRANK_TRANSPORT", "tcp")], None),
+            (vec![home, ("POLYRANK_ALGORITHM", "allreduce=ring")], None),
+        ] {
+            let lookup = |variable| having(&variables)(variable).map(OsString::from);
+            let expected = expected.map(PathBuf::from);
+            assert_eq!(prices_folder_from(lookup), expected, "{variables:?}");
+        }
     }
 
     #[test]

@@ -252,6 +252,25 @@ variables! {
             unset: "the costs that polyrank assumes",
             reader: "backends `tcp` and `websocket`"
         }
+        /// The folder in which ranks of one host keep what its ways to copy cost, so that the next
+        /// job need not try all of them again. See [How bytes travel](../concepts/transports).
+        POLYRANK_COPY_PRICES {
+            values: "a path; `off`: nothing is kept",
+            unset: "the folder `polyrank` in `XDG_CACHE_HOME`",
+            reader: "backends `tcp` and `websocket`"
+        }
+        /// The folder of what programs keep for later.
+        XDG_CACHE_HOME {
+            values: "an absolute path",
+            unset: "the folder `.cache` in `HOME`",
+            reader: "backends `tcp` and `websocket`, as for `POLYRANK_COPY_PRICES`"
+        }
+        /// The user's own folder.
+        HOME {
+            values: "an absolute path",
+            unset: "nothing is kept",
+            reader: "backends `tcp` and `websocket`, as for `POLYRANK_COPY_PRICES`"
+        }
         /// How much is compared before operations are issued. With `DETAIL`, ranks of the backends
         /// `mpi` and `nccl` compare through the store what they run; ranks of the others always do.
         POLYRANK_DEBUG {

@@ -27,6 +27,7 @@ use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
 use crate::generated::error::{Error, Result};
+use crate::price::KnownPrices;
 use crate::spin::{AdaptiveSpin, BackOff, SpinPolicy};
 use crate::transport::{Bell, Interest, wait};
 use crate::wire::abort::Abort;
@@ -166,6 +167,11 @@ impl Driver {
     /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         if self.is_inherited() { None } else { self.lock().untold() }
+    }
+
+    /// What copies cost, as far as this rank knows.
+    pub fn known_prices(&self) -> KnownPrices {
+        if self.is_inherited() { KnownPrices::default() } else { self.lock().known_prices() }
     }
 
     /// Sets the function that is called, without any lock, while the oldest operation is stalled

@@ -8,13 +8,13 @@
 //! measure how late they come.
 
 use crate::generated::collective::Collective;
-use crate::price::{Chosen, PricedChoice, TRIED_USES, Way};
+use crate::price::{Chosen, KnownPrices, PricedChoice, TRIED_USES, Way, size_name};
 
 /// Classes of lengths: a rank gives less than twice, four times, … as much as [`MIN_CLASS_BYTES`].
 const CLASSES: usize = 16;
 const MIN_CLASS_BYTES: usize = 8 << 10;
 /// The collectives that have a choice.
-const COLLECTIVES: usize = 2;
+const COLLECTIVES: [Collective; 2] = [Collective::Allgather, Collective::Alltoall];
 
 /// A schedule is tried so often in the beginning: the lanes that its messages take have to try
 /// their own two ways before it costs what it will cost.
@@ -44,7 +44,7 @@ pub(super) struct ChosenWay {
 /// What is known of either way.
 #[derive(Debug, Default)]
 pub(super) struct ExchangeChoice {
-    classes: [PricedChoice; COLLECTIVES * CLASSES],
+    classes: [PricedChoice; COLLECTIVES.len() * CLASSES],
 }
 
 impl ExchangeClass {
@@ -57,9 +57,35 @@ impl ExchangeClass {
         };
         ExchangeClass(first + times.min(CLASSES - 1))
     }
+
+    /// The name of its prices.
+    fn name(self) -> String {
+        let collective = COLLECTIVES[self.0 / CLASSES].facts().name;
+        format!("exchange/{collective}/{}", size_name(MIN_CLASS_BYTES << (self.0 % CLASSES)))
+    }
 }
 
 impl ExchangeChoice {
+    /// A choice that begins with what an earlier group has measured.
+    pub(super) fn of_known(known: &KnownPrices) -> ExchangeChoice {
+        let mut choice = ExchangeChoice::default();
+        for (class, priced) in choice.classes.iter_mut().enumerate() {
+            if let Some(prices) = known.get(&ExchangeClass(class).name()) {
+                *priced = PricedChoice::of_known(prices);
+            }
+        }
+        choice
+    }
+
+    /// Adds what is known of either way.
+    pub(super) fn add_prices(&self, known: &mut KnownPrices) {
+        for (class, priced) in self.classes.iter().enumerate() {
+            if let Some(prices) = priced.prices() {
+                known.insert(ExchangeClass(class).name(), &prices);
+            }
+        }
+    }
+
     /// The way of the next operation of `class`. `may_measure` says whether it runs alone.
     pub(super) fn choose(&mut self, class: ExchangeClass, may_measure: bool) -> ChosenWay {
         let Chosen { way, is_measured } = self.classes[class.0].choose(may_measure, SCHEDULE_TRIED);
@@ -81,7 +107,16 @@ impl ExchangeChoice {
             ExchangeWay::Direct => Way::First,
             ExchangeWay::Schedule => Way::Second,
         };
-        self.classes[class.0].note(way, bytes, nanoseconds);
+        let priced = &mut self.classes[class.0];
+        priced.note(way, bytes, nanoseconds);
+        if let Some(way) = priced.news(SCHEDULE_TRIED) {
+            let way = if way == Way::First { "direct" } else { "by messages" };
+            let [direct, schedule] = priced.prices().unwrap_or_default().map(|price| price.0);
+            tracing::debug!(
+                "{}: {way}; direct {direct} ps/B, by messages {schedule} ps/B",
+                class.name()
+            );
+        }
     }
 }
 
@@ -108,6 +143,25 @@ mod tests {
             scheduled = [0, 1].map(|index| scheduled[index] + is_scheduled[index]);
         }
         assert_eq!(scheduled, [200 - TRIED_USES as usize, SCHEDULE_TRIED as usize]);
+    }
+
+    #[test]
+    fn what_an_earlier_group_measured_decides_until_it_is_measured_here() {
+        let class = ExchangeClass::of(Collective::Alltoall, 1 << 16);
+        assert_eq!(class.name(), "exchange/alltoall/64KiB");
+        let mut first = ExchangeChoice::default();
+        for _ in 0..100 {
+            let ChosenWay { way, is_measured } = first.choose(class, true);
+            let nanoseconds = [20_000, 10_000][way as usize];
+            is_measured.then(|| first.note((class, way), 1 << 16, nanoseconds));
+        }
+        let mut known = KnownPrices::default();
+        first.add_prices(&mut known);
+        let mut second = ExchangeChoice::of_known(&known);
+        let mut ways = (0..40).map(|_| second.choose(class, true).way);
+        assert!(ways.all(|way| way == ExchangeWay::Schedule));
+        let other = ExchangeClass::of(Collective::Allgather, 1 << 16);
+        assert_eq!(second.choose(other, true).way, ExchangeWay::Direct, "it is tried first");
     }
 
     #[test]

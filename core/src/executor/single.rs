@@ -14,6 +14,7 @@ use super::small_collective::SmallAttempt;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::generated::error::{Error, Result};
+use crate::price::KnownPrices;
 use crate::spin::{SpinBudget, SpinPolicy};
 use crate::tensor::LentMemory;
 use crate::transport::Rank;
@@ -173,6 +174,11 @@ impl Driver {
     /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         self.lock().untold()
+    }
+
+    /// What copies cost, as far as this rank knows.
+    pub fn known_prices(&self) -> KnownPrices {
+        self.lock().known_prices()
     }
 
     /// Sets the function that is called, without any lock, again and again while the oldest

@@ -5,12 +5,15 @@
 //! caches hold is driven out; they are slower where everything fits. Where that begins depends on
 //! the processor, on who else uses its caches, and on how often each rank goes over its memory. So
 //! every rank measures its own operations, by kind and length. All ranks of a collective try the
-//! other way at the same time, since they count the same operations.
+//! other way at the same time, since they count the same operations. Where an earlier group's
+//! prices are known, all begin with the same ones.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::generated::collective::Collective;
 use crate::kernels::Stores;
-use crate::price::{Chosen, PricedChoice, TRIED_USES, Way};
+use crate::price::{Chosen, KnownPrices, Price, PricedChoice, TRIED_USES, Way, size_name};
 
 /// Operations whose ranks go through fewer bytes store through the caches.
 const MIN_TRIED_BYTES: usize = 1 << 20;
@@ -43,6 +46,8 @@ pub(super) enum StoresKind {
 pub(super) struct StoresChoice {
     /// At most one for each kind and power of two.
     known: Vec<(StoresClass, PricedChoice)>,
+    /// What an earlier group has measured.
+    earlier: Arc<KnownPrices>,
 }
 
 impl StoresClass {
@@ -59,6 +64,17 @@ impl StoresClass {
         StoresClass { traffic: 1 << traffic.max(1).ilog2(), ..self }
     }
 
+    /// The name of its prices, which are those of stores through the caches and past them.
+    fn name(self) -> String {
+        let of = |code| Collective::from_code(code).map_or("unknown", |it| it.facts().name);
+        let size = size_name(self.rounded().traffic);
+        match self.kind {
+            StoresKind::Schedule(code) => format!("stores/schedule/{}/{size}", of(code)),
+            StoresKind::Direct(code) => format!("stores/direct/{}/{size}", of(code)),
+            StoresKind::Message => format!("stores/message/{size}"),
+        }
+    }
+
     /// What is taken until it is measured.
     fn likely(self) -> Stores {
         Stores::of_traffic(self.rounded().traffic)
@@ -66,6 +82,20 @@ impl StoresClass {
 }
 
 impl StoresChoice {
+    /// A choice that begins with what an earlier group has measured.
+    pub(super) fn of_known(known: &Arc<KnownPrices>) -> StoresChoice {
+        StoresChoice { earlier: known.clone(), ..StoresChoice::default() }
+    }
+
+    /// Adds what is known of either way.
+    pub(super) fn add_prices(&self, known: &mut KnownPrices) {
+        for (class, priced) in &self.known {
+            if let Some(prices) = priced.prices() {
+                known.insert(class.name(), &by_stores(*class, prices));
+            }
+        }
+    }
+
     /// How the next operation of `class` stores its result, and whether it is to be measured.
     /// `may_measure` says whether it runs alone.
     pub(super) fn choose(&mut self, class: StoresClass, may_measure: bool) -> (Stores, bool) {
@@ -87,17 +117,41 @@ impl StoresChoice {
             Stores::Cached => nanoseconds,
             Stores::Streaming => nanoseconds / READ_AFTERWARDS.1 * READ_AFTERWARDS.0,
         };
-        self.of(class).note(way, class.traffic, nanoseconds);
+        let priced = self.of(class);
+        priced.note(way, class.traffic, nanoseconds);
+        if priced.news(TRIED_USES).is_some() {
+            let prices = by_stores(class, priced.prices().unwrap_or_default());
+            let [cached, streaming] = prices.map(|price| price.0);
+            let way = if cached <= streaming { "through the caches" } else { "past the caches" };
+            tracing::debug!(
+                "{}: {way}; through {cached} ps/B, past {streaming} ps/B",
+                class.name()
+            );
+        }
     }
 
     fn of(&mut self, class: StoresClass) -> &mut PricedChoice {
         let class = class.rounded();
         let place = self.known.iter().position(|(known, _)| *known == class);
         let place = place.unwrap_or_else(|| {
-            self.known.push((class, PricedChoice::default()));
+            // In a browser nothing is kept, and no page has to load what finds it.
+            let earlier = match cfg!(target_family = "wasm") || self.earlier.is_empty() {
+                true => None,
+                false => self.earlier.get(&class.name()),
+            };
+            let begun = earlier.map(|prices| PricedChoice::of_known(by_stores(class, prices)));
+            self.known.push((class, begun.unwrap_or_default()));
             self.known.len() - 1
         });
         &mut self.known[place].1
+    }
+}
+
+/// Prices in the order of the ways, of those in the order of the stores, or the other way round.
+fn by_stores(class: StoresClass, [one, other]: [Price; 2]) -> [Price; 2] {
+    match class.likely() {
+        Stores::Cached => [one, other],
+        Stores::Streaming => [other, one],
     }
 }
 
@@ -138,6 +192,34 @@ mod tests {
                 assert!(streamed(&mut choice, class, 1000, [100, 95]) < 50, "{traffic}");
             }
         }
+    }
+
+    #[test]
+    fn what_an_earlier_group_measured_decides_until_it_is_measured_here() {
+        for traffic in [MIN_TRIED_BYTES, 1 << 40] {
+            for picoseconds in [[100, 50], [50, 100]] {
+                let class = StoresClass { kind: StoresKind::Schedule(1), traffic };
+                let mut first = StoresChoice::default();
+                streamed(&mut first, class, 100, picoseconds);
+                let mut known = KnownPrices::default();
+                first.add_prices(&mut known);
+                let [cached, streaming] = known.get(&class.name()).unwrap_or_default();
+                assert_eq!(cached.0 > streaming.0, picoseconds[0] > picoseconds[1]);
+                let mut second = StoresChoice::of_known(&Arc::new(known));
+                let expected = if picoseconds[0] > picoseconds[1] { 40 } else { 0 };
+                assert_eq!(streamed(&mut second, class, 40, picoseconds), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn classes_have_names_of_their_own() {
+        let kinds = [StoresKind::Schedule(1), StoresKind::Direct(1), StoresKind::Message];
+        let names = kinds.map(|kind| StoresClass { kind, traffic: 3 << 20 }.name());
+        let collective = Collective::from_code(1).map_or("unknown", |it| it.facts().name);
+        let [schedule, direct] =
+            ["schedule", "direct"].map(|kind| format!("stores/{kind}/{collective}/2MiB"));
+        assert_eq!(names, [schedule, direct, "stores/message/2MiB".to_owned()]);
     }
 
     #[test]

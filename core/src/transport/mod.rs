@@ -48,6 +48,7 @@ pub use self::timeouts::Timeouts;
 #[cfg(feature = "tcp")]
 pub use self::within_host::WithinHost;
 use crate::kernels::Stores;
+use crate::price::KnownPrices;
 use crate::tensor::Region;
 use crate::wire::frame::Header;
 
@@ -252,6 +253,15 @@ pub trait Transport: Send {
     fn advance(&mut self, sink: &mut dyn Sink) -> bool;
     /// What to wait for when [`Transport::advance`] had nothing to do.
     fn interests(&self, interests: &mut Vec<Interest>);
+    /// Begins with what copies cost in an earlier group, before there is a connection. All ranks of
+    /// the group begin with the same.
+    fn begin_with(&mut self, known: &KnownPrices) {
+        let _ = known;
+    }
+    /// Adds what copies cost as far as that is known here.
+    fn add_prices(&self, known: &mut KnownPrices) {
+        let _ = known;
+    }
     /// When [`Transport::advance`] must be called even if nothing happened; for callers that cannot
     /// wait for [`Transport::interests`], which include it.
     fn deadline(&self) -> Option<crate::clock::Instant> {

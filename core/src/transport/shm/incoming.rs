@@ -13,7 +13,7 @@ use super::entry::{ATTACHED, LENT, MORE, NUMBER_BYTES, PIECE_BYTES, Piece, STAGE
 use super::layout::Lane;
 use super::lending::priced_class;
 use super::memory::Mapping;
-use super::prices::{ReadFrom, ReadPrices};
+use super::prices::{LanePrices, ReadFrom, ReadPrices};
 use super::ring::{CorruptRing, Entry, Reader, SharedMemory};
 use super::side_channel::Pools;
 use crate::kernels::{Stores, copy};
@@ -119,6 +119,11 @@ pub(super) struct ReceiveProgress {
 }
 
 impl IncomingLane {
+    /// A lane whose reader begins with what copies cost in an earlier group.
+    pub(super) fn new(known: &LanePrices) -> IncomingLane {
+        IncomingLane { prices: ReadPrices::of_known(known), ..IncomingLane::default() }
+    }
+
     /// Whether anything is there that was not looked at.
     pub(super) fn is_ready(&self, lane: &Lane, memory: &Mapping) -> bool {
         !self.is_left && self.ring.is_ready(&lane.ring, memory)

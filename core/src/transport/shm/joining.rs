@@ -309,7 +309,7 @@ impl ShmTransport {
             channels,
             theirs,
             memory,
-            incoming: IncomingLane::default(),
+            incoming: IncomingLane::new(&self.known_prices),
             pools: Pools::default(),
             announced: AnnouncedPools::default(),
             ended: false,

@@ -49,6 +49,7 @@ use self::layout::{ASLEEP, BROKEN, Lane, Layout};
 pub use self::lending::LendingThresholds;
 use self::memory::{File, Mapping};
 use self::outgoing::{OutgoingLane, PutOutcome};
+use self::prices::LanePrices;
 use self::ring::{CorruptRing, SharedMemory as _};
 use self::side_channel::{AnnouncedPools, Pools, SideChannel};
 pub use self::socket::Listener;
@@ -57,6 +58,7 @@ use super::peers::{Link, Medium, Peer, PeerTable, PeerTransport, WatchedSockets}
 use super::readiness::Readiness;
 use super::{Interest, LossReason, Membership, Payload, Rank, Sink, Timeouts, Transport};
 use crate::generated::error::{Error, Result};
+use crate::price::KnownPrices;
 use crate::tensor::shared::Pool;
 use crate::wire::card::{Card, SharedMemory};
 use crate::wire::frame::Header;
@@ -78,6 +80,8 @@ pub struct ShmTransport {
     inward: Lane,
     /// What the system has read from the memory of a peer, to be reduced.
     attach_scratch: Vec<u8>,
+    /// What copies cost in an earlier group.
+    known_prices: LanePrices,
 }
 
 impl Medium for ShmTransport {
@@ -171,7 +175,8 @@ impl ShmTransport {
         let file = Some(file);
         attach::sign(&ours)?;
         let inward = layout.lane(index(rank as usize));
-        Ok(ShmTransport { table, ready, layout, file, ours, inward, attach_scratch: Vec::new() })
+        let (attach_scratch, known_prices) = (Vec::new(), LanePrices::default());
+        Ok(ShmTransport { table, ready, layout, file, ours, inward, attach_scratch, known_prices })
     }
 }
 
@@ -291,6 +296,20 @@ impl Transport for ShmTransport {
             interests.push(Interest { fd: self.ready.clone(), writable: false });
         }
         interests.push(Interest { fd: self.table.readiness.fd(), writable: false });
+    }
+
+    fn begin_with(&mut self, known: &KnownPrices) {
+        self.known_prices = LanePrices::of(known);
+        for Peer { route, queue, .. } in &mut self.table.peers {
+            queue.begin_with(&self.known_prices, &route.lane, &self.ours);
+        }
+    }
+
+    fn add_prices(&self, known: &mut KnownPrices) {
+        let lane =
+            |peer: &Peer<ShmTransport>| peer.queue.known_prices(&peer.route.lane, &self.ours);
+        let lanes: Vec<LanePrices> = self.table.peers.iter().map(lane).collect();
+        LanePrices::add_to(&lanes, known);
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -13,7 +13,7 @@ use super::entry::{
 use super::layout::Lane;
 use super::lending::{LendingThresholds, priced_class};
 use super::memory::Mapping;
-use super::prices::WritePrices;
+use super::prices::{LanePrices, WritePrices};
 use super::ring::{CorruptRing, SharedMemory, Writer};
 use crate::tensor::shared::{Pool, PoolOffset, find};
 use crate::transport::Payload;
@@ -64,6 +64,16 @@ impl OutgoingLane {
     /// An empty lane, whose payloads are lent as `lending` says.
     pub(super) fn new(lending: LendingThresholds) -> OutgoingLane {
         OutgoingLane { lending, ..OutgoingLane::default() }
+    }
+
+    /// Begins with what copies cost in an earlier group, before the peer can read anything.
+    pub(super) fn begin_with(&mut self, known: &LanePrices, lane: &Lane, memory: &Mapping) {
+        self.prices.begin_with(known, lane.prices, memory);
+    }
+
+    /// What copies cost, as far as that is known.
+    pub(super) fn known_prices(&self, lane: &Lane, memory: &Mapping) -> LanePrices {
+        self.prices.known(lane.prices, memory)
     }
 
     /// Whether nothing waits for room.

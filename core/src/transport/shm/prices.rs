@@ -9,12 +9,14 @@
 //! reads for it, and puts its prices where the writer sees them. Now and then the dearer way is
 //! taken, so that its price stays known.
 //!
+//! Both begin with what an earlier group on this machine has measured, if that is known.
+//!
 //! The prices say nothing of what follows: that a payload in the writer's memory is not done with
 //! before the reader has said so, which matters to short ones. Where all ranks write and read at
 //! once, and where what was read is reduced, slots are taken without a measurement.
 
 use super::ring::SharedMemory;
-use crate::price::{Price, TRIED_USES, Trials};
+use crate::price::{KnownPrices, Price, TRIED_USES, Trials, size_name};
 
 /// Messages of fewer bytes go through slots: they are not measured.
 pub(super) const PRICED_BYTES: usize = 256 << 10;
@@ -43,6 +45,11 @@ pub(super) enum ReadFrom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LengthClass(usize);
 
+/// What messages of a class cost, by class: what the writer writes to slots, what the reader takes
+/// out of slots, and what the system reads for it. None unless all were measured.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LanePrices([Option<[Price; 3]>; CLASSES]);
+
 /// What the reader of a lane has measured.
 #[derive(Default)]
 pub(super) struct ReadPrices {
@@ -59,6 +66,8 @@ pub(super) struct WritePrices {
     uses: [[u32; 2]; CLASSES],
     /// When the dearer way is tried.
     trials: [Trials; CLASSES],
+    /// Which way was last said to be the choice.
+    told: [Option<ReadFrom>; CLASSES],
 }
 
 impl LengthClass {
@@ -67,6 +76,11 @@ impl LengthClass {
         let times = usize::try_from(message_bytes / PRICED_BYTES as u64).ok()?;
         let class = times.checked_ilog2()? as usize;
         Some(LengthClass(class.min(CLASSES - 1)))
+    }
+
+    /// The name of its prices.
+    fn name(self) -> String {
+        format!("message/{}", size_name(PRICED_BYTES << self.0))
     }
 
     /// Where the reader tells the prices of this class, of those that begin at `start`.
@@ -80,7 +94,45 @@ fn differs(price: Price, told: Price) -> bool {
     price.0.abs_diff(told.0) > told.0 / TOLD_PART
 }
 
+/// The two prices that the reader tells, as one word.
+fn as_word([from_slot, attached]: [Price; 2]) -> u64 {
+    u64::from(from_slot.0) | u64::from(attached.0) << 32
+}
+
+/// The two prices of a word that the reader has written.
+fn of_word(word: u64) -> [Price; 2] {
+    [word as u32, (word >> 32) as u32].map(Price)
+}
+
+impl LanePrices {
+    /// Those of an earlier group.
+    pub(super) fn of(known: &KnownPrices) -> LanePrices {
+        let class = |class| known.get(&LengthClass(class).name());
+        LanePrices(std::array::from_fn(class))
+    }
+
+    /// Adds to `known` what `lanes` cost: of each class, the lane in the middle.
+    pub(super) fn add_to(lanes: &[LanePrices], known: &mut KnownPrices) {
+        for class in 0..CLASSES {
+            let mut prices: Vec<_> = lanes.iter().filter_map(|lane| lane.0[class]).collect();
+            prices.sort_unstable_by_key(|prices| prices.map(|price| price.0));
+            if let Some(middle) = prices.get(prices.len() / 2) {
+                known.insert(LengthClass(class).name(), middle);
+            }
+        }
+    }
+}
+
 impl ReadPrices {
+    /// Those of a reader that begins with what is `known`.
+    pub(super) fn of_known(known: &LanePrices) -> ReadPrices {
+        let of_class = |prices: Option<[Price; 3]>| {
+            prices.map_or_else(Default::default, |[_, from_slot, attached]| [from_slot, attached])
+        };
+        let known = known.0.map(of_class);
+        ReadPrices { known, told: known }
+    }
+
     /// Notes that taking `bytes` bytes took `nanoseconds`, and tells the writer if that is news, by
     /// the prices that begin at `start` of `memory`.
     pub(super) fn note(
@@ -94,12 +146,39 @@ impl ReadPrices {
         known[from as usize].note(bytes, nanoseconds);
         if differs(known[from as usize], told[from as usize]) {
             *told = *known;
-            memory.store(class.place(start), u64::from(told[0].0) | u64::from(told[1].0) << 32);
+            memory.store(class.place(start), as_word(*told));
         }
     }
 }
 
 impl WritePrices {
+    /// Begins with what is `known`, for a reader that does the same and whose prices begin at
+    /// `start` of `memory`. The reader has told nothing yet.
+    pub(super) fn begin_with(
+        &mut self,
+        known: &LanePrices,
+        start: usize,
+        memory: &impl SharedMemory,
+    ) {
+        for (class, prices) in known.0.iter().enumerate() {
+            let Some([written, from_slot, attached]) = *prices else { continue };
+            memory.store(LengthClass(class).place(start), as_word([from_slot, attached]));
+            self.written[class] = written;
+            self.uses[class] = [TRIED_USES; 2];
+            self.trials[class] = Trials::of_known();
+        }
+    }
+
+    /// What is known now, if the reader's prices begin at `start` of `memory`.
+    pub(super) fn known(&self, start: usize, memory: &impl SharedMemory) -> LanePrices {
+        let of_class = |class: usize| {
+            let [from_slot, attached] = of_word(memory.load(LengthClass(class).place(start)));
+            let prices = [self.written[class], from_slot, attached];
+            prices.iter().all(|price| price.is_known()).then_some(prices)
+        };
+        LanePrices(std::array::from_fn(of_class))
+    }
+
     /// Notes that writing `bytes` bytes to a slot took `nanoseconds`.
     pub(super) fn note(&mut self, class: LengthClass, bytes: usize, nanoseconds: u64) {
         self.written[class.0].note(bytes, nanoseconds);
@@ -124,8 +203,7 @@ impl WritePrices {
                 return from == ReadFrom::Attached;
             }
         }
-        let told = memory.load(class.place(start));
-        let (from_slot, attached) = (told as u32, (told >> 32) as u32);
+        let [from_slot, attached] = of_word(memory.load(class.place(start))).map(|it| it.0);
         let written = self.written[class.0].0;
         if written == 0 || from_slot == 0 {
             return false;
@@ -136,7 +214,30 @@ impl WritePrices {
         let slots = written.max(from_slot);
         let is_cheaper = attached < slots / MARGIN.1 * MARGIN.0;
         let prices = [slots, attached].map(Price);
+        let choice = if is_cheaper { ReadFrom::Attached } else { ReadFrom::Slot };
+        if self.told[class.0] != Some(choice) {
+            self.tell(class, choice, prices);
+        }
         is_cheaper != self.trials[class.0].is_due(prices)
+    }
+
+    /// Tells which way is the choice, which is news.
+    #[cold]
+    fn tell(&mut self, class: LengthClass, choice: ReadFrom, prices: [Price; 2]) {
+        let [slots, attached] = prices.map(|price| price.0);
+        // It may change with every payload if the prices are near the margin.
+        let margin = slots / MARGIN.1 * MARGIN.0;
+        let told = &mut self.told[class.0];
+        if told.is_some() && attached.abs_diff(margin) < margin / TOLD_PART {
+            return;
+        }
+        *told = Some(choice);
+        let way = match choice {
+            ReadFrom::Slot => "slots",
+            ReadFrom::Attached => "the system copies",
+        };
+        let name = class.name();
+        tracing::debug!("{name}: {way}; slots {slots} ps/B, the system's copy {attached} ps/B");
     }
 }
 
@@ -220,6 +321,68 @@ mod tests {
         sides.bring();
         sides.attached_ps = 50;
         assert!(sides.attached_of(100) > 90);
+    }
+
+    /// Sides that begin with what an earlier group left.
+    fn known_sides(known: [u32; 3], slot_ps: u64, attached_ps: u64) -> Sides {
+        let mut kept = KnownPrices::default();
+        kept.insert(LengthClass(0).name(), &known.map(Price));
+        let known = LanePrices::of(&kept);
+        let mut sides = Sides::new(slot_ps, attached_ps);
+        sides.writer.begin_with(&known, START, &sides.memory);
+        sides.reader = ReadPrices::of_known(&known);
+        sides
+    }
+
+    #[test]
+    fn what_an_earlier_group_measured_is_chosen_immediately_and_tried_soon() {
+        let mut sides = known_sides([90, 100, 50], 100, 50);
+        assert_eq!(sides.attached_of(60), 60);
+        assert!((80..100).contains(&sides.attached_of(100)));
+        let mut sides = known_sides([30, 20, 50], 30, 50);
+        assert_eq!(sides.attached_of(60), 0);
+        assert!((1..20).contains(&sides.attached_of(100)));
+    }
+
+    #[test]
+    fn what_an_earlier_group_got_wrong_is_corrected() {
+        for (known, truth) in [
+            ([20, 50, 100], [100, 50]),
+            ([100, 100, 20], [30, 100]),
+            ([1, 1, 100_000], [100, 50]),
+            ([100_000, 100_000, 1], [30, 100]),
+        ] {
+            let mut sides = known_sides(known, truth[0], truth[1]);
+            sides.attached_of(500);
+            let expected = truth[1] < truth[0];
+            let attached = sides.attached_of(1000);
+            assert!(if expected { attached > 900 } else { attached < 100 }, "{known:?}");
+            let mut corrected = KnownPrices::default();
+            let lane = sides.writer.known(START, &sides.memory);
+            LanePrices::add_to(&[lane], &mut corrected);
+            let prices: [Price; 3] = corrected.get(&LengthClass(0).name()).unwrap();
+            let slots = u64::from(prices[0].0.max(prices[1].0));
+            assert!(slots.abs_diff(truth[0]) <= truth[0] / 4, "{prices:?}");
+            assert!(u64::from(prices[2].0).abs_diff(truth[1]) <= truth[1] / 4, "{prices:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_lanes_the_middle_one_is_kept_and_what_is_not_measured_is_not() {
+        let lane = |prices: [u32; 3]| {
+            let mut lane = LanePrices::default();
+            lane.0[2] = Some(prices.map(Price));
+            lane
+        };
+        let mut known = KnownPrices::default();
+        LanePrices::add_to(&[lane([9, 9, 9]), lane([5, 1, 7]), lane([1, 8, 8])], &mut known);
+        assert_eq!(known.get("message/1MiB"), Some([5, 1, 7].map(Price)));
+        assert_eq!(known.get::<3>("message/256KiB"), None);
+        let sides = Sides::new(100, 50);
+        let nothing = sides.writer.known(START, &sides.memory);
+        let mut known = KnownPrices::default();
+        LanePrices::add_to(&[nothing], &mut known);
+        assert!(known.is_empty());
     }
 
     #[test]

@@ -1,5 +1,15 @@
 //! What something costs that is measured again and again on a busy machine, and which of two ways
 //! is chosen by that. Reads no clock; knows nothing of what is measured.
+//!
+//! What a group has measured is where a later one begins (`known`): the cheaper way is taken from
+//! the first use on. Such a price is somebody else's word, so the dearer way is tried soon.
+
+mod known;
+
+pub use self::known::KnownPrices;
+pub(crate) use self::known::size_name;
+#[cfg(feature = "tcp")]
+pub(crate) use self::known::{MAX_TEXT_BYTES, checksum};
 
 /// A sample above the price counts for this part; one below it for half, since nothing makes a copy
 /// faster than it is.
@@ -10,6 +20,11 @@ const MAX_TIMES: u32 = 4;
 const TRIED_AFTER: u32 = 256;
 /// … so many times, one after the other: of the first, nothing is in the caches.
 pub(crate) const TRIED_USES: u32 = 12;
+/// Where the prices are those of an earlier group, it is first tried after so many.
+const CONFIRMED_AFTER: u32 = 64;
+/// Another way than before counts as the cheaper one, where that is told, if the price of the other
+/// is higher by this part.
+const CLEAR_PART: u32 = 16;
 
 /// The first uses of a way do not count: they open connections, and nothing is in the caches.
 const UNCOUNTED: u32 = 2;
@@ -18,13 +33,15 @@ const MEASURED_EVERY: u32 = 8;
 
 /// Picoseconds for a byte; 0 if nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Price(pub(crate) u32);
+pub struct Price(pub u32);
 
 /// When the dearer of two ways is tried, so that its price stays known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trials {
     /// Uses since it was tried.
     since: u32,
+    /// Whether the prices are those of an earlier group.
+    is_unconfirmed: bool,
 }
 
 /// One of two ways to do the same.
@@ -53,9 +70,38 @@ pub(crate) struct PricedChoice {
     trials: Trials,
     /// Uses since one was measured.
     unmeasured: u32,
+    /// Which way was last said to cost less.
+    told: Option<Way>,
 }
 
 impl PricedChoice {
+    /// A choice between ways that had these prices in an earlier group.
+    pub(crate) fn of_known(prices: [Price; 2]) -> PricedChoice {
+        let trials = Trials::of_known();
+        PricedChoice { prices, samples: [u32::MAX; 2], trials, ..PricedChoice::default() }
+    }
+
+    /// What both ways cost; none until both were measured.
+    pub(crate) fn prices(&self) -> Option<[Price; 2]> {
+        self.prices.iter().all(|price| price.is_known()).then_some(self.prices)
+    }
+
+    /// Which way costs less, when that is news: when both ways were tried, the second
+    /// `second_tried` times, and when it has clearly changed.
+    pub(crate) fn news(&mut self, second_tried: u32) -> Option<Way> {
+        let [first, second] = self.prices.map(|price| price.0);
+        if self.samples[0] < TRIED_USES || self.samples[1] < second_tried {
+            return None;
+        }
+        let cheaper = if first <= second { Way::First } else { Way::Second };
+        let is_clear = first.abs_diff(second) > first.min(second) / CLEAR_PART;
+        if self.told == Some(cheaper) || (self.told.is_some() && !is_clear) {
+            return None;
+        }
+        self.told = Some(cheaper);
+        self.told
+    }
+
     /// The way of the next use. `may_measure` says whether it could be measured. The second way is
     /// tried `second_tried` times in the beginning.
     pub(crate) fn choose(&mut self, may_measure: bool, second_tried: u32) -> Chosen {
@@ -69,10 +115,12 @@ impl PricedChoice {
             return measured(if may_measure { Way::Second } else { Way::First });
         }
         let is_first_cheaper = self.prices[0].0 <= self.prices[1].0;
+        let is_unconfirmed = self.trials.is_unconfirmed;
         let is_trial = may_measure && self.trials.is_due(self.prices);
         let way = if is_first_cheaper != is_trial { Way::First } else { Way::Second };
         self.unmeasured = (self.unmeasured + 1) % MEASURED_EVERY;
-        Chosen { way, is_measured: may_measure && (is_trial || self.unmeasured == 0) }
+        let is_due = is_trial || is_unconfirmed || self.unmeasured == 0;
+        Chosen { way, is_measured: may_measure && is_due }
     }
 
     /// Notes that a use of `way` for `bytes` bytes took `nanoseconds`.
@@ -86,6 +134,11 @@ impl PricedChoice {
 }
 
 impl Price {
+    /// Whether it was measured.
+    pub(crate) fn is_known(self) -> bool {
+        self.0 > 0
+    }
+
     /// Takes in that `bytes` bytes took `nanoseconds`.
     pub(crate) fn note(&mut self, bytes: usize, nanoseconds: u64) {
         let sample = nanoseconds.saturating_mul(1000) / bytes.max(1) as u64;
@@ -102,17 +155,25 @@ impl Price {
 }
 
 impl Trials {
+    /// Those of ways whose prices are an earlier group's.
+    pub(crate) fn of_known() -> Trials {
+        Trials { since: 0, is_unconfirmed: true }
+    }
+
     /// Notes a use; whether this one is for the dearer of ways with these prices.
     pub(crate) fn is_due(&mut self, prices: [Price; 2]) -> bool {
         let [one, other] = prices.map(|price| price.0);
         let times = one.max(other) / one.min(other).max(1);
-        let due = TRIED_AFTER.saturating_mul(times);
+        let due = match self.is_unconfirmed {
+            true => CONFIRMED_AFTER,
+            false => TRIED_AFTER.saturating_mul(times),
+        };
         self.since = self.since.saturating_add(1);
         if self.since < due {
             return false;
         }
         if self.since >= due.saturating_add(TRIED_USES) {
-            self.since = 0;
+            *self = Trials::default();
         }
         true
     }
@@ -177,6 +238,50 @@ mod tests {
         assert!(run(&mut choice, 1000, [10_000, 20_000]) > 900);
         run(&mut choice, 1000, [40_000, 20_000]);
         assert!(run(&mut choice, 1000, [40_000, 20_000]) < 100);
+    }
+
+    #[test]
+    fn an_earlier_groups_choice_is_taken_from_the_first_use_on() {
+        for (prices, first) in [([150, 300], 60), ([300, 150], 0)] {
+            let mut choice = PricedChoice::of_known(prices.map(Price));
+            let nanoseconds = prices.map(|ps| (ps as usize * BYTES / 1000) as u64);
+            assert_eq!(run(&mut choice, 60, nanoseconds), first);
+            let tried = run(&mut choice, 40, nanoseconds).abs_diff(if first > 0 { 40 } else { 0 });
+            assert_eq!(tried, TRIED_USES as usize + 1, "the other way is tried soon");
+        }
+    }
+
+    #[test]
+    fn an_earlier_groups_mistake_is_found_out_at_the_first_trial() {
+        // However much dearer the other way was said to be.
+        for dearer in [200, 1000, 1_000_000] {
+            let mut choice = PricedChoice::of_known([Price(100), Price(dearer)]);
+            let truth = [BYTES as u64, BYTES as u64 / 10];
+            run(&mut choice, CONFIRMED_AFTER as usize + TRIED_USES as usize + 1, truth);
+            assert!(run(&mut choice, 100, truth) < 10, "{dearer}");
+            assert!(choice.prices().is_some_and(|[first, second]| first.0 > 5 * second.0));
+        }
+    }
+
+    #[test]
+    fn news_is_what_both_trials_say_and_every_clear_change() {
+        let mut choice = PricedChoice::default();
+        let mut told = Vec::new();
+        for (uses, truth) in [
+            (500, [10_000, 20_000]),
+            (1000, [10_000, 9_900]),
+            (1000, [10_000, 5_000]),
+            (3000, [2_000, 5_000]),
+        ] {
+            for _ in 0..uses {
+                run(&mut choice, 1, truth);
+                told.extend(choice.news(TRIED_USES));
+            }
+        }
+        assert_eq!(told, [Way::First, Way::Second, Way::First]);
+        let mut choice = PricedChoice::of_known([Price(2), Price(1)]);
+        assert_eq!([choice.news(36), choice.news(36)], [Some(Way::Second), None]);
+        assert_eq!(PricedChoice::default().news(0), None);
     }
 
     #[test]
