@@ -51,6 +51,11 @@ impl KnownPrices {
         self.named.get(name)?.as_slice().try_into().ok()
     }
 
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
     /// Adds the prices of `name`, if they make sense and there is room.
     pub fn insert(&mut self, name: String, prices: &[Price]) {
         let has_room = self.named.contains_key(&name) || self.named.len() < MAX_NAMES;

@@ -145,8 +145,9 @@ pub(crate) struct BenchArguments {
     /// Title of the run, in files
     #[arg(long, value_name = "TEXT", default_value = "polyrank bench")]
     title: String,
-    /// Measure only what links within this host cost, for POLYRANK_LINK_COSTS; as rank of a job on
-    /// two hosts, what the link between these costs, which is added to the file
+    /// Measure only what links within this host cost, for POLYRANK_LINK_COSTS, and then what each
+    /// way to copy costs, which later jobs begin with; as rank of a job on two hosts, what the link
+    /// between these costs, which is added to the file
     #[arg(long, value_name = "FILE")]
     pub(super) calibrate: Option<PathBuf>,
     /// Print the name of this machine's processor, under which results are kept; measure nothing

@@ -21,6 +21,7 @@ mod arguments;
 mod benchmark_run;
 mod build;
 mod calibrate;
+mod calibrate_copies;
 mod calibrate_network;
 mod files;
 mod find;
@@ -124,31 +125,10 @@ fn execute(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
         }
     };
     benchmark.notes.iter().for_each(|note| say(note));
-    let mut benchmark_run = match BenchmarkRun::new(benchmark, interrupted) {
-        Ok(benchmark_run) => benchmark_run,
-        Err(StartError::Absence) => {
-            say("nothing is left to measure");
-            return EXIT_INCOMPLETE;
-        }
-        Err(StartError::Failure(message)) => {
-            say(&message);
-            return 1;
-        }
+    let (report, mut code) = match measured(benchmark, &interrupted) {
+        Ok(measured) => measured,
+        Err(code) => return code,
     };
-    let ending = benchmark_run.run();
-    let Measurement { report, failures, absent } = benchmark_run.finish();
-    let mut code = match ending {
-        Ok(()) if !failures.is_empty() || has_wrong(&report) => 1,
-        Ok(()) if !absent.is_empty() => EXIT_INCOMPLETE,
-        Ok(()) => 0,
-        Err(measure::Interruption) => EXIT_INTERRUPTED,
-    };
-    for failure in &failures {
-        say(failure);
-    }
-    if code == EXIT_INCOMPLETE {
-        say(&not_measured(&absent));
-    }
     if matches!(code, 0 | EXIT_INCOMPLETE)
         && report.cases.iter().all(|case| case.results.is_empty())
     {
@@ -164,11 +144,80 @@ fn execute(arguments: &BenchArguments, benchmark: Benchmark) -> i32 {
         Some(path) => calibrate::write(&report, path),
         None => Ok(()),
     };
+    // Elsewhere there is but one way.
+    if cfg!(target_os = "linux") && arguments.calibrate.is_some() && code == 0 {
+        code = calibrate_copies(&interrupted);
+    }
     if let Err(message) = calibrated.and(write_files(arguments, &report)) {
         say(&message);
         code = code.max(1);
     }
     code
+}
+
+/// What a benchmark has measured, and its exit code; only that if nothing could be.
+fn measured(benchmark: Benchmark, interrupted: &Arc<AtomicBool>) -> Result<(Report, i32), i32> {
+    let mut benchmark_run = match BenchmarkRun::new(benchmark, interrupted.clone()) {
+        Ok(benchmark_run) => benchmark_run,
+        Err(StartError::Absence) => {
+            say("nothing is left to measure");
+            return Err(EXIT_INCOMPLETE);
+        }
+        Err(StartError::Failure(message)) => {
+            say(&message);
+            return Err(1);
+        }
+    };
+    let ending = benchmark_run.run();
+    let Measurement { report, failures, absent } = benchmark_run.finish();
+    let code = match ending {
+        Ok(()) if !failures.is_empty() || has_wrong(&report) => 1,
+        Ok(()) if !absent.is_empty() => EXIT_INCOMPLETE,
+        Ok(()) => 0,
+        Err(measure::Interruption) => EXIT_INTERRUPTED,
+    };
+    for failure in &failures {
+        say(failure);
+    }
+    if code == EXIT_INCOMPLETE {
+        say(&not_measured(&absent));
+    }
+    Ok((report, code))
+}
+
+/// Measures what the ways to copy cost on this host, and keeps that; the exit code.
+fn calibrate_copies(interrupted: &Arc<AtomicBool>) -> i32 {
+    // Its folder is gone at the end, and nobody else can write there.
+    let scripts = match scripts::Scripts::write() {
+        Ok(scripts) => scripts,
+        Err(error) => {
+            say(&format!("cannot make a folder for what copies cost: {error}"));
+            return 1;
+        }
+    };
+    let folder = scripts.folder().join("prices");
+    let [messages, choices] = match calibrate_copies::benchmarks(&folder) {
+        Ok(benchmarks) => benchmarks,
+        Err(message) => {
+            say(&message);
+            return 1;
+        }
+    };
+    let report = match measured(messages, interrupted) {
+        Ok((report, 0)) => report,
+        Ok((_, code)) | Err(code) => return code,
+    };
+    match measured(choices, interrupted) {
+        Ok((_, 0)) => {}
+        Ok((_, code)) | Err(code) => return code,
+    }
+    match calibrate_copies::show(&report, &folder) {
+        Ok(()) => 0,
+        Err(message) => {
+            say(&message);
+            1
+        }
+    }
 }
 
 /// Runs one rank of a team; the exit code.
