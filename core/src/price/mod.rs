@@ -17,7 +17,7 @@ const WEIGHT: u32 = 8;
 /// A sample counts as at most so many times the price: a thread may have lost its core meanwhile.
 const MAX_TIMES: u32 = 4;
 /// The dearer way is tried after so many uses, times how many times dearer it is, …
-const TRIED_AFTER: u32 = 256;
+pub(crate) const TRIED_AFTER: u32 = 256;
 /// … so many times, one after the other: of the first, nothing is in the caches.
 pub(crate) const TRIED_USES: u32 = 12;
 /// Where the prices are those of an earlier group, it is first tried after so many.
@@ -116,7 +116,7 @@ impl PricedChoice {
         }
         let is_first_cheaper = self.prices[0].0 <= self.prices[1].0;
         let is_unconfirmed = self.trials.is_unconfirmed;
-        let is_trial = may_measure && self.trials.is_due(self.prices);
+        let is_trial = may_measure && self.trials.is_due(self.prices, TRIED_AFTER);
         let way = if is_first_cheaper != is_trial { Way::First } else { Way::Second };
         self.unmeasured = (self.unmeasured + 1) % MEASURED_EVERY;
         let is_due = is_trial || is_unconfirmed || self.unmeasured == 0;
@@ -160,13 +160,14 @@ impl Trials {
         Trials { since: 0, is_unconfirmed: true }
     }
 
-    /// Notes a use; whether this one is for the dearer of ways with these prices.
-    pub(crate) fn is_due(&mut self, prices: [Price; 2]) -> bool {
+    /// Notes a use; whether this one is for the dearer of ways with these prices, which is tried
+    /// after `tried_after` uses if both cost about as much.
+    pub(crate) fn is_due(&mut self, prices: [Price; 2], tried_after: u32) -> bool {
         let [one, other] = prices.map(|price| price.0);
         let times = one.max(other) / one.min(other).max(1);
         let due = match self.is_unconfirmed {
             true => CONFIRMED_AFTER,
-            false => TRIED_AFTER.saturating_mul(times),
+            false => tried_after.saturating_mul(times),
         };
         self.since = self.since.saturating_add(1);
         if self.since < due {
@@ -306,7 +307,7 @@ mod tests {
     fn the_dearer_way_is_tried_the_less_often_the_dearer_it_is() {
         let tried = |prices: [u32; 2], uses: u32| {
             let mut trials = Trials::default();
-            (0..uses).filter(|_| trials.is_due(prices.map(Price))).count() as u32
+            (0..uses).filter(|_| trials.is_due(prices.map(Price), TRIED_AFTER)).count() as u32
         };
         assert_eq!(tried([100, 100], TRIED_AFTER - 1), 0);
         let once = TRIED_USES + 1;

@@ -19,16 +19,18 @@ use polyrank::price::{KnownPrices, Price};
 
 /// The messages that are measured in each way.
 const MESSAGES: &str = "bench pingpong --sizes 4K,16K,64K,256K,1M,4M,16M,64M -n 2 --no-check \
-                        --inputs untouched";
+                        --inputs untouched -w 32";
 /// What is measured while polyrank chooses; before the clock starts, it has tried all ways.
 const CHOICES: &str = "bench pingpong,broadcast,allgather,alltoall,allreduce,reduce_scatter \
                        --sizes 64K,256K,1M,4M,16M -n 2 --no-check --inputs untouched --turns 3 -w \
                        64";
 /// The ways of messages: how each is called, what `POLYRANK_COPY` says, and whose the memory is.
-const WAYS: [(&str, &str, Memory); 3] = [
+const WAYS: [(&str, &str, Memory); 5] = [
     ("slots", "slots", Memory::User),
     ("attached", "attach", Memory::User),
+    ("chosen", "auto", Memory::User),
     ("lent", "lent", Memory::Polyrank),
+    ("chosen lent", "auto", Memory::Polyrank),
 ];
 /// What polyrank chooses between: how prices' names begin, and the ways in the order of prices.
 const CHOSEN: [(&str, [&str; 2]); 2] =
@@ -57,6 +59,7 @@ pub(super) fn benchmarks(folder: &Path) -> Result<[Benchmark; 2], String> {
         way.environment = vec![
             (variable::POLYRANK_COPY.name().to_owned(), copy.to_owned()),
             free(variable::POLYRANK_TRANSPORT),
+            (variable::POLYRANK_COPY_PRICES.name().to_owned(), "off".to_owned()),
         ];
         messages.contenders.push(way);
     }
@@ -177,7 +180,7 @@ mod tests {
     fn every_way_is_measured_and_ranks_choose_freely() {
         let [messages, choices] = benchmarks(Path::new("/folder")).unwrap();
         let names: Vec<&str> = messages.contenders.iter().map(|it| &*it.name).collect();
-        assert_eq!(names, ["slots", "attached", "lent"]);
+        assert_eq!(names, WAYS.map(|(name, ..)| name));
         let said = |name: &str| {
             let mut variables = choices.contenders[0].environment.iter();
             variables.find(|(known, _)| known == name).map(|(_, value)| value.clone())

@@ -13,7 +13,7 @@ use super::entry::{
 use super::layout::Lane;
 use super::lending::{LendingThresholds, priced_class};
 use super::memory::Mapping;
-use super::prices::{LanePrices, WritePrices};
+use super::prices::{LanePrices, ReadFrom, WritePrices};
 use super::ring::{CorruptRing, SharedMemory, Writer};
 use crate::tensor::shared::{Pool, PoolOffset, find};
 use crate::transport::Payload;
@@ -47,6 +47,9 @@ pub(in crate::transport) struct OutgoingLane {
     seen: (u64, u64),
     lending: LendingThresholds,
     prices: WritePrices,
+    /// How the next payload is to be read, if that was decided and there was no room: a payload
+    /// counts once.
+    decided: Option<ReadFrom>,
     lendable: LendableMemory,
 }
 
@@ -103,6 +106,7 @@ impl OutgoingLane {
     pub(super) fn clear(&mut self, lane: &Lane, memory: &Mapping) {
         self.frames.clear();
         self.first_sent = 0;
+        self.decided = None;
         self.take_back(lane, memory);
     }
 
@@ -119,6 +123,7 @@ impl OutgoingLane {
     /// Drops the frames of which the peer has nothing yet.
     pub(super) fn keep_started(&mut self) {
         self.frames.truncate(usize::from(self.first_sent > 0));
+        self.decided = None;
     }
 
     /// Releases memory of operations.
@@ -150,6 +155,7 @@ impl OutgoingLane {
         let Some(put) = self.put(lane, memory, rest, announce)? else {
             return Ok(PutOutcome::NoRoom);
         };
+        self.decided = None;
         Ok(match self.has_left(lane, memory, header, payload, put.is_lent) {
             true => PutOutcome::Left,
             false => PutOutcome::Lent,
@@ -286,7 +292,11 @@ impl OutgoingLane {
             let start = self.first_sent;
             let is_attached = start == 0 && self.is_attached(lane, memory, &header, &payload);
             let rest = FrameRest { header: &header, payload: &payload, start, is_attached };
-            match self.put(lane, memory, rest, announce) {
+            let put = self.put(lane, memory, rest, announce);
+            if let Ok(Some(_)) = put {
+                self.decided = None;
+            }
+            match put {
                 Ok(Some(PutResult { bytes, is_lent })) if start + bytes == payload.len() => {
                     self.first_sent = 0;
                     moved = true;
@@ -395,7 +405,11 @@ impl OutgoingLane {
             return true;
         }
         let Some(class) = priced_class(header) else { return false };
-        self.prices.prefers_attached(lane.prices, memory, class)
+        let decide = || match self.prices.prefers_attached(lane.prices, memory, class) {
+            true => ReadFrom::Attached,
+            false => ReadFrom::Slot,
+        };
+        *self.decided.get_or_insert_with(decide) == ReadFrom::Attached
     }
 
     fn put_attached(

@@ -16,7 +16,7 @@
 //! once, and where what was read is reduced, slots are taken without a measurement.
 
 use super::ring::SharedMemory;
-use crate::price::{KnownPrices, Price, TRIED_USES, Trials, size_name};
+use crate::price::{KnownPrices, Price, TRIED_AFTER, TRIED_USES, Trials, size_name};
 
 /// Messages of fewer bytes go through slots: they are not measured.
 pub(super) const PRICED_BYTES: usize = 256 << 10;
@@ -25,6 +25,11 @@ pub(super) const PRICED_BYTES: usize = 256 << 10;
 const CLASSES: usize = 8;
 /// Bytes of the prices of a lane.
 pub(super) const PRICES_BYTES: usize = CLASSES * size_of::<u64>();
+
+/// The dearer way is tried after so many payloads of messages of a MiB and more, times how many
+/// times dearer it is; of shorter ones, after as many messages as of that length. A payload of the
+/// other kind amid many costs more than itself: neither side has the next one ready.
+const MAX_TRIED_AFTER: u32 = 4 * TRIED_AFTER;
 
 /// A price is told again when it has changed by this part.
 const TOLD_PART: u32 = 8;
@@ -45,6 +50,17 @@ pub(super) enum ReadFrom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LengthClass(usize);
 
+/// What pieces of a payload took until now. A payload counts once: what disturbs one of its pieces
+/// disturbs the others, and of many samples of one moment, a price would be of that moment. (Of a
+/// message of 256 KiB, which took 21 us through slots and 29 otherwise, 8 pieces took four times
+/// as long as usual after a pause, and the dearer way was the choice for hundreds of messages.)
+#[derive(Clone, Copy, Default)]
+struct Pieces {
+    class: usize,
+    bytes: usize,
+    nanoseconds: u64,
+}
+
 /// What messages of a class cost, by class: what the writer writes to slots, what the reader takes
 /// out of slots, and what the system reads for it. None unless all were measured.
 #[derive(Clone, Copy, Default)]
@@ -56,12 +72,16 @@ pub(super) struct ReadPrices {
     known: [[Price; 2]; CLASSES],
     /// As far as the writer was told.
     told: [[Price; 2]; CLASSES],
+    /// What was taken out of slots and is not in a price yet.
+    pieces: Pieces,
 }
 
 /// What the writer of a lane has measured, and the choices that it has made.
 #[derive(Default)]
 pub(super) struct WritePrices {
     written: [Price; CLASSES],
+    /// What was written and is not in a price yet.
+    pieces: Pieces,
     /// How many payloads went each way, as far as that matters.
     uses: [[u32; 2]; CLASSES],
     /// When the dearer way is tried.
@@ -78,6 +98,11 @@ impl LengthClass {
         Some(LengthClass(class.min(CLASSES - 1)))
     }
 
+    /// After how many payloads the dearer way is tried.
+    fn tried_after(self) -> u32 {
+        MAX_TRIED_AFTER.min(TRIED_AFTER << self.0)
+    }
+
     /// The name of its prices.
     fn name(self) -> String {
         format!("message/{}", size_name(PRICED_BYTES << self.0))
@@ -92,6 +117,23 @@ impl LengthClass {
 /// Whether a price differs from what was told by so much that it should be told again.
 fn differs(price: Price, told: Price) -> bool {
     price.0.abs_diff(told.0) > told.0 / TOLD_PART
+}
+
+impl Pieces {
+    /// Adds a piece of a message of `class`; what a payload's worth of them took, if it is one.
+    fn add(&mut self, class: LengthClass, bytes: usize, nanoseconds: u64) -> Option<(usize, u64)> {
+        if self.class != class.0 {
+            *self = Pieces { class: class.0, ..Pieces::default() };
+        }
+        self.bytes += bytes;
+        self.nanoseconds = self.nanoseconds.saturating_add(nanoseconds);
+        if self.bytes < PRICED_BYTES {
+            return None;
+        }
+        let whole = (self.bytes, self.nanoseconds);
+        *self = Pieces { class: class.0, ..Pieces::default() };
+        Some(whole)
+    }
 }
 
 /// The two prices that the reader tells, as one word.
@@ -130,7 +172,7 @@ impl ReadPrices {
             prices.map_or_else(Default::default, |[_, from_slot, attached]| [from_slot, attached])
         };
         let known = known.0.map(of_class);
-        ReadPrices { known, told: known }
+        ReadPrices { known, told: known, pieces: Pieces::default() }
     }
 
     /// Notes that taking `bytes` bytes took `nanoseconds`, and tells the writer if that is news, by
@@ -142,6 +184,11 @@ impl ReadPrices {
         (class, from): (LengthClass, ReadFrom),
         (bytes, nanoseconds): (usize, u64),
     ) {
+        let whole = match from {
+            ReadFrom::Slot => self.pieces.add(class, bytes, nanoseconds),
+            ReadFrom::Attached => Some((bytes, nanoseconds)),
+        };
+        let Some((bytes, nanoseconds)) = whole else { return };
         let (known, told) = (&mut self.known[class.0], &mut self.told[class.0]);
         known[from as usize].note(bytes, nanoseconds);
         if differs(known[from as usize], told[from as usize]) {
@@ -181,7 +228,11 @@ impl WritePrices {
 
     /// Notes that writing `bytes` bytes to a slot took `nanoseconds`.
     pub(super) fn note(&mut self, class: LengthClass, bytes: usize, nanoseconds: u64) {
-        self.written[class.0].note(bytes, nanoseconds);
+        if let Some((bytes, nanoseconds)) = self.pieces.add(class, bytes, nanoseconds) {
+            self.written[class.0].note(bytes, nanoseconds);
+            let uses = &mut self.uses[class.0][ReadFrom::Slot as usize];
+            *uses = uses.saturating_add(1);
+        }
     }
 
     /// Whether the reader should have the next payload of a message of `class` read out of the
@@ -194,14 +245,15 @@ impl WritePrices {
         memory: &impl SharedMemory,
         class: LengthClass,
     ) -> bool {
-        // Each is tried in the beginning; of the first payloads, nothing is in the caches.
-        let uses = &mut self.uses[class.0];
-        for from in [ReadFrom::Slot, ReadFrom::Attached] {
-            let uses = &mut uses[from as usize];
-            if *uses < TRIED_USES {
-                *uses += 1;
-                return from == ReadFrom::Attached;
-            }
+        // Each is tried in the beginning; of the first payloads, nothing is in the caches. What
+        // goes through slots counts when it was written there.
+        let [slots, attached] = &mut self.uses[class.0];
+        if *slots < TRIED_USES {
+            return false;
+        }
+        if *attached < TRIED_USES {
+            *attached += 1;
+            return true;
         }
         let [from_slot, attached] = of_word(memory.load(class.place(start))).map(|it| it.0);
         let written = self.written[class.0].0;
@@ -218,7 +270,7 @@ impl WritePrices {
         if self.told[class.0] != Some(choice) {
             self.tell(class, choice, prices);
         }
-        is_cheaper != self.trials[class.0].is_due(prices)
+        is_cheaper != self.trials[class.0].is_due(prices, class.tried_after())
     }
 
     /// Tells which way is the choice, which is news.
@@ -383,6 +435,22 @@ mod tests {
         let mut known = KnownPrices::default();
         LanePrices::add_to(&[nothing], &mut known);
         assert!(known.is_empty());
+    }
+
+    #[test]
+    fn one_slow_payload_changes_little_however_many_pieces_it_has() {
+        let class = LengthClass(0);
+        let mut sides = Sides::new(60, 90);
+        sides.attached_of(100);
+        for _ in 0..8 {
+            let piece = (BYTES / 8, 240 * BYTES as u64 / 8 / 1000);
+            sides.reader.note(START, &sides.memory, (class, ReadFrom::Slot), piece);
+        }
+        assert!(sides.attached_of(100) < 20);
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.add(class, BYTES / 2, 10), None);
+        assert_eq!(pieces.add(LengthClass(1), BYTES / 2, 10), None, "it is of another message");
+        assert_eq!(pieces.add(LengthClass(1), BYTES, 5), Some((BYTES / 2 + BYTES, 15)));
     }
 
     #[test]
