@@ -78,7 +78,7 @@ pub fn short_group_name(group: f64) -> Option<String> {
 /// Runs a method of `short_method` on a typed array: its sequence number if it is done, a work if
 /// it continues, null if it was declined and nothing happened. `reduce_op` is the number of the
 /// operator, -1: none is given. A group whose limit is not `timeout_ms` is declined, too, and so is
-/// a call for which more than `most_copied` bytes would have to be copied now.
+/// a call for which more than `max_copied` bytes would have to be copied now.
 #[napi]
 pub fn run_short<'env>(
     env: Env,
@@ -87,9 +87,9 @@ pub fn run_short<'env>(
     array: Unknown<'_>,
     reduce_op: i32,
     timeout_ms: f64,
-    most_copied: f64,
+    max_copied: f64,
 ) -> Result<Unknown<'env>> {
-    let call = Call { group, method, reduce_op, timeout_ms, most_copied: most_copied as usize };
+    let call = Call { group, method, reduce_op, timeout_ms, max_copied: max_copied as usize };
     let outcome = call.run(env, Js::of(array))?;
     Ok(outcome.map_or_else(|| Js::nothing(env), Ok)?.into_unknown())
 }
@@ -100,7 +100,7 @@ struct Call {
     method: u32,
     reduce_op: i32,
     timeout_ms: f64,
-    most_copied: usize,
+    max_copied: usize,
 }
 
 impl Call {
@@ -125,7 +125,7 @@ impl Call {
                 let this = (self.group != 0.0).then(|| Object::Group(group));
                 let staged = call.prepare(this.as_ref(), dtype, view.bytes());
                 let Some(staged) = staged else { return Ok(None) };
-                match NativeWork::begun(env, staged, &view, self.most_copied)? {
+                match NativeWork::begun(env, staged, &view, self.max_copied)? {
                     Some(work) => work,
                     None => return Ok(None),
                 }

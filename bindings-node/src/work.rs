@@ -171,16 +171,16 @@ impl NativeWork {
     }
 
     /// An operation on one array that is prepared, and begun. None, and nothing has happened, if
-    /// more than `most_copied` bytes have to be copied in for that.
+    /// more than `max_copied` bytes have to be copied in for that.
     pub(crate) fn begun(
         env: Env,
         staged: StagedOperation,
         view: &View<'_>,
-        most_copied: usize,
+        max_copied: usize,
     ) -> Result<Option<NativeWork>> {
         let realm = realm(env)?;
         let operation = LoopOperation::new(staged, realm.adaptive_wait.clone());
-        match operation.begin(slice::from_ref(view), most_copied) {
+        match operation.begin(slice::from_ref(view), max_copied) {
             Ok(true) => Ok(Some(NativeWork { id: realm.next_id(), operation })),
             Ok(false) => Ok(None),
             Err(error) => {

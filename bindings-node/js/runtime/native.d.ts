@@ -183,7 +183,7 @@ export interface Native {
    * A collective on one array in place: the sequence number if it is done when the call returns,
    * its work if it continues, null if it was declined and nothing happened. `reduceOp` is the
    * number of the operator; -1: none is given. A group with a different timeout than `timeoutMs`
-   * is declined, too, and so is a call that would have to copy more than `mostCopied` bytes now.
+   * is declined, too, and so is a call that would have to copy more than `maxCopied` bytes now.
    */
   runShort?(
     group: number,
@@ -191,7 +191,7 @@ export interface Native {
     array: ArrayBufferView,
     reduceOp: number,
     timeoutMs: number,
-    mostCopied: number,
+    maxCopied: number,
   ): number | NativeWork | null;
   /** A call that does not wait, an attribute (key: class and attribute), or a constructor. */
   invoke(

@@ -84,8 +84,8 @@ export function runShort(spec, self, values, allowance) {
   const byteLength = byteLengthOf(array);
   if (byteLength > COPIED_BYTES && homeOf(bytesOf(array)) !== null) return null;
   const known = groups.get(group) ?? UNKNOWN;
-  const mostCopied = allowance(byteLength);
-  const outcome = native.runShort(group, method, array, operator, known.timeoutMs, mostCopied);
+  const maxCopied = allowance(byteLength);
+  const outcome = native.runShort(group, method, array, operator, known.timeoutMs, maxCopied);
   if (outcome === null) learn(group);
   return typeof outcome === "number" ? new DoneOperation(spec.name, outcome, known) : outcome;
 }

@@ -1,6 +1,6 @@
-//! Sends and receives of the usual shape: a contiguous NumPy array, ranks and tags that are numbers.
-//! Those of few bytes run immediately, larger ones are issued as they are and waited for. What they
-//! mean is what the resolver finds; whatever is unusual goes there.
+//! Sends and receives of the usual shape: a contiguous NumPy array, ranks and tags that are
+//! numbers. Those of few bytes run immediately, larger ones are issued as they are and waited for.
+//! What they mean is what the resolver finds; whatever is unusual goes there.
 
 use polyrank::backend::WaitIntent;
 use polyrank::calls::{Method, Parameter, Role};

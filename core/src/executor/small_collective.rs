@@ -78,8 +78,8 @@ impl SmallCollective {
         }
     }
 
-    /// Which of the bytes that a source shows [`SmallCollective::take`] looks at, where `part` is as
-    /// there.
+    /// Which of the bytes that a source shows are looked at by [`SmallCollective::take`], where
+    /// `part` is as there.
     pub(super) fn wanted(&self, part: Range<usize>) -> Range<usize> {
         let facts = self.collective.facts();
         match (facts.input, facts.output) {
@@ -92,9 +92,10 @@ impl SmallCollective {
         }
     }
 
-    /// Takes what `source` showed into `output`, of which [`SmallCollective::wanted`] is there; false if it cannot belong to the operation. `part`
-    /// is the source's part of the output of an allgather or an alltoall, or this rank's part of
-    /// the input of a reduce-scatter; other collectives have no parts. Sources come in the order of
+    /// Takes what `source` showed, of which what is [`SmallCollective::wanted`] is there, into
+    /// `output`; false if it cannot belong to the operation. `part` is the source's part of the
+    /// output of an allgather or an alltoall, or this rank's part of the input of a reduce-scatter;
+    /// other collectives have no parts. Sources come in the order of
     /// [`SmallCollective::sources`], so that all ranks end with the same bits.
     pub(super) fn take(
         &self,
