@@ -121,6 +121,8 @@ impl Call {
                 return Js::of_number(env, sequence as f64).map(Some);
             }
             Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, &view, start)?,
+            // It may have been given away, of which the long way tells.
+            None if view.bytes() == 0 => return Ok(None),
             None => {
                 let this = (self.group != 0.0).then(|| Object::Group(group));
                 let staged = call.prepare(this.as_ref(), dtype, view.bytes());

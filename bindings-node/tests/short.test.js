@@ -48,6 +48,68 @@ for (const size of [1, 2, 3, 5, 8]) {
   });
 }
 
+/** As long as a few pages, as what is copied in the call, and longer than that. */
+const LONGER = [1023, 4097, 16_385, 70_001, 300_001];
+
+for (const size of [1, 2, 3]) {
+  test(`both ways give the same for longer arrays in a group of ${size}`, async () => {
+    const groups = await join(size);
+    for (const Type of [Int8Array, Int32Array, Float64Array]) {
+      for (const elements of LONGER) {
+        const fill = (array, rank) => array.map((_, at) => (at + rank) % 7);
+        const fresh = () => groups.map((_, rank) => fill(new Type(elements), rank));
+        const makers = {
+          whole: fresh,
+          part: () => fresh().map((array) => {
+            const whole = new Type(elements + 2).fill(9);
+            whole.set(array, 1);
+            return whole.subarray(1, elements + 1);
+          }),
+          shared: () => fresh().map((array) => {
+            const bytes = new SharedArrayBuffer(array.byteLength);
+            const copy = new Type(bytes);
+            copy.set(array);
+            return copy;
+          }),
+        };
+        for (const [name, make] of Object.entries(makers)) {
+          const [short, long] = [make(), make()];
+          const works = await reduced(groups, short);
+          const others = await reduced(groups, long, {});
+          const about = `${name} ${Type.name} ${elements}`;
+          const expected = (at) => groups.reduce((sum, _, rank) => sum + ((at + rank) % 7), 0);
+          short.forEach((array, rank) => {
+            assert.ok(array.every((value, at) => value === expected(at)), about);
+            assert.deepEqual(array, long[rank], about);
+            assert.equal(others[rank].sequence, works[rank].sequence + 1, about);
+            if (name !== "part") return;
+            const guards = new Type(array.buffer);
+            assert.deepEqual([guards[0], guards.at(-1)], [9, 9], about);
+          });
+        }
+      }
+    }
+    await leave(groups);
+  });
+}
+
+test("an array that is transferred after the call is left alone, whatever its length", async () => {
+  const groups = await join(2);
+  for (const elements of LONGER) {
+    const arrays = groups.map((_, rank) => new Float32Array(elements).fill(rank + 1));
+    // The other rank is not there yet: the operation goes on when the call has returned.
+    const first = groups[0].allreduce(arrays[0]);
+    const taken = structuredClone(arrays[0], { transfer: [arrays[0].buffer] });
+    await Promise.all([
+      assert.rejects(async () => first, { kind: "InvalidArgument" }, `${elements}`),
+      groups[1].allreduce(arrays[1]),
+    ]);
+    assert.ok(taken.every((value) => value === 1), `${elements}`);
+    assert.ok(arrays[1].every((value) => value === 3), `${elements}`);
+  }
+  await leave(groups);
+});
+
 test("BigInts, parts of arrays and shared memory take the same way", async () => {
   const groups = await join(2);
   const large = groups.map(() => BigInt64Array.of(2n ** 40n));

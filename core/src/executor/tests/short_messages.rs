@@ -95,7 +95,8 @@ fn messages_of_all_lengths_keep_their_order() {
                 // While a long one is under way, nothing overtakes it.
                 let elements = match random.below(40) {
                     0 => 200_000,
-                    _ => [1, 3, 900, 2000][random.below(4)],
+                    // Beside their header, in one piece, and in several.
+                    _ => [1, 3, 900, 2000, 5001, 8192][random.below(6)],
                 };
                 let payload: Vec<i32> = vec![sent as i32; elements];
                 let bytes: Vec<u8> = payload.iter().flat_map(|it| it.to_le_bytes()).collect();
@@ -172,20 +173,48 @@ fn an_earlier_receive_comes_first() {
 
 #[test]
 fn a_receiver_that_does_not_come_is_not_flooded() {
-    let mut ranks = connected();
-    let payload = [7; 4096];
-    let mut sent = 0;
-    while ranks[0].send_short(envelope(1, 1), &payload, Instant::now()) {
-        sent += 1;
-        assert!(sent < 1 << 20, "there is no end");
-        ranks[1].advance(Instant::now());
+    for bytes in [4096, 20_001, 32 << 10] {
+        let mut ranks = connected();
+        let payload: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+        let mut sent = 0;
+        while ranks[0].send_short(envelope(1, 1), &payload, Instant::now()) {
+            sent += 1;
+            assert!(sent < 1 << 20, "there is no end");
+            ranks[1].advance(Instant::now());
+        }
+        let mut into = vec![0; bytes];
+        for _ in 0..sent {
+            into.fill(9);
+            assert_eq!(receive(&mut ranks[1], Some(0), 1, &mut into), Some(0));
+            assert_eq!(into, payload);
+        }
+        move_all(&mut ranks);
+        let fits = ranks[0].send_short(envelope(1, 1), &payload, Instant::now());
+        assert!(fits, "there is room again for {bytes} bytes");
     }
-    let mut into = [0; 4096];
-    for _ in 0..sent {
-        assert_eq!(receive(&mut ranks[1], Some(0), 1, &mut into), Some(0));
+}
+
+#[test]
+fn what_the_receiver_has_not_read_leaves_no_room() {
+    for bytes in [1, 4096, 20_001, 32 << 10] {
+        let mut ranks = connected();
+        let payload: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+        // The receiver does not look, so that the lane fills up before the window does, or after.
+        let sent = (0..1 << 20)
+            .take_while(|_| ranks[0].send_short(envelope(1, 1), &payload, Instant::now()))
+            .count();
+        assert!(sent > 8, "{sent} of {bytes} bytes");
+        let mut into = vec![0; bytes];
+        for _ in 0..sent {
+            into.fill(9);
+            while receive(&mut ranks[1], Some(0), 1, &mut into).is_none() {
+                move_all(&mut ranks);
+            }
+            assert_eq!(into, payload);
+        }
+        move_all(&mut ranks);
+        assert_eq!(receive(&mut ranks[1], Some(0), 1, &mut into), None, "none came twice");
     }
-    move_all(&mut ranks);
-    assert!(ranks[0].send_short(envelope(1, 1), &payload, Instant::now()), "there is room again");
 }
 
 #[test]
