@@ -66,6 +66,16 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// Whether a forked child has it from its parent; it needs a connection of its own.
+    fn is_inherited(&self) -> bool {
+        match self {
+            Self::Open(connection) | Self::Abandoned(Some(connection)) => connection.is_inherited(),
+            Self::Abandoned(None) | Self::Lost(_) => false,
+        }
+    }
+}
+
 impl Client {
     /// Connects, with patience up to `timeout`.
     pub(super) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self> {
@@ -426,6 +436,11 @@ impl Client {
             LockError::Expired(why) => given_up(why, operation, keys, deadline),
             LockError::Reentrant => Error::InvalidArgument { message: in_the_middle(operation) },
         })?;
+        if state.is_inherited() {
+            // The server holds the parent's keys as long as the parent is connected to it.
+            self.members().clear();
+            *state = State::Abandoned(None);
+        }
         let fault = match &mut *state {
             State::Open(connection) => match settle(connection, deadline) {
                 Ok(Ok(())) => return Ok(state),

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::adaptive_poll::AdaptivePoll;
 use super::open_files;
+use crate::fork;
 use crate::store::deadline::{Deadline, SLICE, WaitError};
 use crate::store::interrupt;
 use crate::store::protocol::{Encode, Kind, MAGIC, NO_ROOM};
@@ -57,6 +58,8 @@ pub(super) enum OwedReplies {
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
+    /// The number of forks before it was made.
+    forks: u32,
     poll_policy: AdaptivePoll,
     /// This end's address, if the system knows it.
     pub(super) local_address: Option<IpAddr>,
@@ -75,6 +78,11 @@ impl Connection {
         self.local_address
     }
 
+    /// Whether it is that of a parent process, to which it was left.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.forks != fork::forks()
+    }
+
     /// Whether both ends are on this host.
     #[cfg(target_os = "linux")]
     pub(super) fn is_within_host(&self) -> bool {
@@ -91,6 +99,7 @@ impl Connection {
         let mut connection = Self {
             local_address: local.map(|address| address.ip()),
             socket,
+            forks: fork::forks(),
             poll_policy: AdaptivePoll::default(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             unread: 0..0,
@@ -312,13 +321,13 @@ fn poll_all(all: &mut [PollFd<'_>], limit: Duration) -> Result<bool, Fault> {
 
 /// A stream socket, if need be with a higher limit of open files.
 pub(super) fn open(domain: Domain, protocol: Option<Protocol>) -> Result<Socket, Fault> {
-    let made = Socket::new(domain, Type::STREAM, protocol);
-    let made = match made {
+    let make = || fork::unshared(|| Socket::new(domain, Type::STREAM, protocol));
+    let made = match make() {
         Err(error) if open_files::is_exhausted(&error) => {
             if !open_files::raise(open_files::limit().and_then(|limit| limit.checked_mul(2))) {
                 return Err(Fault::NoFiles);
             }
-            Socket::new(domain, Type::STREAM, protocol)
+            make()
         }
         made => made,
     };

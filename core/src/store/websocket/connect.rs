@@ -5,12 +5,13 @@ use std::io;
 use std::net::IpAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{Error as SocketError, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::url::SocketUrl;
+use crate::fork;
 use crate::store::tcp::open_files;
 use crate::wire::session::MAX_PACKET_BYTES;
 
@@ -47,8 +48,7 @@ pub(super) async fn connect(target: &SocketUrl) -> Result<(Stream, Option<IpAddr
             false => Failure::Unreachable(why),
         }
     };
-    let plain =
-        TcpStream::connect((target.host.as_str(), target.port)).await.map_err(unreachable)?;
+    let plain = open(&target.host, target.port).await.map_err(unreachable)?;
     // A connection without it is slower, not wrong.
     let _ = plain.set_nodelay(true);
     let local = plain.local_addr().map_err(unreachable)?;
@@ -68,6 +68,22 @@ pub(super) async fn connect(target: &SocketUrl) -> Result<(Stream, Option<IpAddr
         Ok((stream, _)) => Ok((stream, Some(local.ip()))),
         Err(error) => Err(explain(text, error)),
     }
+}
+
+/// A connection to the first of the host's addresses that answers.
+async fn open(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in lookup_host((host, port)).await? {
+        let socket = fork::unshared(|| match address.is_ipv4() {
+            true => TcpSocket::new_v4(),
+            false => TcpSocket::new_v6(),
+        });
+        match socket?.connect(address).await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// What a failed handshake says of the one who answers.

@@ -16,6 +16,7 @@ use rustix::net::{
 };
 
 use super::memory::File;
+use crate::fork;
 use crate::generated::error::{Error, Result};
 use crate::random;
 use crate::wire::card::{Card, SharedMemory};
@@ -74,7 +75,8 @@ impl Listener {
 
     /// The next connection, if one waits.
     pub(super) fn accept(&self) -> std::result::Result<OwnedFd, Errno> {
-        accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        fork::unshared(|| accept_with(&self.socket, flags))
     }
 }
 
@@ -134,7 +136,7 @@ pub(super) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> SocketRead {
 
 fn open() -> std::result::Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+    fork::unshared(|| socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None))
 }
 
 fn address(key: &SharedMemory) -> std::result::Result<SocketAddrUnix, Errno> {

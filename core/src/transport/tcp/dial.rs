@@ -12,6 +12,7 @@ use rustix::net::{
 
 use super::Route;
 use super::listener::{prefer_within_host, set_options};
+use crate::fork;
 use crate::transport::peers::{DialAttempt, WatchedSockets};
 use crate::transport::readiness::Readiness;
 use crate::transport::{LossReason, SHORTAGE_LIMIT, Timeouts};
@@ -211,7 +212,7 @@ impl Dial {
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let opened = socket_with(family, SocketType::STREAM, flags, None);
+        let opened = fork::unshared(|| socket_with(family, SocketType::STREAM, flags, None));
         let socket = match opened {
             Ok(socket) => socket,
             Err(error) => return self.fail(error, target, now),

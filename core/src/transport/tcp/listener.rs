@@ -9,6 +9,7 @@ use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use rustix::net::{SocketFlags, accept_with};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
+use crate::fork;
 use crate::generated::error::{Error, Result};
 use crate::transport::host;
 use crate::wire::card::Card;
@@ -76,7 +77,8 @@ impl Listener {
 
     /// The next connection, if one waits.
     pub(super) fn accept(&self) -> std::result::Result<OwnedFd, Errno> {
-        let socket = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = fork::unshared(|| accept_with(&self.socket, flags))?;
         if !self.is_reachable_at(&socket) {
             // The peer sees about what it would if no process listened.
             return Err(Errno::CONNABORTED);
@@ -151,7 +153,8 @@ fn is_within_host(socket: &OwnedFd) -> bool {
 
 fn bind(address: SocketAddr) -> std::io::Result<Listener> {
     let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = fork::unshared(|| Socket::new(domain, kind, Some(Protocol::TCP)))?;
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         socket.set_only_v6(false)?;
     }

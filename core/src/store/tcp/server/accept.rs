@@ -2,6 +2,8 @@
 //! why not. Knows nothing of requests.
 
 use std::fs::File;
+use std::future::poll_fn;
+use std::io;
 use std::net;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
@@ -15,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::ACCEPT_PAUSE;
 use super::connection;
 use super::host::Host;
+use crate::fork;
 use crate::store::protocol::{NO_ROOM, VALIDATE_BYTES};
 use crate::store::tcp::open_files;
 
@@ -37,6 +40,16 @@ pub(super) enum Shutdown {
 pub(super) struct ListeningSocket {
     pub(super) socket: TcpListener,
     pub(super) shutdown: Shutdown,
+}
+
+impl ListeningSocket {
+    /// The next client.
+    async fn next(&self) -> io::Result<TcpStream> {
+        poll_fn(|context| {
+            fork::poll_unshared(|| self.socket.poll_accept(context).map_ok(|(stream, _)| stream))
+        })
+        .await
+    }
 }
 
 impl Deref for ListeningSocket {
@@ -62,8 +75,8 @@ pub(super) async fn accept(listener: ListeningSocket, host: Rc<Host>) {
     let mut spare = File::open("/dev/null").ok();
     let mut has_complained = false;
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match listener.next().await {
+            Ok(stream) => {
                 // A connection without it is slower, not wrong.
                 let _ = stream.set_nodelay(true);
                 make_room(&stream);
@@ -77,9 +90,7 @@ pub(super) async fn accept(listener: ListeningSocket, host: Rc<Host>) {
                     complain();
                 }
                 drop(spare.take());
-                if let Ok(Ok((stream, _))) =
-                    tokio::time::timeout(ACCEPT_PAUSE, listener.accept()).await
-                {
+                if let Ok(Ok(stream)) = tokio::time::timeout(ACCEPT_PAUSE, listener.next()).await {
                     send_away(stream).await;
                 } else {
                     tokio::time::sleep(ACCEPT_PAUSE).await;

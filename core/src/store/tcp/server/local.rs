@@ -3,6 +3,7 @@
 //! name is drawn by lot and told over TCP alone, so that nobody else can have taken it. Knows
 //! nothing of requests.
 
+use std::future::poll_fn;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use super::ACCEPT_PAUSE;
 use super::connection;
 use super::host::Host;
 use super::socket::{From, To};
+use crate::fork;
 use crate::store::protocol::LOCAL_PREFIX;
 
 /// A socket that listens, and its name; none where the system has no such sockets.
@@ -18,7 +20,7 @@ pub(super) fn listen() -> Option<(UnixListener, Vec<u8>)> {
     let lot = u128::from_le_bytes(crate::random::bytes().ok()?);
     let name = format!("{LOCAL_PREFIX}{lot:032x}").into_bytes();
     let bound = SocketAddr::from_abstract_name(&name).and_then(|address| {
-        let listener = UnixListener::bind_addr(&address)?;
+        let listener = fork::unshared(|| UnixListener::bind_addr(&address))?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
@@ -39,8 +41,11 @@ pub(super) async fn accept(listener: UnixListener, host: Rc<Host>) {
         Err(error) => return tracing::debug!("TCPStore's local socket: {error}"),
     };
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        let accepted = poll_fn(|context| {
+            fork::poll_unshared(|| listener.poll_accept(context).map_ok(|(stream, _)| stream))
+        });
+        match accepted.await {
+            Ok(stream) => {
                 let (from, to) = stream.into_split();
                 tokio::task::spawn_local(connection::serve_local(
                     host.clone(),

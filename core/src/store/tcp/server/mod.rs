@@ -27,6 +27,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 
 use crate::env::{TransportEnvironment, WebSocketEnvironment};
+use crate::fork;
 use crate::generated::error::{Error, Result};
 use crate::store::tcp::TcpStoreOptions;
 use crate::wire::origin::AllowedOrigins;
@@ -383,7 +384,8 @@ fn bind_all(addresses: &[SocketAddr], port: u16) -> io::Result<Vec<TcpListener>>
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let domain = Domain::for_address(address);
+    let socket = fork::unshared(|| Socket::new(domain, Type::STREAM, Some(Protocol::TCP)))?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }

@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use tungstenite::handshake::client::Request;
 
 use super::wire::BufferedSocket;
+use crate::fork;
 use crate::transport::tcp::set_options;
 
 /// A connection that is being opened, and its request.
@@ -28,7 +29,7 @@ impl PendingConnect {
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        let socket = fork::unshared(|| socket_with(family, SocketType::STREAM, flags, None))?;
         set_options(&socket);
         match connect(&socket, &address) {
             // A refusal that is known already is reported like one that comes later.
