@@ -5,6 +5,7 @@
 pub mod cases;
 pub mod checked_in;
 pub mod folder;
+pub mod fork;
 pub mod heap;
 pub mod languages;
 pub mod launch;

@@ -4,7 +4,7 @@
 use crate::files::File;
 
 /// Modules in which `unsafe` may stand: files, or folders with everything in them.
-pub(crate) const UNSAFE_ALLOWED: [&str; 11] = [
+pub(crate) const UNSAFE_ALLOWED: [&str; 12] = [
     "core/src/fork",
     "core/src/tensor",
     "core/src/kernels",
@@ -15,6 +15,7 @@ pub(crate) const UNSAFE_ALLOWED: [&str; 11] = [
     "bindings-python/src/convert",
     "bindings-node/src/convert",
     "tests/nccl/double",
+    "tests/src/fork",
     "tests/src/heap",
 ];
 
