@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from ranks import PATIENCE_S
 
 SCRIPT = """
@@ -163,6 +164,43 @@ if rank == 1:
 assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 0
 """
 
+KILLED = """
+import multiprocessing, os, signal, sys, time
+import numpy as np
+import polyrank
+
+# A rank is killed while a worker that it forked, as a loader of data does, lives on.
+def live(ready):
+    ready.set()
+    time.sleep(120)
+
+path = sys.argv[1]
+other = os.fork()
+rank = 1 if other == 0 else 0
+polyrank.init_process_group(init_method=f"file://{path}", rank=rank, world_size=2, timeout=20)
+polyrank.all_reduce(np.ones(1000))
+if rank == 1:
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    worker = context.Process(target=live, args=(ready,))
+    worker.start()
+    assert ready.wait(20)
+    polyrank.send(np.full(1, float(worker.pid)), 0)
+    os.kill(os.getpid(), signal.SIGKILL)
+worker = np.zeros(1)
+polyrank.recv(worker, 1)
+worker = int(worker[0])
+try:
+    while True:
+        polyrank.all_reduce(np.ones(1000))
+except polyrank.RankFailedError as error:
+    assert error.rank == 1, error
+finally:
+    # It lives until here: else there is none to end.
+    os.kill(worker, signal.SIGKILL)
+assert os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == -signal.SIGKILL
+"""
+
 EXIT = """
 import sys
 import numpy as np
@@ -193,6 +231,12 @@ def test_callbacks_of_a_forked_child(tmp_path):
 
 def test_messages_of_a_forked_child(tmp_path):
     run(MESSAGES, str(tmp_path / "rendezvous"))
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_killed_rank_whose_worker_lives_is_named(tmp_path, monkeypatch, transport):
+    monkeypatch.setenv("POLYRANK_TRANSPORT", transport)
+    run(KILLED, str(tmp_path / "rendezvous"))
 
 
 def test_exit_with_an_operation_in_flight():

@@ -19,8 +19,7 @@ pub fn fork(run: impl FnOnce()) -> ForkedChild {
     match unsafe { libc::fork() } {
         0 => {
             let code = i32::from(catch_unwind(AssertUnwindSafe(run)).is_err());
-            // SAFETY: nothing of the parent's is run at the end of this process.
-            unsafe { libc::_exit(code) }
+            end(code)
         }
         child => {
             assert!(child > 0, "{}", std::io::Error::last_os_error());
@@ -38,6 +37,12 @@ impl ForkedChild {
         assert_eq!(waited, self.0, "{}", std::io::Error::last_os_error());
         libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
     }
+}
+
+/// Ends a child without a word: where many threads ran at the fork, it may not be able to print.
+pub fn end(code: i32) -> ! {
+    // SAFETY: nothing of the parent's is run at the end of this process.
+    unsafe { libc::_exit(code) }
 }
 
 /// Leaves the pipes to which this process prints.

@@ -16,7 +16,7 @@ use polyrank::distributed::{
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, ProcessGroup};
 use polyrank_tests::LIMIT;
-use polyrank_tests::fork::{detach, fork, shared_sockets};
+use polyrank_tests::fork::{detach, end, fork, shared_sockets};
 use polyrank_tests::processes::{ProcessEnd, bare_processes, die, processes, report};
 use polyrank_tests::processes::{is_rank, with_variable};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -247,11 +247,10 @@ fn no_fork_comes_between_the_opening_of_a_socket_and_its_entry() {
                     }
                 });
             }
-            for _ in 0..300 {
-                let child = fork(|| assert_eq!(shared_sockets(), inherited));
-                assert_eq!(child.wait(), Some(0));
-            }
+            let child = || fork(|| end(i32::from(shared_sockets() != inherited)));
+            let codes: Vec<_> = (0..300).map(|_| child().wait()).collect();
             stop.store(true, Ordering::Relaxed);
+            assert!(codes.iter().all(|code| *code == Some(0)), "{codes:?}");
         });
         report("done");
     });
