@@ -87,8 +87,10 @@ export async function lostBeforeCopy({ group, store, rank, argument }) {
     resize: (array) => array.buffer.resize(0),
     resizeOther: (array) => array.buffer.resize(array.byteLength + 4),
   }[argument.how];
-  const bytes = argument.isLarge ? 24 << 20 : 1024;
-  const first = argument.isLarge ? new Float32Array(1) : new Float32Array(6 << 20).fill(1);
+  // Longer than what is worked on in the array itself, while the call lasts.
+  const copied = 72 << 20;
+  const bytes = argument.isLarge ? copied : 1024;
+  const first = new Float32Array(argument.isLarge ? 1 : copied / 4).fill(1);
   const memory = new ArrayBuffer(bytes, { maxByteLength: bytes + 4 });
   const fixed = new Float32Array(bytes / 4);
   const array = (argument.how === "transfer" ? fixed : new Float32Array(memory)).fill(2);
