@@ -82,8 +82,8 @@ impl Substitute {
         if self.descriptor < 0 {
             self.descriptor = disconnected();
         }
-        // SAFETY: the descriptor is a socket of which this process, which has one thread, has a
-        // copy. Its owner's copy here may be told that it cannot be used, as by a peer that is gone.
+        // SAFETY: the descriptor is this process's copy of its parent's socket, and no other thread
+        // uses it. Whoever has it here finds a socket whose peer is gone.
         unsafe {
             if self.descriptor < 0 {
                 // There was no descriptor left; now there is one.
