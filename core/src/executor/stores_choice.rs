@@ -99,7 +99,7 @@ impl StoresChoice {
     /// How the next operation of `class` stores its result, and whether it is to be measured.
     /// `may_measure` says whether it runs alone.
     pub(super) fn choose(&mut self, class: StoresClass, may_measure: bool) -> (Stores, bool) {
-        if class.traffic < MIN_TRIED_BYTES {
+        if !Stores::CAN_STREAM || class.traffic < MIN_TRIED_BYTES {
             return (Stores::Cached, false);
         }
         // What is likely to be faster is the first way.
@@ -111,6 +111,9 @@ impl StoresChoice {
 
     /// Notes that an operation of `class` that stored its result so took that long.
     pub(super) fn note(&mut self, class: StoresClass, stores: Stores, duration: Duration) {
+        if !Stores::CAN_STREAM {
+            return;
+        }
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let way = if stores == class.likely() { Way::First } else { Way::Second };
         let nanoseconds = match stores {
@@ -134,8 +137,7 @@ impl StoresChoice {
         let class = class.rounded();
         let place = self.known.iter().position(|(known, _)| *known == class);
         let place = place.unwrap_or_else(|| {
-            // In a browser nothing is kept, and no page has to load what finds it.
-            let earlier = match cfg!(target_family = "wasm") || self.earlier.is_empty() {
+            let earlier = match self.earlier.is_empty() {
                 true => None,
                 false => self.earlier.get(&class.name()),
             };

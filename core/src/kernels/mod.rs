@@ -54,10 +54,17 @@ pub enum Stores {
 }
 
 impl Stores {
+    /// Whether there are processors of this kind that store past their caches. Where there are
+    /// none, a program has no code that chooses.
+    pub const CAN_STREAM: bool = cfg!(target_arch = "x86_64");
+
     /// What is likely to be faster for a result that nobody reads before it is complete, where
     /// everybody who shares a cache goes through `bytes` bytes until then, inputs and results.
     pub fn of_traffic(bytes: usize) -> Stores {
-        if bytes >= processor::last_cache().bytes { Stores::Streaming } else { Stores::Cached }
+        match Stores::CAN_STREAM && bytes >= processor::last_cache().bytes {
+            true => Stores::Streaming,
+            false => Stores::Cached,
+        }
     }
 
     /// The other way to store.

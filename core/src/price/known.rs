@@ -138,7 +138,7 @@ impl KnownPrices {
 
     /// Where the text of prices begins that follows something else.
     pub(crate) fn begin_in(text: &str) -> Option<usize> {
-        text.find(&format!("\n{TITLE}\n")).map(|before| before + 1)
+        text.find("\npolyrank prices ").map(|before| before + 1)
     }
 }
 

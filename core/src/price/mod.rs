@@ -4,6 +4,10 @@
 //! What a group has measured is where a later one begins (`known`): the cheaper way is taken from
 //! the first use on. Such a price is somebody else's word, so the dearer way is tried soon.
 
+#[cfg(feature = "tcp")]
+mod known;
+#[cfg(not(feature = "tcp"))]
+#[path = "known_nowhere.rs"]
 mod known;
 
 pub use self::known::KnownPrices;

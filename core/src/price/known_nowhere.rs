@@ -1,0 +1,41 @@
+//! The place of `known` where nothing is kept, as in a browser: nothing is known, and a page need
+//! not load what would look for it.
+
+use super::Price;
+
+/// Prices by name, of which there are none.
+#[derive(Clone, Debug, Default)]
+pub struct KnownPrices {}
+
+impl KnownPrices {
+    /// There are none.
+    pub fn get<const WAYS: usize>(&self, _name: &str) -> Option<[Price; WAYS]> {
+        None
+    }
+
+    /// Nothing is kept.
+    pub fn insert(&mut self, _name: String, _prices: &[Price]) {}
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        true
+    }
+
+    /// What another rank knows is nothing here.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn decode(_text: &str) -> Result<(&str, KnownPrices), &'static str> {
+        Err("nothing is kept here")
+    }
+
+    /// Where the text of another rank's prices begins that follows something else.
+    pub(crate) fn begin_in(text: &str) -> Option<usize> {
+        text.find("\npolyrank prices ").map(|before| before + 1)
+    }
+}
+
+/// Prices have no names.
+pub(crate) fn size_name(_bytes: usize) -> String {
+    String::new()
+}
