@@ -160,14 +160,9 @@ impl NativeWork {
         if !may_start {
             return Ok(work);
         }
-        let begun = views(tensors).and_then(|views| {
-            let begun = work.operation.begin(&views, start_within as usize);
-            begun.map_err(|error| raise(env, &error))
-        });
-        if let Err(error) = &begun {
-            work.operation.give_up(&error.reason);
-        }
-        begun.map(|_| work)
+        let views = views(tensors).inspect_err(|error| work.operation.give_up(&error.reason))?;
+        work.begin(env, &views, start_within as usize)?;
+        Ok(work)
     }
 
     /// An operation on one array that is prepared, and begun. None, and nothing has happened, if
@@ -180,15 +175,15 @@ impl NativeWork {
     ) -> Result<Option<NativeWork>> {
         let realm = realm(env)?;
         let operation = LoopOperation::new(staged, realm.adaptive_wait.clone());
-        match operation.begin(slice::from_ref(view), max_copied) {
-            Ok(true) => Ok(Some(NativeWork { id: realm.next_id(), operation })),
-            Ok(false) => Ok(None),
-            Err(error) => {
-                let error = raise(env, &error);
-                operation.give_up(&error.reason);
-                Err(error)
-            }
-        }
+        let work = NativeWork { id: realm.next_id(), operation };
+        Ok(work.begin(env, slice::from_ref(view), max_copied)?.then_some(work))
+    }
+
+    /// As [`LoopOperation::begin`]; gives it up if that fails.
+    fn begin(&self, env: Env, views: &[View<'_>], max_copied: usize) -> Result<bool> {
+        let begun = self.operation.begin(views, max_copied);
+        let begun = begun.map_err(|error| raise(env, &error));
+        begun.inspect_err(|error| self.operation.give_up(&error.reason))
     }
 
     /// As [`LoopOperation::issued`].

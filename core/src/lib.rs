@@ -119,6 +119,7 @@ mod executor;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod executor;
+mod fnv;
 #[cfg(feature = "tcp")]
 mod fork;
 mod generated;

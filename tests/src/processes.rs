@@ -29,6 +29,23 @@ pub struct ProcessEnd {
     pub after: Duration,
 }
 
+/// What each rank but the victim has reported, by rank: one line. The victim was killed.
+pub fn lines_of_survivors(ended: &[ProcessEnd], victim: u32) -> Vec<(u32, &str)> {
+    let size = ended.len();
+    let mut lines = Vec::new();
+    for (rank, ended) in (0..).zip(ended) {
+        if rank == victim {
+            assert_eq!(ended.signal, Some(9), "{}", ended.output);
+            continue;
+        }
+        let [line] = ended.printed.as_slice() else {
+            panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
+        };
+        lines.push((rank, line.as_str()));
+    }
+    lines
+}
+
 /// Prints a line that the starting test will find in [`ProcessEnd::printed`].
 pub fn report(line: impl std::fmt::Display) {
     println!("\nREPORT {line}");

@@ -17,8 +17,9 @@ use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, ProcessGroup};
 use polyrank_tests::LIMIT;
 use polyrank_tests::fork::{detach, end, fork, shared_sockets};
-use polyrank_tests::processes::{ProcessEnd, bare_processes, die, processes, report};
-use polyrank_tests::processes::{is_rank, with_variable};
+use polyrank_tests::processes::{
+    ProcessEnd, bare_processes, die, is_rank, lines_of_survivors, processes, report, with_variable,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Where a rank reads who is to die.
@@ -101,14 +102,7 @@ fn killed_with_a_child(test: &str, victim: u32, what: fn(&ProcessGroup) -> Error
 }
 
 fn assert_named(ended: &[ProcessEnd], victim: u32, transport: &str) {
-    for (rank, ended) in (0..).zip(ended) {
-        if rank == victim {
-            assert_eq!(ended.signal, Some(9), "{}", ended.output);
-            continue;
-        }
-        let [line] = ended.printed.as_slice() else {
-            panic!("{transport}, rank {rank} printed {:?}\n{}", ended.printed, ended.output)
-        };
+    for (rank, line) in lines_of_survivors(ended, victim) {
         let names = format!("rank {victim} of group");
         let is_named = line.starts_with("RankFailed") && line.contains(&names);
         assert!(is_named, "{transport}, rank {rank}: {line}");

@@ -9,7 +9,7 @@ use polyrank::backend::{LentMemory, WaitIntent};
 use polyrank::process_group::FastPathResult;
 use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
-use polyrank_tests::processes::{ProcessEnd, die, processes, report, with_variable};
+use polyrank_tests::processes::{die, lines_of_survivors, processes, report, with_variable};
 
 /// Elements of the operations: in a ring's entry, staged, in many segments.
 const ELEMENTS: [usize; 4] = [1, 900, 20_000, 700_000];
@@ -86,23 +86,6 @@ fn until_it_fails(group: &ProcessGroup) -> Error {
         }
     }
     unreachable!("the rounds do not end by themselves")
-}
-
-/// What each rank but the victim has reported, by rank: one line. The victim was killed.
-fn lines_of_survivors(ended: &[ProcessEnd], victim: u32) -> Vec<(u32, &str)> {
-    let size = ended.len();
-    let mut lines = Vec::new();
-    for (rank, ended) in (0..).zip(ended) {
-        if rank == victim {
-            assert_eq!(ended.signal, Some(9), "{}", ended.output);
-            continue;
-        }
-        let [line] = ended.printed.as_slice() else {
-            panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
-        };
-        lines.push((rank, line.as_str()));
-    }
-    lines
 }
 
 #[test]

@@ -11,8 +11,9 @@ import { homeOf } from "./owned.js";
 import { isIdle } from "./queues.js";
 import { byteLengthOf, bytesOf, isTypedArray } from "./views.js";
 
-/** Longer arrays are not copied in the call if they lie in memory of polyrank. */
-const COPIED_BYTES = 4096;
+/** Longer arrays in memory of polyrank take the long way, on which they are not copied; for shorter
+ * ones, a copy costs less. */
+const COPIED_BYTES = 16 * 1024;
 
 /** The native half's number for "no operator is given". */
 const NO_OPERATOR = -1;

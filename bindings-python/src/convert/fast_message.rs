@@ -93,7 +93,7 @@ impl<'a, 'py> Message<'a, 'py> {
                 Some(sender) => Ok(Some(sender)),
                 None => receive(py, group, tensor(&array, &object), envelope),
             };
-            return Some(sender.and_then(|sender| answer(py, group, sender)));
+            return Some(sender.and_then(|sender| sender_answer(py, group, sender)));
         }
         let peer = peer?;
         let sent = match group.send_short(readable(&array), envelope) {
@@ -127,8 +127,8 @@ fn receive(
     Ok(work.source_rank())
 }
 
-/// The global rank of the sender, as Python has it.
-fn answer<'py>(
+/// The answer of a receive: the global rank of the sender, -1 if there is none.
+pub(crate) fn sender_answer<'py>(
     py: Python<'py>,
     group: &ProcessGroup,
     sender: Option<u32>,

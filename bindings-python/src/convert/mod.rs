@@ -42,7 +42,7 @@ pub(crate) use detached::detached;
 pub(crate) use exception::{
     CoreResult, ErrorClass, Field, add_exceptions, exception, invalid, invalid_type, raise,
 };
-pub(crate) use fast_message::fast_message;
+pub(crate) use fast_message::{fast_message, sender_answer};
 pub(crate) use handles::{non_group_member, object};
 pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run};
 pub(crate) use lease::releasing;

@@ -16,7 +16,9 @@ pub(crate) use super::rendezvous::*;
 use crate::classes::{
     CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup, TensorObjects, Work,
 };
-use crate::convert::{Call, CoreResult, detached, device_tensor, give, nothing, object, releasing};
+use crate::convert::{
+    Call, CoreResult, detached, device_tensor, give, nothing, object, releasing, sender_answer,
+};
 use crate::current;
 use crate::waiting::wait;
 
@@ -63,10 +65,7 @@ pub(crate) fn recv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
         wait(py, &work.inner, None)?;
         Ok::<_, PyErr>(work.inner.source_rank())
     })?;
-    match sender {
-        Some(sender) => give(py, group.global_rank(sender).or_raise(py)?),
-        None => give(py, -1),
-    }
+    sender_answer(py, &group, sender)
 }
 
 /// Sends or receives a tensor, without waiting.

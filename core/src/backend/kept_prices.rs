@@ -103,28 +103,35 @@ impl KeptPrices {
         KnownPrices::default()
     }
 
-    /// Puts `text` in the place of the file, as a whole.
     fn write(&self, text: &str) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
         let path = self.path();
         let is_new = !path.exists();
-        let number = u64::from_le_bytes(random::bytes::<8>().map_err(io::Error::other)?);
-        let temporary = path.with_extension(format!("{number:016x}"));
-        let written = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            fs::rename(&temporary, &path)
-        };
-        if let Err(error) = written() {
-            // It may not have come to be.
-            let _ = fs::remove_file(&temporary);
-            return Err(error);
-        }
+        replace_file(&path, text)?;
         if is_new {
             remove_oldest(&self.folder)?;
         }
         Ok(())
     }
+}
+
+/// Puts a file with this text in the place of another, or where there is none, in a folder that may
+/// not be there yet. Who reads it meanwhile has all of the one or all of the other.
+///
+/// # Errors
+/// The system's; then nothing has changed.
+pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let number = u64::from_le_bytes(random::bytes::<8>().map_err(io::Error::other)?);
+    let temporary = path.with_extension(format!("{number:016x}"));
+    let written = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&temporary, path)
+    };
+    written().inspect_err(|_| {
+        // It may not have come to be.
+        let _ = fs::remove_file(&temporary);
+    })
 }
 
 /// The text of a file, if it may be one of prices. Anything could lie there.
@@ -245,7 +252,7 @@ mod tests {
             assert_eq!(prices(&kept(made.path()), "a"), Some([3, 4]));
         }
         fs::write(&path, [0xFF; 10]).unwrap();
-        assert!(kept(made.path()).text().is_empty(), "it is no text");
+        assert!(kept(made.path()).text().is_empty(), "it is not text");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(kept(made.path()).text().is_empty(), "it is a folder");

@@ -4,7 +4,7 @@
 
 use crate::env;
 use crate::generated::error::{Error, Result};
-use crate::price::KnownPrices;
+use crate::price::{self, KnownPrices};
 use crate::schedule::cost::{Calibration, Link, LinkClass, LinkCosts};
 use crate::sorted::SortedMap;
 use crate::wire::card::Card;
@@ -46,7 +46,7 @@ pub(super) fn known_prices(published: &[u8]) -> KnownPrices {
 
 /// The two parts of what rank 0 published.
 fn parts(published: &str) -> (&str, &str) {
-    published.split_at(KnownPrices::begin_in(published).unwrap_or(published.len()))
+    published.split_at(price::kept_text_in(published).unwrap_or(published.len()))
 }
 
 /// The link costs of a group: what rank 0 `published`, for the links that the ranks' `cards` offer.

@@ -36,8 +36,11 @@ mod discovery;
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod group_status;
 mod inspect;
-#[cfg(feature = "tcp")]
+#[cfg(all(feature = "tcp", not(feature = "internals")))]
 mod kept_prices;
+#[cfg(all(feature = "tcp", feature = "internals"))]
+#[doc(hidden)]
+pub mod kept_prices;
 #[cfg(not(feature = "tcp"))]
 #[path = "kept_nowhere.rs"]
 mod kept_prices;

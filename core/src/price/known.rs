@@ -15,6 +15,7 @@
 use std::fmt::Write as _;
 
 use super::Price;
+use crate::fnv::Fnv;
 use crate::sorted::SortedMap;
 
 /// Begins a text of prices. The number rises when the same prices would be told otherwise.
@@ -135,11 +136,6 @@ impl KnownPrices {
         }
         Ok((owner, known))
     }
-
-    /// Where the text of prices begins that follows something else.
-    pub(crate) fn begin_in(text: &str) -> Option<usize> {
-        text.find("\npolyrank prices ").map(|before| before + 1)
-    }
 }
 
 /// `64KiB`, `1MiB`: a number of bytes, as names have it.
@@ -178,11 +174,9 @@ fn differ(prices: &[Price], known: &[Price]) -> bool {
         || prices.is_sorted_by_key(|price| price.0) != known.is_sorted_by_key(|price| price.0)
 }
 
-/// FNV-1a: it finds out a file that was cut off or edited, not one that was made to deceive.
+/// Finds out a file that was cut off or edited, not one that was made to deceive.
 pub(crate) fn checksum(text: &str) -> u64 {
-    text.bytes().fold(0xCBF2_9CE4_8422_2325, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    })
+    Fnv::of(text.bytes())
 }
 
 #[cfg(test)]
@@ -299,9 +293,9 @@ mod tests {
     #[test]
     fn prices_are_found_after_something_else() {
         let text = format!("polyrank link costs\ncores 2\n{}", some().encode(OWNER));
-        let at = KnownPrices::begin_in(&text).unwrap();
+        let at = crate::price::kept_text_in(&text).unwrap();
         assert!(KnownPrices::decode(&text[at..]).is_ok());
-        assert_eq!(KnownPrices::begin_in("polyrank link costs\n"), None);
+        assert_eq!(crate::price::kept_text_in("polyrank link costs\n"), None);
     }
 
     #[test]

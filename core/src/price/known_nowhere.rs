@@ -28,11 +28,6 @@ impl KnownPrices {
     pub fn decode(_text: &str) -> Result<(&str, KnownPrices), &'static str> {
         Err("nothing is kept here")
     }
-
-    /// Where the text of another rank's prices begins that follows something else.
-    pub(crate) fn begin_in(text: &str) -> Option<usize> {
-        text.find("\npolyrank prices ").map(|before| before + 1)
-    }
 }
 
 /// Prices have no names.

@@ -15,6 +15,12 @@ pub(crate) use self::known::size_name;
 #[cfg(feature = "tcp")]
 pub(crate) use self::known::{MAX_TEXT_BYTES, checksum};
 
+/// Where the text of kept prices begins that follows something else: all ranks have to know where
+/// that ends, also one that keeps none.
+pub(crate) fn kept_text_in(text: &str) -> Option<usize> {
+    text.find("\npolyrank prices ").map(|before| before + 1)
+}
+
 /// A sample above the price counts for this part; one below it for half, since nothing makes a copy
 /// faster than it is.
 const WEIGHT: u32 = 8;

@@ -1,6 +1,7 @@
 //! A fingerprint as bytes, and the hash of what does not fit into it. Pure.
 
 use super::frame::Fingerprint;
+use crate::fnv::Fnv;
 
 /// The bits that say that a detail is a hash, where it might be a factor: those of no number.
 pub const NOT_A_FACTOR: u64 = 0x7ff8 << 48;
@@ -51,16 +52,13 @@ impl Fingerprint {
     }
 }
 
-/// The hash of `words`, the same on all hosts: 64-bit FNV-1a over their little-endian bytes
-/// (<http://www.isthe.com/chongo/tech/comp/fnv/>). No words hash to 0, as an empty detail has it.
+/// The hash of `words`, the same on all hosts: 64-bit FNV-1a over their little-endian bytes. No
+/// words hash to 0, as an empty detail has it.
 pub fn digest(words: &[u64]) -> u64 {
     if words.is_empty() {
         return 0;
     }
-    let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    Fnv::of(words.iter().flat_map(|word| word.to_le_bytes()))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::library::Memory;
 use super::operation::Operation;
 use super::results::Report;
 use crate::sizes;
+use polyrank::backend::kept_prices::replace_file;
 use polyrank::env::prices_folder;
 use polyrank::env::variable::{self, Variable};
 use polyrank::price::{KnownPrices, Price};
@@ -90,7 +91,7 @@ pub(super) fn show(report: &Report, folder: &Path) -> Result<(), String> {
     }
     files::show(&choice_tables(&known));
     let Some(folder) = prices_folder() else { return Ok(()) };
-    let kept = keep(&text, &folder.join(left.file_name()));
+    let kept = replace_file(&folder.join(left.file_name()), &text);
     kept.map_err(|error| format!("cannot keep that in {}: {error}", folder.display()))?;
     files::show(&format!("\nKept in {} for jobs of {owner}.\n", folder.display()));
     Ok(())
@@ -99,16 +100,6 @@ pub(super) fn show(report: &Report, folder: &Path) -> Result<(), String> {
 fn parse(course: &str) -> Result<Benchmark, String> {
     let line = Line::try_parse_from(course.split_whitespace());
     line.map_err(|error| error.to_string())?.arguments.benchmark()
-}
-
-/// Puts a text in the place of a file, as a whole: a job may read it meanwhile.
-fn keep(text: &str, path: &Path) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let new = path.with_extension(std::process::id().to_string());
-    fs::write(&new, text)?;
-    fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))
 }
 
 /// A line of a table; the first of the cheapest ways is marked.
@@ -217,15 +208,5 @@ mod tests {
             ]
         );
         assert_eq!(line("x", &[None, Some(2.0)]).split_whitespace().last(), Some("2*"));
-    }
-
-    #[test]
-    fn what_is_kept_replaces_what_was_there() {
-        let made = tempfile::tempdir().unwrap();
-        let path = made.path().join("new/prices-1");
-        keep("one", &path).unwrap();
-        keep("two", &path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 }

@@ -22,7 +22,6 @@ const MAX_GIVEN: usize = 2;
 #[derive(Clone, Copy)]
 pub struct ShortCall {
     entry: &'static Entry,
-    reduce_op: Option<ReduceOp>,
     plain: SingleTensorRequest,
 }
 
@@ -57,7 +56,7 @@ impl ShortCall {
             timeout: None,
             waiting: WaitIntent::Soon,
         };
-        left_out.iter().all(has_usual_default).then_some(ShortCall { entry, reduce_op, plain })
+        left_out.iter().all(has_usual_default).then_some(ShortCall { entry, plain })
     }
 
     /// Runs it in `group` on `memory`, which lies at `address` and whose elements are of `dtype`.
@@ -102,9 +101,7 @@ impl ShortCall {
             }
         })
     }
-}
 
-impl ShortCall {
     /// The operation of the call on an array of so many `bytes`, whose elements are of `dtype`, in
     /// the group that `this` is, or in the default group. None where
     /// [`StagedOperation::prepare`] says what is wrong.
@@ -123,8 +120,7 @@ impl ShortCall {
             memory: Memory::Foreign { bytes, place: (0, 0) },
         };
         let tensors = Tensors::new(vec![described]).ok()?;
-        let mut positional = vec![tensors.value(0).ok()?];
-        positional.extend(self.reduce_op.map(Value::ReduceOp));
+        let positional = vec![tensors.value(0).ok()?, Value::ReduceOp(self.plain.reduce_op)];
         let arguments = Arguments { positional, ..Arguments::default() };
         StagedOperation::prepare(self.entry, this, arguments, &[], tensors).ok()
     }
