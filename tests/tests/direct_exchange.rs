@@ -10,6 +10,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor, Work};
 use polyrank_tests::processes::{processes, report, with_variable};
 
+/// What is drawn.
+const COLLECTIVES: [Collective; 5] = [
+    Collective::Allgather,
+    Collective::Alltoall,
+    Collective::Allreduce,
+    Collective::ReduceScatter,
+    Collective::Broadcast,
+];
 /// Where a rank reads the seed of its sequence.
 const SEED: &str = "POLYRANK_TEST_SEED";
 /// Operations of a sequence.
@@ -64,6 +72,14 @@ fn given(tensor: &Tensor) -> Vec<i32> {
         .read(|bytes| bytes.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes)).collect())
 }
 
+/// The sum of what ranks give, element by element.
+fn sum(given: impl Iterator<Item = Vec<i32>>) -> Vec<i32> {
+    let add = |sum: Vec<i32>, one: Vec<i32>| {
+        sum.iter().zip(&one).map(|(sum, one)| sum.wrapping_add(*one)).collect()
+    };
+    given.reduce(add).unwrap()
+}
+
 /// Issues operation `number`, which all ranks draw alike.
 fn issue(group: &ProcessGroup, number: u32, random: &mut Random) -> Expected {
     let (rank, size) = (group.rank(), group.size());
@@ -72,8 +88,8 @@ fn issue(group: &ProcessGroup, number: u32, random: &mut Random) -> Expected {
     // By sender and receiver: some rank may give others more than it gives the rest.
     let uneven = random.below(size as usize) as u32;
     let extra = [0, 0, 1, 9000][random.below(4)];
-    let collective = [Collective::Allgather, Collective::Alltoall, Collective::Allreduce];
-    let collective = collective[random.below(5).saturating_sub(2)];
+    let root = random.below(size as usize) as u32;
+    let collective = COLLECTIVES[random.below(COLLECTIVES.len())];
     let mut request = Request::new(collective);
     let fill = |values: &Vec<i32>| tensor(&vec![-1; values.len()], is_pooled);
     let expected: Vec<Vec<i32>> = match collective {
@@ -87,10 +103,20 @@ fn issue(group: &ProcessGroup, number: u32, random: &mut Random) -> Expected {
             request.inputs = vec![(0..size).map(give).collect()];
             (0..size).map(|from| values(number, (from, rank), amount(from, rank))).collect()
         }
-        _ => vec![vec![(size * (size - 1) / 2) as i32; 3]],
+        Collective::ReduceScatter => {
+            let give = |to| tensor(&values(number, (rank, to), elements), is_pooled);
+            request.inputs = vec![(0..size).map(give).collect()];
+            vec![sum((0..size).map(|from| values(number, (from, rank), elements)))]
+        }
+        Collective::Broadcast => {
+            request.root = root;
+            vec![values(number, (root, 0), elements)]
+        }
+        _ => vec![sum((0..size).map(|from| values(number, (from, 0), elements)))],
     };
     let outputs: Vec<Tensor> = match collective {
-        Collective::Allreduce => vec![tensor(&[rank as i32; 3], false)],
+        Collective::Allreduce => vec![tensor(&values(number, (rank, 0), elements), is_pooled)],
+        Collective::Broadcast if rank == root => vec![tensor(&expected[0], is_pooled)],
         _ => expected.iter().map(fill).collect(),
     };
     request.outputs = vec![outputs.clone()];

@@ -18,7 +18,7 @@ use crate::completion::Completion;
 use crate::env::variable::{self, Variable};
 use crate::executor::{
     Bindings, Driver, Envelope, Executor, GroupIdentity, Message, Operation, OwnPart, SPIN_LIMITS,
-    SlotProgress, SmallAttempt, SmallCollective, SmallOperation, TELLING_LIMIT,
+    SlotProgress, SmallAttempt, SmallCollective, SmallOperation, TELLING_LIMIT, suits_direct,
 };
 use crate::generated::collective::{Blocks, Collective, Sizes};
 use crate::generated::dtype::DType;
@@ -145,7 +145,7 @@ impl Backend for ScheduledBackend {
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
         let on_board = self.is_small(collective, call.shared_bytes)
-            || self.is_direct(collective, call.shared_bytes);
+            || self.is_direct(&call);
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let part = own_part(&call, self.size);
         let fits = on_board && part == OwnPart::Data;
@@ -418,10 +418,11 @@ impl ScheduledBackend {
 
     /// Whether an operation that does not fit the board is on it all the same, since ranks may show
     /// where their data lies. All ranks decide alike.
-    fn is_direct(&self, collective: Collective, shared_bytes: Option<u64>) -> bool {
+    fn is_direct(&self, call: &Call) -> bool {
+        let CallFacts { collective, dtype, .. } = call.agreed;
         self.reads_memory
-            && collective == Collective::Allgather
-            && shared_bytes.is_some_and(|bytes| bytes >= MIN_LENT_BYTES as u64)
+            && suits_direct(collective, dtype, self.size)
+            && call.shared_bytes.is_some()
             && !self.selector.is_told(collective)
     }
 
@@ -537,10 +538,6 @@ fn is_exchange(collective: Collective) -> bool {
     matches!(collective, Collective::Allgather | Collective::Alltoall)
 }
 
-/// Fewest bytes that others read out of a rank's memory: for fewer, the two system calls and the
-/// wait until all have read cost more than a second copy.
-const MIN_LENT_BYTES: usize = 32 << 10;
-
 /// What this rank shows of an operation over the board: its data if that fits there, and is divided
 /// evenly, since all ranks see how much a rank shows, not how it is divided.
 fn own_part(call: &Call, size: u32) -> OwnPart {
@@ -553,10 +550,8 @@ fn own_part(call: &Call, size: u32) -> OwnPart {
     }
     let mut blocks = call.input.iter().chain(&call.output).map(Region::len);
     let block = blocks.next().unwrap_or(0);
-    let bytes: usize = call.input.iter().map(Region::len).sum();
     match block * call.input.len() <= capacity && blocks.all(|other| other == block) {
         true => OwnPart::Data,
-        false if bytes < MIN_LENT_BYTES => OwnPart::Scheduled,
         false => OwnPart::Lent,
     }
 }

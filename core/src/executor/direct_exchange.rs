@@ -1,6 +1,6 @@
 //! Collectives in which every rank reads what it needs out of the memory of the others, where it
-//! lies: allgather and alltoall of more than fits the board. The board says where; that a rank has
-//! passed the operation says that it has read all. No frames, one copy. Knows no schedule.
+//! lies ([`super::direct_parts`]): those of more than fits the board. The board says where; that a
+//! rank has passed the operation says that it has read all. No frames, one copy. Knows no schedule.
 //!
 //! Rank 0 may choose the schedule in place of that: see [`super::exchange_choice`].
 //!
@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::direct_parts::LentPart;
 use super::exchange_choice::{ChosenWay, ExchangeClass, ExchangeWay};
 use super::lent_blocks::LentBlock;
 use super::operation::{OwnPart, SlotProgress, SmallOperation};
@@ -24,9 +25,13 @@ use crate::tensor::Region;
 use crate::transport::board::Board as _;
 use crate::transport::board::{Attention, Slot};
 use crate::wire::abort::{Abort, Side};
+use crate::wire::frame::BOARD_ALGORITHM;
+
+/// The rank that chooses for all.
+const CHOOSER: Rank = 0;
 
 /// Most bytes that are copied before the connections are looked at again.
-const TURN_BYTES: usize = 1 << 20;
+pub(super) const TURN_BYTES: usize = 1 << 20;
 
 /// How long it may take until the end of a process whose memory is gone is known otherwise, which
 /// says more.
@@ -35,10 +40,12 @@ const END_LIMIT: Duration = Duration::from_millis(50);
 /// How much of an operation a rank has taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DirectProgress {
-    /// One bit for each rank whose part is here.
-    taken: u32,
+    /// One bit for each rank whose part of the result is here.
+    pub(super) taken: u32,
     /// The part that is being taken, and how many of its bytes are here.
     current: Option<(Rank, usize)>,
+    /// How many bytes of its own part of the result the rank has reduced.
+    pub(super) reduced: usize,
     /// What this rank has chosen for all, if it is the one that chooses.
     chosen: Option<ChosenWay>,
     /// Set when all were there, if the operation is measured.
@@ -50,15 +57,26 @@ pub(super) struct DirectProgress {
 /// The longest time for which a rank waits for the others so that it can measure an operation.
 const ALL_THERE_LIMIT: Duration = Duration::from_millis(1);
 
+/// What a rank can do next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NextTake {
+    /// Reduce more of its own part of the result.
+    Reduction,
+    /// Take more of the part of a rank, of which so many bytes are here.
+    Part(Rank, usize),
+    /// Pass the operation: all that it needs is here.
+    Pass,
+}
+
 /// What came of looking for a rank's part.
-enum PartOutcome {
+pub(super) enum PartOutcome {
     /// So many bytes of it were taken.
     Taken(usize),
     /// It cannot be had: its owner has failed, which the connection to it will say, or runs the
     /// schedule, which is seen when the board is looked at again.
     Unavailable,
-    /// Its owner's process, or the main thread of that, has ended.
-    Ended,
+    /// The process of this rank, its owner, or the main thread of that, has ended.
+    Ended(Rank),
 }
 
 impl State {
@@ -85,11 +103,12 @@ impl State {
     fn show_addresses(&mut self, sequence: u64) -> bool {
         let Some(exchange) = &mut self.exchange else { return false };
         let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        if !exchange.can_lend(&running.bindings.input) {
+        let lent = running.direct_collective().map_or(&[][..], |direct| direct.lent());
+        if !exchange.can_lend(lent) {
             return self.show_scheduled(sequence);
         }
         exchange.input_scratch.clear();
-        for block in &running.bindings.input {
+        for block in lent {
             let (address, bytes) = (block.address() as u64, block.len() as u64);
             LentBlock { address, bytes }.encode(&mut exchange.input_scratch);
         }
@@ -156,10 +175,17 @@ impl State {
         (is_deferred || direct.ended.is_some()).then_some(ALL_THERE_LIMIT)
     }
 
-    /// The ranks whose parts of a direct operation this rank has not taken.
+    /// The ranks for which a direct operation waits: those whose parts it lacks, or all that are
+    /// not there yet where it needs all.
     pub(super) fn untaken(&self, running: &RunningOperation) -> Vec<Rank> {
-        let is_untaken = |rank: &Rank| running.direct.taken & 1 << *rank == 0;
-        (0..self.size).filter(|rank| *rank != self.rank).filter(is_untaken).collect()
+        let Some(direct) = running.direct_collective() else { return Vec::new() };
+        let missing = direct.needed() & !running.direct.taken;
+        let reduces = direct.reduces() && running.direct.taken == 0;
+        let is_awaited = |rank: &Rank| match reduces {
+            true => !self.shows(*rank, running.sequence),
+            false => missing & 1 << *rank != 0 || (missing == 0 && *rank == CHOOSER),
+        };
+        (0..self.size).filter(|rank| *rank != self.rank).filter(is_awaited).collect()
     }
 
     /// Notes how long an operation took that has ended, if it was measured.
@@ -170,8 +196,7 @@ impl State {
         let exchange = self.exchange.as_mut();
         let Some(choice) = exchange.and_then(|it| it.choice.as_deref_mut()) else { return };
         let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let bytes = running.bindings.input.iter().map(Region::len).sum();
-        choice.note((class_of(running), chosen.way), bytes, nanoseconds);
+        choice.note((class_of(running), chosen.way), given_bytes(running), nanoseconds);
     }
 
     /// Whether something can be done now for the oldest operation on the board, which is a direct
@@ -185,7 +210,7 @@ impl State {
         match exchange.shown {
             // What this rank would measure begins when all are there.
             0 => running.direct.chosen.is_some() && self.are_others_there(operation.sequence),
-            _ => self.next_part(running).is_some(),
+            _ => self.next_take(running).is_some(),
         }
     }
 
@@ -210,36 +235,63 @@ impl State {
             }
             return is_over;
         }
-        let Some((source, done)) = self.next_part(running) else { return false };
-        let taken = match source == self.rank {
-            true => own_part(running, source, done),
-            false => self.part_of(source, operation, done),
-        };
-        let taken = match taken {
-            Ok(PartOutcome::Taken(taken)) => taken,
-            Ok(PartOutcome::Unavailable) => return false,
-            Ok(PartOutcome::Ended) => {
-                let running = self.in_flight.get_mut(sequence);
-                running.into_iter().for_each(|it| it.direct.ended = Some((source, self.now)));
-                return false;
-            }
-            Err(abort) => {
-                self.fail(abort);
+        let Some(next) = self.next_take(running) else { return false };
+        let outcome = match next {
+            NextTake::Pass => {
+                self.pass_lent(sequence);
                 return true;
             }
+            NextTake::Reduction => self.reduce_own_part(operation),
+            NextTake::Part(source, done) if source == self.rank => own_part(running, done),
+            NextTake::Part(source, done) => self.take_part(source, operation, done),
         };
-        let Some(running) = self.in_flight.get_mut(sequence) else { return false };
-        running.progressed = self.now;
-        let done = done + taken;
-        running.direct.current = Some((source, done));
-        if running.bindings.output.get(source as usize).is_none_or(|block| block.len() <= done) {
-            running.direct.taken |= 1 << source;
-            running.direct.current = None;
-        }
-        if running.direct.taken.count_ones() == self.size {
-            self.pass_lent(sequence);
+        match outcome {
+            Ok(PartOutcome::Taken(taken)) => self.note_taken(sequence, next, taken),
+            Ok(PartOutcome::Unavailable) => return false,
+            Ok(PartOutcome::Ended(rank)) => {
+                let running = self.in_flight.get_mut(sequence);
+                running.into_iter().for_each(|it| it.direct.ended = Some((rank, self.now)));
+                return false;
+            }
+            Err(abort) => self.fail(abort),
         }
         true
+    }
+
+    /// Notes that `taken` more bytes are here of what was next, and passes the operation if that
+    /// was all.
+    fn note_taken(&mut self, sequence: u64, next: NextTake, taken: usize) {
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        running.progressed = self.now;
+        let Some(direct) = running.direct_collective() else { return };
+        let (whole, source, done) = match next {
+            NextTake::Reduction => {
+                let whole = direct.own_reduction().map_or(0, |own| own.into.len());
+                (whole, self.rank, running.direct.reduced + taken)
+            }
+            NextTake::Part(source, done) => {
+                (direct.place_of(source).map_or(0, |place| place.len()), source, done + taken)
+            }
+            NextTake::Pass => return,
+        };
+        let is_reduction = next == NextTake::Reduction;
+        let is_complete = done >= whole;
+        let progress = &mut running.direct;
+        match is_reduction {
+            true => progress.reduced = done,
+            false => progress.current = (!is_complete).then_some((source, done)),
+        }
+        if !is_complete {
+            return;
+        }
+        progress.taken |= 1 << source;
+        if is_reduction && let Some(exchange) = &mut self.exchange {
+            exchange.board.show_result(sequence);
+            self.wake_sleepers();
+        }
+        if self.in_flight.get(sequence).and_then(|it| self.next_take(it)) == Some(NextTake::Pass) {
+            self.pass_lent(sequence);
+        }
     }
 
     /// Ends the operations whose input every other rank has read.
@@ -269,123 +321,181 @@ impl State {
         exchange.sequences.pop_front();
         exchange.shown -= 1;
         exchange.lent.push_back(sequence);
+        // The others see that as soon as nothing older is unchecked: what all show comes after what
+        // they had checked, but a broadcast needs not all.
         exchange.publish_progress(done);
-        // Nothing older is unchecked: what all show comes after what they had checked.
-        debug_assert!(exchange.board.passed(self.rank) >= sequence, "{sequence} is not passed");
         exchange.board.fence();
         self.wake_sleepers();
         self.end_lent();
     }
 
-    /// The rank whose part is to be taken next, and how many bytes of it are here.
-    fn next_part(&self, running: &RunningOperation) -> Option<(Rank, usize)> {
+    /// What can be done next for an operation that this rank has shown.
+    fn next_take(&self, running: &RunningOperation) -> Option<NextTake> {
         let exchange = self.exchange.as_ref()?;
-        if running.direct.ended.is_some() {
+        let (direct, progress) = (running.direct_collective()?, &running.direct);
+        if progress.ended.is_some() {
             return None;
+        }
+        let missing = direct.needed() & !progress.taken;
+        if missing == 0 {
+            // Until it is there, it may still show that all run the schedule.
+            return self.shows(CHOOSER, running.sequence).then_some(NextTake::Pass);
+        }
+        let reduces = direct.reduces();
+        if reduces && progress.taken == 0 {
+            // Where the operation is in place, the reduction overwrites the input that the
+            // schedule would need. Who has shown where its data lies does not go back on that.
+            return self.are_others_there(running.sequence).then_some(NextTake::Reduction);
         }
         let is_there = |source: Rank| {
             source == self.rank
                 || (exchange.board.shows(source, running.sequence)
+                    && (!reduces || exchange.board.shows_result(source, running.sequence))
                     && exchange.board.attention(source) != Attention::Withdrawn)
         };
-        if let Some((source, done)) = running.direct.current {
-            return is_there(source).then_some((source, done));
+        if let Some((source, done)) = progress.current {
+            return is_there(source).then_some(NextTake::Part(source, done));
         }
         // Ranks that read at the same time read from different ones.
         let sources = (0..self.size).map(|distance| (self.rank + distance) % self.size);
-        let mut open = sources.filter(|source| running.direct.taken & 1 << source == 0);
-        open.find(|source| is_there(*source)).map(|source| (source, 0))
+        let mut open = sources.filter(|source| missing & 1 << source != 0);
+        open.find(|source| is_there(*source)).map(|source| NextTake::Part(source, 0))
+    }
+
+    fn shows(&self, rank: Rank, sequence: u64) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| exchange.board.shows(rank, sequence))
     }
 
     /// Takes the next bytes of the part of `source`, of which `done` are here.
-    fn part_of(
+    fn take_part(
         &mut self,
         source: Rank,
         operation: &SmallOperation,
         done: usize,
     ) -> Result<PartOutcome, Abort> {
-        let sequence = operation.sequence;
-        let (Some(exchange), Some(running)) = (&mut self.exchange, self.in_flight.get(sequence))
+        let (Some(exchange), Some(running)) =
+            (&mut self.exchange, self.in_flight.get(operation.sequence))
         else {
             return Ok(PartOutcome::Unavailable);
         };
         exchange.check(self.rank)?;
-        let Some(into) = running.bindings.output.get(source as usize) else {
-            return Ok(PartOutcome::Taken(0));
+        let Some(direct) = running.direct_collective() else { return Ok(PartOutcome::Unavailable) };
+        let Some(place) = direct.place_of(source) else { return Ok(PartOutcome::Taken(0)) };
+        let part = direct.part_of(source, &place);
+        let address = match exchange.lent_address(running, (self.rank, source), &part)? {
+            LentAddress::At(address) => address,
+            LentAddress::Nowhere => return Ok(PartOutcome::Unavailable),
+            LentAddress::OnBoard(shown) => {
+                let block = shown / self.size as usize;
+                if block != place.len() {
+                    return Err(mismatch(running, (self.rank, source), Some(block as u64)));
+                }
+                let start = self.rank as usize * block;
+                let shown = &exchange.slot_scratch[start..start + block];
+                place.write(|into| into.copy_from_slice(shown));
+                return Ok(PartOutcome::Taken(block));
+            }
         };
+        let end = place.len().min(done + TURN_BYTES);
+        let from = address.wrapping_add(done as u64);
+        let read = |into: &mut [u8]| exchange.read_lent(operation, source, from, into);
+        let outcome = place.slice(done..end).write(read);
+        outcome.map(|outcome| outcome.unwrap_or(PartOutcome::Taken(end - done)))
+    }
+}
+
+/// Where a part lies that another rank has.
+pub(super) enum LentAddress {
+    /// In its memory, from this address on.
+    At(u64),
+    /// In its place of the board, of which so many bytes are in the scratch memory.
+    OnBoard(usize),
+    /// It has chosen the schedule just now.
+    Nowhere,
+}
+
+impl SlotExchange {
+    /// Where `part` lies of what `source` shows for the operation of `running`, once it shows that.
+    /// The error says that it shows something else.
+    pub(super) fn lent_address(
+        &mut self,
+        running: &RunningOperation,
+        (rank, source): (Rank, Rank),
+        part: &LentPart,
+    ) -> Result<LentAddress, Abort> {
+        let RunningOperation { sequence, fingerprint, .. } = running;
         let nonsense = || Abort::Failed {
             rank: source,
             why: "it broke the protocol: its entry on the board is not valid".to_owned(),
         };
-        let slot = exchange.board.read(source, sequence, 0..usize::MAX, &mut exchange.slot_scratch);
+        let slot = self.board.read(source, *sequence, 0..usize::MAX, &mut self.slot_scratch);
         let Slot::Bytes(shown, theirs) = slot else { return Err(nonsense()) };
-        let shown = &exchange.slot_scratch[..shown];
-        let gathers = running.fingerprint.collective == Collective::Allgather as u8;
-        let expected = |bytes: u64| match bytes == into.len() as u64 {
-            true => Ok(()),
-            false => Err(mismatch(running, (self.rank, source), Some(bytes))),
-        };
-        if theirs == over_board(&running.fingerprint) && !gathers {
-            let block = shown.len() / self.size as usize;
-            expected(block as u64)?;
-            let start = self.rank as usize * block;
-            into.write(|into| into.copy_from_slice(&shown[start..start + block]));
-            return Ok(PartOutcome::Taken(block));
+        // In an alltoall, a rank knows only its own blocks.
+        let is_alltoall = fingerprint.collective == Collective::Alltoall as u8;
+        if theirs == over_board(fingerprint) && is_alltoall {
+            return Ok(LentAddress::OnBoard(shown));
         }
-        if theirs == running.fingerprint && operation.may_be_elsewhere() {
-            // It has chosen the schedule just now.
-            return Ok(PartOutcome::Unavailable);
+        if theirs == *fingerprint && fingerprint.algorithm != BOARD_ALGORITHM {
+            return Ok(LentAddress::Nowhere);
         }
-        if theirs != where_lent(&running.fingerprint) {
-            let (one, other) = (self.rank, source);
+        if theirs != where_lent(fingerprint) {
             // How they would have run it is not what they disagree on.
             let side = |rank, fingerprint| {
                 let fingerprint = over_board(fingerprint);
                 Side { rank, fingerprint, message_bytes: None }
             };
-            let (one, other) = (side(one, &running.fingerprint), side(other, &theirs));
-            return Err(Abort::Mismatch { sequence, one, other });
+            let (one, other) = (side(rank, fingerprint), side(source, &theirs));
+            return Err(Abort::Mismatch { sequence: *sequence, one, other });
         }
-        let lent = LentBlock::of(shown, self.rank, gathers).ok_or_else(nonsense)?;
-        expected(lent.bytes)?;
-        let end = into.len().min(done + TURN_BYTES);
-        let from = lent.address.wrapping_add(done as u64);
-        let is_read =
-            into.write(|into| exchange.board.read_memory(source, from, &mut into[done..end]));
+        let shown = &self.slot_scratch[..shown];
+        let lent = LentBlock::of(shown, part.index, part.blocks).ok_or_else(nonsense)?;
+        match lent.bytes == part.block_bytes as u64 {
+            true => Ok(LentAddress::At(lent.address.wrapping_add(part.start as u64))),
+            false => Err(mismatch(running, (rank, source), Some(lent.bytes))),
+        }
+    }
+
+    /// Reads what lies at `from` of the memory of `source`: none if that counts, else what came of
+    /// it.
+    pub(super) fn read_lent(
+        &self,
+        operation: &SmallOperation,
+        source: Rank,
+        from: u64,
+        into: &mut [u8],
+    ) -> Result<Option<PartOutcome>, Abort> {
+        let is_read = self.board.read_memory(source, from, into);
         // What was read is read before it is looked whether it counted.
-        exchange.board.fence();
-        let counts = exchange.board.attention(source) != Attention::Withdrawn
+        self.board.fence();
+        let counts = self.board.attention(source) != Attention::Withdrawn
             // Then the schedule brings all, and the owner may have its memory back.
-            && !exchange.is_scheduled(operation);
+            && !self.is_scheduled(operation);
         match is_read {
-            Ok(true) if counts => Ok(PartOutcome::Taken(end - done)),
-            Ok(false) if counts => Ok(PartOutcome::Ended),
+            Ok(true) if counts => Ok(None),
+            Ok(false) if counts => Ok(Some(PartOutcome::Ended(source))),
             Err(why) if counts => {
                 let why = format!("its memory could not be read: {why}");
                 Err(Abort::Failed { rank: source, why })
             }
-            Ok(_) | Err(_) => Ok(PartOutcome::Unavailable),
+            Ok(_) | Err(_) => Ok(Some(PartOutcome::Unavailable)),
         }
     }
 }
 
-/// Copies the next bytes of the part that this rank has itself.
-fn own_part(running: &RunningOperation, rank: Rank, done: usize) -> Result<PartOutcome, Abort> {
-    let index = match running.fingerprint.collective == Collective::Allgather as u8 {
-        true => 0,
-        false => rank as usize,
-    };
-    let input = running.bindings.input.get(index);
-    let (Some(from), Some(into)) = (input, running.bindings.output.get(rank as usize)) else {
+/// Copies the next bytes of the part that this rank has itself, of which `done` are there.
+fn own_part(running: &RunningOperation, done: usize) -> Result<PartOutcome, Abort> {
+    let Some(direct) = running.direct_collective() else { return Ok(PartOutcome::Unavailable) };
+    let rank = direct.small.rank;
+    let (Some(from), Some(into)) = (direct.own_block(), direct.place_of(rank)) else {
         return Ok(PartOutcome::Taken(0));
     };
     if from.len() != into.len() {
         return Err(mismatch(running, (rank, rank), Some(from.len() as u64)));
     }
-    if from.same_memory(into) {
+    if from.same_memory(&into) {
         return Ok(PartOutcome::Taken(into.len() - done));
     }
-    if from.overlaps(into) {
+    if from.overlaps(&into) {
         let why = "input and output memory overlap in part".to_owned();
         return Err(Abort::User { rank, why });
     }
@@ -398,15 +508,21 @@ fn own_part(running: &RunningOperation, rank: Rank, done: usize) -> Result<PartO
 
 /// The operations that are like this one.
 fn class_of(running: &RunningOperation) -> ExchangeClass {
-    let bytes = running.bindings.input.iter().map(Region::len).sum();
-    let gathers = running.fingerprint.collective == Collective::Allgather as u8;
-    ExchangeClass::of(if gathers { Collective::Allgather } else { Collective::Alltoall }, bytes)
+    let collective = Collective::from_code(running.fingerprint.collective);
+    ExchangeClass::of(collective.unwrap_or(Collective::Alltoall), given_bytes(running))
+}
+
+/// How many bytes a rank gives to the operation.
+fn given_bytes(running: &RunningOperation) -> usize {
+    let given = running.direct_collective().map_or(&[][..], |direct| direct.given());
+    given.iter().map(Region::len).sum()
 }
 
 /// That two ranks mean blocks of different lengths.
 fn mismatch(running: &RunningOperation, (rank, other): (Rank, Rank), bytes: Option<u64>) -> Abort {
     let fingerprint = over_board(&running.fingerprint);
-    let ours = running.bindings.output.get(other as usize).map(|block| block.len() as u64);
+    let place = running.direct_collective().and_then(|direct| direct.place_of(other));
+    let ours = place.map(|place| place.len() as u64);
     let one = Side { rank, fingerprint, message_bytes: ours };
     let other = Side { rank: other, fingerprint, message_bytes: bytes };
     Abort::Mismatch { sequence: running.sequence, one, other }

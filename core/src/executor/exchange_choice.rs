@@ -14,7 +14,13 @@ use crate::price::{Chosen, KnownPrices, PricedChoice, TRIED_USES, Way, size_name
 const CLASSES: usize = 16;
 const MIN_CLASS_BYTES: usize = 8 << 10;
 /// The collectives that have a choice.
-const COLLECTIVES: [Collective; 2] = [Collective::Allgather, Collective::Alltoall];
+const COLLECTIVES: [Collective; 5] = [
+    Collective::Allgather,
+    Collective::Alltoall,
+    Collective::Allreduce,
+    Collective::ReduceScatter,
+    Collective::Broadcast,
+];
 
 /// A schedule is tried so often in the beginning: the lanes that its messages take have to try
 /// their own two ways before it costs what it will cost.
@@ -31,7 +37,11 @@ pub(super) enum ExchangeWay {
 
 /// Operations that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ExchangeClass(usize);
+pub(super) struct ExchangeClass {
+    /// Its place among [`COLLECTIVES`].
+    collective: usize,
+    length: usize,
+}
 
 /// What is chosen for one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,24 +54,29 @@ pub(super) struct ChosenWay {
 /// What is known of either way.
 #[derive(Debug, Default)]
 pub(super) struct ExchangeChoice {
-    classes: [PricedChoice; COLLECTIVES.len() * CLASSES],
+    /// By collective, and then by length.
+    classes: [[PricedChoice; CLASSES]; COLLECTIVES.len()],
 }
 
 impl ExchangeClass {
     /// The class of an operation to which a rank gives so many bytes.
     pub(super) fn of(collective: Collective, bytes: usize) -> ExchangeClass {
         let times = (bytes / MIN_CLASS_BYTES).max(1).ilog2() as usize;
-        let first = match collective {
-            Collective::Allgather => 0,
-            _ => CLASSES,
-        };
-        ExchangeClass(first + times.min(CLASSES - 1))
+        // Others are never on the board without being read.
+        let collective = COLLECTIVES.iter().position(|known| *known == collective).unwrap_or(0);
+        ExchangeClass { collective, length: times.min(CLASSES - 1) }
+    }
+
+    fn all() -> impl Iterator<Item = ExchangeClass> {
+        let of_collective =
+            |collective| (0..CLASSES).map(move |length| ExchangeClass { collective, length });
+        (0..COLLECTIVES.len()).flat_map(of_collective)
     }
 
     /// The name of its prices.
     fn name(self) -> String {
-        let collective = COLLECTIVES[self.0 / CLASSES].facts().name;
-        format!("exchange/{collective}/{}", size_name(MIN_CLASS_BYTES << (self.0 % CLASSES)))
+        let collective = COLLECTIVES[self.collective].facts().name;
+        format!("exchange/{collective}/{}", size_name(MIN_CLASS_BYTES << self.length))
     }
 }
 
@@ -69,9 +84,9 @@ impl ExchangeChoice {
     /// A choice that begins with what an earlier group has measured.
     pub(super) fn of_known(known: &KnownPrices) -> ExchangeChoice {
         let mut choice = ExchangeChoice::default();
-        for (class, priced) in choice.classes.iter_mut().enumerate() {
-            if let Some(prices) = known.get(&ExchangeClass(class).name()) {
-                *priced = PricedChoice::of_known(prices);
+        for class in ExchangeClass::all() {
+            if let Some(prices) = known.get(&class.name()) {
+                *choice.of(class) = PricedChoice::of_known(prices);
             }
         }
         choice
@@ -79,16 +94,16 @@ impl ExchangeChoice {
 
     /// Adds what is known of either way.
     pub(super) fn add_prices(&self, known: &mut KnownPrices) {
-        for (class, priced) in self.classes.iter().enumerate() {
-            if let Some(prices) = priced.prices() {
-                known.insert(ExchangeClass(class).name(), &prices);
+        for class in ExchangeClass::all() {
+            if let Some(prices) = self.classes[class.collective][class.length].prices() {
+                known.insert(class.name(), &prices);
             }
         }
     }
 
     /// The way of the next operation of `class`. `may_measure` says whether it runs alone.
     pub(super) fn choose(&mut self, class: ExchangeClass, may_measure: bool) -> ChosenWay {
-        let Chosen { way, is_measured } = self.classes[class.0].choose(may_measure, SCHEDULE_TRIED);
+        let Chosen { way, is_measured } = self.of(class).choose(may_measure, SCHEDULE_TRIED);
         let way = match way {
             Way::First => ExchangeWay::Direct,
             Way::Second => ExchangeWay::Schedule,
@@ -107,7 +122,7 @@ impl ExchangeChoice {
             ExchangeWay::Direct => Way::First,
             ExchangeWay::Schedule => Way::Second,
         };
-        let priced = &mut self.classes[class.0];
+        let priced = self.of(class);
         priced.note(way, bytes, nanoseconds);
         if let Some(way) = priced.news(SCHEDULE_TRIED) {
             let way = if way == Way::First { "direct" } else { "by messages" };
@@ -118,10 +133,16 @@ impl ExchangeChoice {
             );
         }
     }
+
+    fn of(&mut self, class: ExchangeClass) -> &mut PricedChoice {
+        &mut self.classes[class.collective][class.length]
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -166,11 +187,13 @@ mod tests {
 
     #[test]
     fn every_length_has_a_class_of_its_collective() {
-        let class = |collective, bytes| ExchangeClass::of(collective, bytes).0;
         let lengths = [0, 1, MIN_CLASS_BYTES, 4 * MIN_CLASS_BYTES - 1, 1 << 30, usize::MAX];
-        let gathers = lengths.map(|bytes| class(Collective::Allgather, bytes));
-        assert_eq!(gathers, [0, 0, 0, 1, CLASSES - 1, CLASSES - 1]);
-        let others = lengths.map(|bytes| class(Collective::Alltoall, bytes));
-        assert_eq!(others, gathers.map(|class| class + CLASSES));
+        for (place, collective) in COLLECTIVES.into_iter().enumerate() {
+            let classes = lengths.map(|bytes| ExchangeClass::of(collective, bytes));
+            assert_eq!(classes.map(|it| it.length), [0, 0, 0, 1, CLASSES - 1, CLASSES - 1]);
+            assert!(classes.iter().all(|class| class.collective == place));
+        }
+        let names: HashSet<_> = ExchangeClass::all().map(ExchangeClass::name).collect();
+        assert_eq!(names.len(), CLASSES * COLLECTIVES.len());
     }
 }

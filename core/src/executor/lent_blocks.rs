@@ -20,12 +20,11 @@ impl LentBlock {
         into.extend(self.bytes.to_ne_bytes());
     }
 
-    /// The block of `shown` for a rank: the one with its number, or the only one.
-    pub(super) fn of(shown: &[u8], rank: u32, only: bool) -> Option<LentBlock> {
-        let index = if only { 0 } else { rank as usize };
-        let (blocks, rest) = shown.as_chunks::<BLOCK_BYTES>();
-        let is_complete = rest.is_empty() && (!only || blocks.len() == 1);
-        let block = blocks.get(index).filter(|_| is_complete)?;
+    /// The block with the number `index` of those that `shown` has, which have to be `blocks`.
+    pub(super) fn of(shown: &[u8], index: usize, blocks: usize) -> Option<LentBlock> {
+        let (encoded, rest) = shown.as_chunks::<BLOCK_BYTES>();
+        let is_complete = rest.is_empty() && encoded.len() == blocks;
+        let block = encoded.get(index).filter(|_| is_complete)?;
         let (address, bytes) = block.split_at(BLOCK_BYTES / 2);
         let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_ne_bytes(*word));
         Some(LentBlock { address: word(address)?, bytes: word(bytes)? })
@@ -42,13 +41,14 @@ mod tests {
             (0..3).map(|index| LentBlock { address: 1 << (20 + index), bytes: index }).collect();
         let mut shown = Vec::new();
         blocks.iter().for_each(|block| block.encode(&mut shown));
-        for rank in 0..3 {
-            assert_eq!(LentBlock::of(&shown, rank, false), Some(blocks[rank as usize]));
+        for index in 0..3 {
+            assert_eq!(LentBlock::of(&shown, index, 3), Some(blocks[index]));
         }
-        assert_eq!(LentBlock::of(&shown[..16], 2, true), Some(blocks[0]));
-        for (nonsense, rank, only) in [(48, 3, false), (47, 0, false), (48, 0, true), (0, 0, true)]
+        assert_eq!(LentBlock::of(&shown[..16], 0, 1), Some(blocks[0]));
+        for (nonsense, index, blocks) in
+            [(48, 3, 3), (48, 0, 4), (48, 0, 2), (47, 0, 3), (47, 0, 2), (48, 0, 1), (0, 0, 1)]
         {
-            assert_eq!(LentBlock::of(&shown[..nonsense], rank, only), None);
+            assert_eq!(LentBlock::of(&shown[..nonsense], index, blocks), None);
         }
     }
 }

@@ -9,6 +9,8 @@ mod broken_group;
 mod closed;
 mod collectives;
 mod direct_exchange;
+mod direct_parts;
+mod direct_reduction;
 #[cfg(feature = "tcp")]
 mod driver;
 mod exchange_choice;
@@ -40,6 +42,7 @@ mod unexpected_frames;
 
 pub use advance::{Executor, Progress};
 pub use broken_group::{GroupIdentity, StallReport};
+pub use direct_parts::suits_direct;
 #[cfg(feature = "tcp")]
 pub use driver::Driver;
 pub use finished_operation::FinishedOperation;

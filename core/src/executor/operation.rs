@@ -72,8 +72,6 @@ pub enum OwnPart {
     /// Where its data lies, since that does not fit; or, where not all ranks can read one another's
     /// memory or rank 0 says so, that all run the schedule.
     Lent,
-    /// That all run the schedule.
-    Scheduled,
 }
 
 /// A small collective as it is issued, with its number and the facts that the ranks compare.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::analysis::Analysis;
 use super::direct_exchange::DirectProgress;
+use super::direct_parts::DirectCollective;
 use super::operation::{Bindings, Operation, SlotProgress};
 use super::scratch::ScratchPool;
 use super::stores_choice::{StoresClass, StoresKind};
@@ -158,6 +159,12 @@ impl RunningOperation {
             None => StoresKind::Schedule(collective),
         };
         StoresClass { kind, traffic: self.bindings.traffic(ranks) }
+    }
+
+    /// What it is to a rank that reads the memory of others; none if it runs its schedule.
+    pub(super) fn direct_collective(&self) -> Option<DirectCollective<'_>> {
+        let SlotProgress { small, .. } = self.slot_progress?;
+        Some(DirectCollective { small, bindings: &self.bindings })
     }
 
     /// The common length of two chunks, which are either disjoint or, if `allowed`, the same

@@ -171,7 +171,8 @@ impl SlotExchange {
     pub(super) fn is_scheduled(&self, operation: &SmallOperation) -> bool {
         let SmallOperation { sequence, fingerprint, small } = operation;
         let is_it = |rank| self.board.fingerprint(rank, *sequence) == Some(*fingerprint);
-        operation.may_be_elsewhere() && small.sources().any(is_it)
+        // Also a rank whose data this one does not need may choose that for all.
+        operation.may_be_elsewhere() && (0..small.size).any(is_it)
     }
 
     /// Whether some rank shows where its data lies, in place of the data.

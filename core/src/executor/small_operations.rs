@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::broken_group::Cause;
+use super::direct_parts::DirectCollective;
 use super::operation::{OwnPart, SlotProgress, SmallOperation};
 use super::running_operation::RunningOperation;
 use super::slot_exchange::{TakeOutcome, over_board};
@@ -152,16 +153,11 @@ impl State {
         match part {
             OwnPart::Data => {}
             OwnPart::Lent if exchange.reads_memory() => return self.show_lent(sequence),
-            OwnPart::Lent | OwnPart::Scheduled => return self.show_scheduled(sequence),
+            OwnPart::Lent => return self.show_scheduled(sequence),
         }
         let size = small.size;
-        if small.gives() {
-            let from = match running.bindings.input.is_empty() {
-                true => &running.bindings.output,
-                false => &running.bindings.input,
-            };
-            from.iter().for_each(|block| block.read(|bytes| exchange.input_scratch.extend(bytes)));
-        }
+        let data = DirectCollective { small: *small, bindings: &running.bindings }.lent();
+        data.iter().for_each(|block| block.read(|bytes| exchange.input_scratch.extend(bytes)));
         if exchange.input_scratch.len() > board_bytes(size) {
             let why = format!("operation {sequence} does not fit the board of {size} ranks");
             self.fail(Abort::User { rank: self.rank, why });

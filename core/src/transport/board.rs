@@ -75,6 +75,11 @@ pub trait Board: Send {
     fn pass(&mut self, sequence: u64);
     /// The last operation whose slots `rank` will not read any more, as far as it has said.
     fn passed(&self, rank: Rank) -> u64;
+    /// Publishes that this rank's part of the result of operation `sequence`, which it had to
+    /// compute first, can be read where it lies. Sequence numbers rise.
+    fn show_result(&mut self, sequence: u64);
+    /// Whether `rank` has published that of operation `sequence`, or a later one.
+    fn shows_result(&self, rank: Rank, sequence: u64) -> bool;
     /// Publishes whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
@@ -137,6 +142,12 @@ impl Board for NoBoard {
         match *self {}
     }
     fn passed(&self, _: Rank) -> u64 {
+        match *self {}
+    }
+    fn show_result(&mut self, _: u64) {
+        match *self {}
+    }
+    fn shows_result(&self, _: Rank, _: u64) -> bool {
         match *self {}
     }
     fn set_asleep(&mut self, _: bool) {

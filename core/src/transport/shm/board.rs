@@ -3,7 +3,7 @@
 //! may if it belongs to the same user; if not, there is no board. Knows nothing of operations.
 //!
 //! A file is a head and [`BOARD_PLACES`] places. In the head, one cache line says whether the rank
-//! sleeps, and another up to which operation it has read. A place is a line with the sequence
+//! sleeps, and another up to which operation it has read, and computed its part of the result. A place is a line with the sequence
 //! number, the fingerprint and the first bytes, followed by lines with the rest, so that an
 //! operation of four bytes needs one line only. The sequence number is stored last, and a place is
 //! overwritten only when all ranks have passed it, so what a rank reads under a number is complete.
@@ -27,12 +27,14 @@ use crate::wire::frame::Fingerprint;
 /// Bytes of a cache line; two ranks that write the same line wait for each other.
 const LINE_BYTES: usize = 64;
 /// The first word: the kind of the file, and the version of its layout.
-const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 4;
+const MARK: u64 = u64::from_le_bytes(*b"plrboard") ^ 5;
 const NONCE_AT: usize = 8;
 /// Where the file lies in the memory of its owner.
 const OWN_ADDRESS_AT: usize = 16;
 pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
 pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
+/// The last operation of whose result the rank has computed its part.
+const RESULT_AT: usize = PASSED_AT + 8;
 const PLACES_AT: usize = 6 * LINE_BYTES;
 
 /// The states of a rank; zero if it is awake.
@@ -269,6 +271,17 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
 
     fn passed(&self, rank: Rank) -> u64 {
         self.memories[rank as usize].load(PASSED_AT)
+    }
+
+    fn show_result(&mut self, sequence: u64) {
+        let own = self.own();
+        own.store(RESULT_AT, sequence);
+        // The check whether the others sleep comes after that is visible to them.
+        own.fence();
+    }
+
+    fn shows_result(&self, rank: Rank, sequence: u64) -> bool {
+        self.memories[rank as usize].load(RESULT_AT) >= sequence
     }
 
     fn set_asleep(&mut self, asleep: bool) {
