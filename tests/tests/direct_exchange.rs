@@ -165,3 +165,30 @@ fn random_sequences_come_out_right() {
         }
     }
 }
+
+#[test]
+fn roots_in_turn_broadcast_while_rank_0_chooses() {
+    let test = "roots_in_turn_broadcast_while_rank_0_chooses";
+    for size in [2, 3] {
+        let ended = with_variable("POLYRANK_COPY", "attach", || {
+            processes(test, size, |group| {
+                let (rank, size) = (group.rank(), group.size());
+                let broadcast = |number: u32| {
+                    let root = number % size;
+                    let expected = values(number % 999, (root, 0), 5120 << (number % 3));
+                    let mine =
+                        if rank == root { expected.clone() } else { vec![-1; expected.len()] };
+                    let tensor = tensor(&mine, false);
+                    let mut request = Request::new(Collective::Broadcast);
+                    (request.root, request.outputs) = (root, vec![vec![tensor.clone()]]);
+                    group.issue(request).and_then(|work| work.wait(None)).unwrap();
+                    given(&tensor) == expected
+                };
+                report(format!("{:?}", (0..3000).find(|number| !broadcast(*number))));
+            })
+        });
+        for (rank, ended) in ended.iter().enumerate() {
+            assert_eq!(ended.printed, ["None"], "rank {rank} of {size}: {}", ended.output);
+        }
+    }
+}

@@ -144,8 +144,7 @@ impl Backend for ScheduledBackend {
 
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
-        let on_board = self.is_small(collective, call.shared_bytes)
-            || self.is_direct(&call);
+        let on_board = self.is_small(collective, call.shared_bytes) || self.is_direct(&call);
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let part = own_part(&call, self.size);
         let fits = on_board && part == OwnPart::Data;

@@ -1,6 +1,6 @@
 //! Collectives in which every rank reads what it needs out of the memory of the others, where it
-//! lies ([`super::direct_parts`]): those of more than fits the board. The board says where; that a
-//! rank has passed the operation says that it has read all. No frames, one copy. Knows no schedule.
+//! lies ([`super::direct_parts`]): those of more than fits the board. The board says where, and when
+//! a rank has read all. No frames, one copy. Knows no schedule.
 //!
 //! Rank 0 may choose the schedule in place of that: see [`super::exchange_choice`].
 //!
@@ -318,14 +318,21 @@ impl State {
     fn pass_lent(&mut self, sequence: u64) {
         let done = self.done_with_board();
         let Some(exchange) = &mut self.exchange else { return };
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        let lends = running.direct_collective().is_some_and(|it| !it.lent().is_empty());
         exchange.sequences.pop_front();
         exchange.shown -= 1;
-        exchange.lent.push_back(sequence);
-        // The others see that as soon as nothing older is unchecked: what all show comes after what
-        // they had checked, but a broadcast needs not all.
         exchange.publish_progress(done);
-        exchange.board.fence();
+        exchange.board.end_reading(sequence);
+        match lends {
+            true => exchange.lent.push_back(sequence),
+            false => running.remaining = 0,
+        }
+        if exchange.is_idle() {
+            exchange.wake_up();
+        }
         self.wake_sleepers();
+        self.finish_if_done(sequence);
         self.end_lent();
     }
 
@@ -338,8 +345,10 @@ impl State {
         }
         let missing = direct.needed() & !progress.taken;
         if missing == 0 {
-            // Until it is there, it may still show that all run the schedule.
-            return self.shows(CHOOSER, running.sequence).then_some(NextTake::Pass);
+            // Until it has shown that it lends, too, it may still choose the schedule for all.
+            let chosen = exchange.board.fingerprint(CHOOSER, running.sequence);
+            let is_direct = chosen == Some(where_lent(&running.fingerprint));
+            return is_direct.then_some(NextTake::Pass);
         }
         let reduces = direct.reduces();
         if reduces && progress.taken == 0 {
@@ -512,10 +521,9 @@ fn class_of(running: &RunningOperation) -> ExchangeClass {
     ExchangeClass::of(collective.unwrap_or(Collective::Alltoall), given_bytes(running))
 }
 
-/// How many bytes a rank gives to the operation.
+/// How many bytes a rank gives to the operation, whichever way it goes.
 fn given_bytes(running: &RunningOperation) -> usize {
-    let given = running.direct_collective().map_or(&[][..], |direct| direct.given());
-    given.iter().map(Region::len).sum()
+    running.bindings.given().iter().map(Region::len).sum()
 }
 
 /// That two ranks mean blocks of different lengths.

@@ -62,17 +62,9 @@ pub fn suits_direct(collective: Collective, dtype: DType, size: u32) -> bool {
 }
 
 impl<'a> DirectCollective<'a> {
-    /// What this rank gives: its input, or the output if that is the input, too.
-    pub(super) fn given(&self) -> &'a [Region] {
-        match self.bindings.input.is_empty() {
-            true => &self.bindings.output,
-            false => &self.bindings.input,
-        }
-    }
-
     /// The memory that others read, in the order in which it is shown.
     pub(super) fn lent(&self) -> &'a [Region] {
-        if self.small.gives() { self.given() } else { &[] }
+        if self.small.gives() { self.bindings.given() } else { &[] }
     }
 
     /// Whether this rank reduces a part of the result.
@@ -172,4 +164,63 @@ fn is_exact(dtype: DType) -> bool {
             | DType::U64
             | DType::I64
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generated::reduce_op::ReduceOp;
+
+    fn small(collective: Collective, (rank, size): (Rank, u32)) -> SmallCollective {
+        let (dtype, reduce_op, root) = (DType::F64, ReduceOp::Sum, size - 1);
+        SmallCollective { collective, dtype, reduce_op, root, rank, size }
+    }
+
+    #[test]
+    fn the_parts_of_an_allreduce_follow_one_another_and_cut_no_element() {
+        for size in [2, 3, 5, 8, 16] {
+            for bytes in [0, 8, 64, 1000, 4096, 100_008] {
+                let bindings = Bindings { input: Vec::new(), output: vec![Region::zeroed(bytes)] };
+                let mut end = 0;
+                for rank in 0..size {
+                    let small = small(Collective::Allreduce, (rank, size));
+                    let direct = DirectCollective { small, bindings: &bindings };
+                    let own = direct.own_reduction().map(|it| (it.into.len(), it.theirs));
+                    let (length, theirs) = own.unwrap_or((0, NOWHERE));
+                    assert_eq!((theirs.start, theirs.block_bytes), (end, bytes), "{rank} {size}");
+                    assert!(theirs.start % 8 == 0 && direct.needed().count_ones() == size);
+                    for source in 0..size {
+                        let place = direct.place_of(source).unwrap_or(Region::zeroed(1));
+                        let part = direct.part_of(source, &place);
+                        assert!(part.start + place.len() <= bytes, "{source} {size} {bytes}");
+                    }
+                    end += length;
+                }
+                assert_eq!(end, bytes, "{size}");
+            }
+        }
+    }
+
+    const NOWHERE: LentPart = LentPart { index: 9, blocks: 9, block_bytes: 9, start: 9 };
+
+    #[test]
+    fn who_gives_nothing_lends_nothing_and_who_has_all_needs_nobody() {
+        let bindings = Bindings { input: Vec::new(), output: vec![Region::zeroed(8)] };
+        let of = |rank| {
+            let small = small(Collective::Broadcast, (rank, 3));
+            DirectCollective { small, bindings: &bindings }
+        };
+        let facts = [0, 1, 2].map(|rank| (of(rank).lent().len(), of(rank).needed()));
+        assert_eq!(facts, [(0, 1 << 2), (0, 1 << 2), (1, 0)]);
+    }
+
+    #[test]
+    fn only_what_ends_with_the_same_bits_in_any_order_may_go_either_way() {
+        for reduces in [Collective::Allreduce, Collective::ReduceScatter] {
+            assert!(suits_direct(reduces, DType::F32, 2) && suits_direct(reduces, DType::I8, 3));
+            assert!(!suits_direct(reduces, DType::F32, 3) && !suits_direct(reduces, DType::I8, 1));
+        }
+        assert!(suits_direct(Collective::Allgather, DType::F32, 5));
+        assert!(!suits_direct(Collective::Scatter, DType::I8, 2));
+    }
 }

@@ -21,6 +21,11 @@ pub struct Bindings {
 }
 
 impl Bindings {
+    /// What this rank gives: its input, or the output if that is the input, too.
+    pub(super) fn given(&self) -> &[Region] {
+        if self.input.is_empty() { &self.output } else { &self.input }
+    }
+
     /// How many bytes `ranks` ranks go through that do this in one cache.
     pub(super) fn traffic(&self, ranks: usize) -> usize {
         let bytes: usize = self.input.iter().chain(&self.output).map(Region::len).sum();

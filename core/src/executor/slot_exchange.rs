@@ -193,7 +193,7 @@ impl SlotExchange {
 
     /// The ranks that may still read this rank's input of operation `sequence` where it lies.
     pub(super) fn readers(&self, sequence: u64) -> impl Iterator<Item = Rank> {
-        (0..self.board.size()).filter(move |&rank| self.board.passed(rank) < sequence)
+        (0..self.board.size()).filter(move |&rank| !self.board.has_read(rank, sequence))
     }
 
     /// Whether it polls only what others show or read.

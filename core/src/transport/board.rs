@@ -80,6 +80,11 @@ pub trait Board: Send {
     fn show_result(&mut self, sequence: u64);
     /// Whether `rank` has published that of operation `sequence`, or a later one.
     fn shows_result(&self, rank: Rank, sequence: u64) -> bool;
+    /// Publishes that this rank will not read the others' memory for operations up to `sequence`
+    /// any more.
+    fn end_reading(&mut self, sequence: u64);
+    /// Whether `rank` has published that of operation `sequence`, or of a later one.
+    fn has_read(&self, rank: Rank, sequence: u64) -> bool;
     /// Publishes whether this rank has to be woken when they show something. After a true,
     /// it must look once more before it sleeps.
     fn set_asleep(&mut self, asleep: bool);
@@ -142,6 +147,12 @@ impl Board for NoBoard {
         match *self {}
     }
     fn passed(&self, _: Rank) -> u64 {
+        match *self {}
+    }
+    fn end_reading(&mut self, _: u64) {
+        match *self {}
+    }
+    fn has_read(&self, _: Rank, _: u64) -> bool {
         match *self {}
     }
     fn show_result(&mut self, _: u64) {

@@ -3,7 +3,8 @@
 //! may if it belongs to the same user; if not, there is no board. Knows nothing of operations.
 //!
 //! A file is a head and [`BOARD_PLACES`] places. In the head, one cache line says whether the rank
-//! sleeps, and another up to which operation it has read, and computed its part of the result. A place is a line with the sequence
+//! sleeps, and another how far it is: up to which operation it has read the places of others, has
+//! read their memory, and has computed its part of the result. A place is a line with the sequence
 //! number, the fingerprint and the first bytes, followed by lines with the rest, so that an
 //! operation of four bytes needs one line only. The sequence number is stored last, and a place is
 //! overwritten only when all ranks have passed it, so what a rank reads under a number is complete.
@@ -35,6 +36,8 @@ pub(super) const ATTENTION_AT: usize = 2 * LINE_BYTES;
 pub(super) const PASSED_AT: usize = 4 * LINE_BYTES;
 /// The last operation of whose result the rank has computed its part.
 const RESULT_AT: usize = PASSED_AT + 8;
+/// The last operation for which the rank has read the memory of others.
+const READ_AT: usize = PASSED_AT + 16;
 const PLACES_AT: usize = 6 * LINE_BYTES;
 
 /// The states of a rank; zero if it is awake.
@@ -284,6 +287,16 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         self.memories[rank as usize].load(RESULT_AT) >= sequence
     }
 
+    fn end_reading(&mut self, sequence: u64) {
+        let own = self.own();
+        own.store(READ_AT, sequence);
+        own.fence();
+    }
+
+    fn has_read(&self, rank: Rank, sequence: u64) -> bool {
+        self.memories[rank as usize].load(READ_AT) >= sequence
+    }
+
     fn set_asleep(&mut self, asleep: bool) {
         let own = self.own();
         if own.load(ATTENTION_AT) <= ASLEEP {
@@ -441,6 +454,23 @@ mod tests {
         boards[1].pass(1);
         assert!(boards[0].show(next, &PRINT, &[]));
         assert!(!boards[0].show(next + 1, &PRINT, &[]));
+    }
+
+    #[test]
+    fn how_far_a_rank_is_is_seen_by_all() {
+        let mut boards = in_one_process(2);
+        let seen = |boards: &[Box<dyn Board>], sequence| {
+            let of = |board: &Box<dyn Board>| {
+                (board.shows_result(1, sequence), board.has_read(1, sequence))
+            };
+            (of(&boards[0]), of(&boards[1]), boards[0].has_read(0, sequence))
+        };
+        assert_eq!(seen(&boards, 1), ((false, false), (false, false), false));
+        boards[1].show_result(7);
+        assert_eq!(seen(&boards, 7), ((true, false), (true, false), false));
+        boards[1].end_reading(6);
+        assert_eq!(seen(&boards, 6), ((true, true), (true, true), false));
+        assert_eq!(seen(&boards, 8), ((false, false), (false, false), false));
     }
 
     #[test]
