@@ -217,6 +217,32 @@ fn show_and_die(group: &ProcessGroup, own: usize) {
 }
 
 #[test]
+fn before_the_first_operation() {
+    for transport in ["auto", "tcp"] {
+        for (victim, size) in [(1, 2), (2, 3), (0, 4)] {
+            let run = || {
+                processes("before_the_first_operation", size, |group| {
+                    all_have_joined(&group);
+                    if std::env::var(DOOM).unwrap() == group.rank().to_string() {
+                        die();
+                    }
+                    // Nobody is connected to it yet, so the end of its process is all there is.
+                    report(format!("{}", until_it_fails(&group)));
+                })
+            };
+            let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
+                with_variable(DOOM, &victim.to_string(), run)
+            });
+            for (rank, line) in lines_of_survivors(&ended, victim) {
+                let names = format!("rank {victim} of group");
+                let is_right = line.contains(&names) && line.contains("its process ended");
+                assert!(is_right, "{transport}, rank {rank} of {size}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
 fn after_a_rank_said_that_it_runs_the_schedule() {
     // Its own part does not fit the board, which the others cannot know.
     killed_after("after_a_rank_said_that_it_runs_the_schedule", |group| show_and_die(group, 5000));

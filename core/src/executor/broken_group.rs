@@ -20,7 +20,7 @@ const CLOSING_DELAY: Duration = Duration::from_millis(50);
 
 /// How long it waits before it opens connections to tell ranks to which it has none. Meanwhile they
 /// hear of it over the connections that there are, which costs a tenth: neighbours have one.
-const UNREACHED_DELAY: Duration = Duration::from_millis(5);
+pub(super) const UNREACHED_DELAY: Duration = Duration::from_millis(5);
 
 /// Most operations that are noted as ended by the failure of a broken group.
 const MAX_NOTED_OPERATIONS: usize = 256;

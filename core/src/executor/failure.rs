@@ -10,14 +10,16 @@
 //! no rank could know one. So its rank is named as soon as all that has arrived here by then is
 //! read ([`Sink::process_ended`](crate::transport::Sink::process_ended)): what it said before it
 //! ended is among that. Only where that is sure: where the system can be asked for the process, as
-//! on one host, and where the connection was not reset, which loses what was under way. Between
-//! hosts, and for a rank that could not be reached at all, the grace stays.
+//! on one host, and where the connection was not reset, which loses what was under way. After a
+//! reset, or for a rank that could not be reached at all, the board says whether it had broken the
+//! group; without one, those to whom it told a reason pass it on within a moment, so that the grace
+//! is short ([`ENDED_GRACE`], [`ENDED_UNREACHED_GRACE`]). Between hosts it stays.
 
 use std::time::Duration;
 
 use super::analysis::peer_of;
 use super::broken_group::{
-    BrokenGroup, Cause, DeferredFailure, HeardAbort, StallReport, Suspicion,
+    BrokenGroup, Cause, DeferredFailure, HeardAbort, StallReport, Suspicion, UNREACHED_DELAY,
 };
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
@@ -34,6 +36,14 @@ use crate::wire::frame::{Header, Kind};
 /// After a connection ended, how long another rank's abort has to arrive and explain it, unless the
 /// end of the process explains it.
 const ABORT_GRACE: Duration = Duration::from_millis(50);
+
+/// The same where the process has ended, but something that it had sent may be lost. If that was a
+/// reason, those who got it told this rank as soon as they read it.
+const ENDED_GRACE: Duration = Duration::from_millis(2);
+
+/// The same where it has ended, and there was no connection to it: others who have none to this
+/// rank either tell it after [`UNREACHED_DELAY`].
+const ENDED_UNREACHED_GRACE: Duration = UNREACHED_DELAY.saturating_mul(2);
 
 /// How long a disagreement waits at most for the operations before it to end. Shorter than
 /// the second for which the rank that found it keeps its connections, if not all were told.
@@ -387,8 +397,10 @@ impl State {
         }
     }
 
-    /// The process of a peer that was lost has ended, which is sure, whatever else is suspected.
-    pub(super) fn suspect_ended(&mut self, peer: Rank) {
+    /// The process of a peer that was lost has ended, whatever else is suspected. Nobody can
+    /// explain that better if all that it had sent has arrived, or if it had not withdrawn from the
+    /// board.
+    pub(super) fn suspect_ended(&mut self, peer: Rank, all_arrived: bool) {
         let is_sure = self.suspicion.as_ref().is_some_and(|known| known.is_sure);
         if is_sure || self.is_failing() || self.heard.is_some() {
             return;
@@ -397,9 +409,22 @@ impl State {
         if self.hear_of(peer) {
             return;
         }
-        if let Some(LossReason::Died(why)) = lost {
+        let (why, is_reached) = match lost {
+            Some(LossReason::Died(why)) => (why, true),
+            Some(LossReason::Unreachable(why)) => (why, false),
+            _ => return,
+        };
+        let is_on_board = self.exchange.as_ref().is_some_and(|it| !it.is_gone(peer));
+        let is_sure = all_arrived || is_on_board;
+        let grace = match is_sure {
+            true => Duration::ZERO,
+            false if is_reached => ENDED_GRACE,
+            false => ENDED_UNREACHED_GRACE,
+        };
+        let until = self.now + grace;
+        if self.suspicion.as_ref().is_none_or(|known| is_sure || until < known.until) {
             let why = format!("its process ended: {why}");
-            self.suspicion = Some(Suspicion { peer, why, until: self.now, is_sure: true });
+            self.suspicion = Some(Suspicion { peer, why, until, is_sure });
         }
     }
 

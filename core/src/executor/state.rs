@@ -375,8 +375,8 @@ impl Sink for State {
         self.peer_lost(peer, why);
     }
 
-    fn process_ended(&mut self, peer: Rank) {
-        self.suspect_ended(peer);
+    fn process_ended(&mut self, peer: Rank, all_arrived: bool) {
+        self.suspect_ended(peer, all_arrived);
     }
 }
 

@@ -188,10 +188,11 @@ pub trait Sink {
     fn sent(&mut self, peer: Rank, header: &Header);
     /// The connection to `peer` is gone; frames queued for it are dropped. Called once for a peer.
     fn lost(&mut self, peer: Rank, why: LossReason);
-    /// The process of `peer`, which was lost, has surely ended, and all that it had sent has
-    /// arrived: there is no better explanation of the loss. Not called where that cannot be known.
-    fn process_ended(&mut self, peer: Rank) {
-        let _ = peer;
+    /// The process of `peer`, which was lost, has surely ended. Not called where that cannot be
+    /// known. If `all_arrived`, all that it had sent is here: there is no better explanation of the
+    /// loss. Otherwise it may have said one that only other ranks have heard.
+    fn process_ended(&mut self, peer: Rank, all_arrived: bool) {
+        let _ = (peer, all_arrived);
     }
 }
 

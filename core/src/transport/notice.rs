@@ -10,9 +10,10 @@ pub(super) enum Notice {
     Sent(Rank, Header),
     /// The connection to this rank has ended.
     Lost(Rank, LossReason),
-    /// The process of this rank, which was lost, has ended.
+    /// The process of this rank, which was lost, has ended, and whether all that it had sent has
+    /// arrived.
     #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "it is of ranks with sockets"))]
-    ProcessEnded(Rank),
+    ProcessEnded(Rank, bool),
 }
 
 /// Delivers all `notices` to `sink`, in order. Returns whether there were any.
@@ -22,7 +23,7 @@ pub(super) fn tell(notices: &mut Vec<Notice>, sink: &mut dyn Sink) -> bool {
         match notice {
             Notice::Sent(peer, header) => sink.sent(peer, &header),
             Notice::Lost(peer, why) => sink.lost(peer, why),
-            Notice::ProcessEnded(peer) => sink.process_ended(peer),
+            Notice::ProcessEnded(peer, all_arrived) => sink.process_ended(peer, all_arrived),
         }
     }
     moved

@@ -427,7 +427,7 @@ fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
             {
                 // The abort, and the end of the process, are read in one turn.
                 let mut network = world.network.lock().unwrap();
-                (network.tells_of_processes, network.in_bursts) = (true, true);
+                (network.tells_of_processes, network.in_bursts) = (Some(true), true);
             }
             let aborts = seed as u32 % size;
             let mut calls = Vec::new();
@@ -464,7 +464,8 @@ fn world_with_a_death(size: u32, seed: u64) -> (World, u32, Vec<(u32, Arc<Comple
     let dead = seed as u32 % size;
     {
         let mut network = world.network.lock().unwrap();
-        network.tells_of_processes = true;
+        // The board says that it had broken nothing, whether or not all has arrived.
+        network.tells_of_processes = Some(seed.is_multiple_of(2));
         network.cut.insert((dead, (dead + 1) % size));
     }
     let survivors = (1..size).map(|distance| (dead + distance) % size);

@@ -43,8 +43,9 @@ pub(super) struct Network {
     pub(super) eager_bytes: usize,
     /// Most bytes of payload that were ever under way between two ranks.
     pub(super) most_bytes_on_the_way: usize,
-    /// Whether ranks are told that the process of a lost rank has ended.
-    pub(super) tells_of_processes: bool,
+    /// If ranks are told that the process of a lost rank has ended: whether they hear that all that
+    /// it had sent has arrived.
+    pub(super) tells_of_processes: Option<bool>,
     /// Whether ranks read all that has come in one turn.
     pub(super) in_bursts: bool,
 }
@@ -141,8 +142,9 @@ impl Loopback {
                 self.outbox[place].clear();
                 let died = || LossReason::Died("the connection ended".to_owned());
                 sink.lost(peer, if orderly { LossReason::Goodbye } else { died() });
-                if !orderly && self.network.lock().unwrap().tells_of_processes {
-                    sink.process_ended(peer);
+                let tells_of_processes = self.network.lock().unwrap().tells_of_processes;
+                if let Some(all_arrived) = tells_of_processes.filter(|_| !orderly) {
+                    sink.process_ended(peer, all_arrived);
                 }
             }
             Some(Packet::Frame(header, bytes)) => {

@@ -92,6 +92,15 @@ impl<M: Medium> Peer<M> {
     }
 }
 
+/// A peer that was lost while its process ran.
+struct EndingPeer {
+    peer: Rank,
+    /// Readable when the process has ended.
+    process: OwnedFd,
+    /// Whether all that it had sent has arrived.
+    all_arrived: bool,
+}
+
 /// The error of a turn after the transport was closed.
 pub(in crate::transport) struct TransportClosed;
 
@@ -118,8 +127,8 @@ pub(in crate::transport) struct PeerTable<M: Medium> {
     pub(in crate::transport) is_dialing: bool,
     pub(in crate::transport) pending: PendingConnections<M::Attachment>,
     pub(in crate::transport) notices: Vec<Notice>,
-    /// Peers that were lost while their processes ran, and the descriptors of those.
-    ending: Vec<(Rank, OwnedFd)>,
+    /// Peers that were lost while their processes ran.
+    ending: Vec<EndingPeer>,
     turn: u32,
     /// Whether a thread was about to wait, so that the next turn must ask the system.
     waited: Cell<bool>,
@@ -242,33 +251,35 @@ impl<M: Medium> PeerTable<M> {
         true
     }
 
-    /// Has the sink notified once the process of `peer` has ended, which was lost without a goodbye
-    /// after all that it had sent was read. Does nothing where this rank cannot ask for it.
-    pub(in crate::transport) fn examine(&mut self, peer: Rank) {
+    /// Has the sink notified once the process of `peer` has ended, which was lost without a
+    /// goodbye; `all_arrived` says that all that it had sent was read. Does nothing where this rank
+    /// cannot ask for it.
+    pub(in crate::transport) fn examine(&mut self, peer: Rank, all_arrived: bool) {
         let process_id = self.peers[peer as usize].process_id;
         match process_id.map_or(ProcessCheck::Unknown, ProcessCheck::of) {
-            ProcessCheck::Ended => self.notices.push(Notice::ProcessEnded(peer)),
+            ProcessCheck::Ended => self.notices.push(Notice::ProcessEnded(peer, all_arrived)),
             ProcessCheck::Runs(process) => {
                 let key = PROCESS_KEY + u64::from(peer);
                 if self.readiness.add(&process, key, false).is_ok() {
-                    self.ending.push((peer, process));
+                    self.ending.push(EndingPeer { peer, process, all_arrived });
                 }
             }
             ProcessCheck::Unknown => {}
         }
     }
 
+    /// Whether the process of `peer` is known to have ended.
+    pub(in crate::transport) fn has_ended(&self, peer: Rank) -> bool {
+        let process_id = self.peers[peer as usize].process_id;
+        matches!(process_id.map(ProcessCheck::of), Some(ProcessCheck::Ended))
+    }
+
     /// The process of `peer`, which was lost before, has ended.
     pub(super) fn process_ended(&mut self, peer: Rank) {
-        let readiness = &self.readiness;
-        self.ending.retain(|(other, process)| {
-            let is_other = *other != peer;
-            if !is_other {
-                readiness.remove(process);
-            }
-            is_other
-        });
-        self.notices.push(Notice::ProcessEnded(peer));
+        let Some(place) = self.ending.iter().position(|it| it.peer == peer) else { return };
+        let EndingPeer { process, all_arrived, .. } = self.ending.swap_remove(place);
+        self.readiness.remove(process);
+        self.notices.push(Notice::ProcessEnded(peer, all_arrived));
     }
 
     /// The peers whose connections are missing.

@@ -175,14 +175,17 @@ impl PeerTransport for ShmTransport {
             notices.push(Notice::Lost(peer, why));
             return;
         }
-        let is_unexplained = match &peers[peer as usize].link {
-            Link::Open(open) => matches!(why, LossReason::Died(_)) && !open.has_broken_group(),
+        let (is_unexplained, all_arrived) = match &peers[peer as usize].link {
+            Link::Open(open) => {
+                (matches!(why, LossReason::Died(_)) && !open.has_broken_group(), true)
+            }
             // What it said to others, this rank could not hear.
-            Link::Idle | Link::Dialing(_) | Link::Lost => false,
+            Link::Idle | Link::Dialing(_) => (matches!(why, LossReason::Unreachable(_)), false),
+            Link::Lost => (false, false),
         };
         if self.table.lose(peer, why) {
             if is_unexplained {
-                self.table.examine(peer);
+                self.table.examine(peer, all_arrived);
             }
             let entry = &mut self.table.peers[peer as usize];
             entry.queue.clear(&entry.route.lane, &self.ours);

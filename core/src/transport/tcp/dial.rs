@@ -61,6 +61,8 @@ enum Stage {
 pub(super) enum Outcome {
     /// Nothing yet.
     Pending,
+    /// All endpoints refused, for this reason; they will be tried again.
+    Refused(String),
     /// The peer accepted this connection.
     Welcomed(OwnedFd),
     /// The peer cannot be reached, for this reason.
@@ -290,7 +292,7 @@ impl Dial {
         if tried_all && now >= since + target.timeouts.refused_timeout {
             return Outcome::Hopeless(LossReason::Unreachable(self.why.clone()));
         }
-        outcome
+        if tried_all { Outcome::Refused(self.why.clone()) } else { outcome }
     }
 
     fn pause(&mut self, why: &str, target: &Target<'_>, now: Instant) -> Outcome {

@@ -79,17 +79,16 @@ impl PeerTransport for TcpTransport {
     }
 
     fn lose(&mut self, peer: Rank, why: LossReason) {
+        let is_unexplained = matches!(why, LossReason::Died(_) | LossReason::Unreachable(_));
         // A reset loses what was under way, perhaps the reason, which a third rank may know then.
-        let is_read = match &self.table.peers[peer as usize].link {
-            Link::Open(connection) => connection.is_read || self.table.peers.len() == 2,
-            Link::Idle | Link::Dialing(_) | Link::Lost => false,
-        };
-        let is_unexplained = is_read && matches!(why, LossReason::Died(_));
+        // So may one know what a peer said that was never connected to.
+        let all_arrived = self.table.peers.len() == 2
+            || matches!(&self.table.peers[peer as usize].link, Link::Open(it) if it.is_read);
         if self.table.lose(peer, why) {
             self.table.peers[peer as usize].queue.clear();
             self.busy = self.busy.filter(|busy| *busy != peer);
             if is_unexplained {
-                self.table.examine(peer);
+                self.table.examine(peer, all_arrived);
             }
         }
     }
@@ -127,7 +126,10 @@ impl TcpTransport {
     fn settle(&mut self, peer: Rank, outcome: Outcome) {
         self.table.timer_is_stale = true;
         match outcome {
-            Outcome::Pending => {}
+            Outcome::Refused(why) if self.table.has_ended(peer) => {
+                self.lose(peer, LossReason::Unreachable(why));
+            }
+            Outcome::Pending | Outcome::Refused(_) => {}
             Outcome::Welcomed(socket) => self.open(peer, socket),
             Outcome::Hopeless(why) => self.lose(peer, why),
         }

@@ -14,6 +14,8 @@
 
 mod closing;
 mod dial;
+#[cfg(test)]
+mod dial_tests;
 mod greeting;
 mod inbox;
 mod interfaces;

@@ -11,14 +11,14 @@ use crate::transport::suite::world::{Event, World, message};
 use crate::wire::frame::{Kind, MAX_PAYLOAD_BYTES};
 use crate::wire::handshake::{Hello, Refusal, Welcome};
 
-const TOKEN: Token = Token([9; 16]);
-const GENERATION: u32 = 5;
+pub(super) const TOKEN: Token = Token([9; 16]);
+pub(super) const GENERATION: u32 = 5;
 
-fn loopback() -> SocketAddr {
+pub(super) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-fn member(rank: Rank, cards: &[Card]) -> Membership<'_> {
+pub(super) fn member(rank: Rank, cards: &[Card]) -> Membership<'_> {
     Membership { rank, cards, token: TOKEN, generation: GENERATION }
 }
 
@@ -76,7 +76,7 @@ fn joined(world: &mut World, address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn losses(world: &mut World) -> Vec<LossReason> {
+pub(super) fn losses(world: &mut World) -> Vec<LossReason> {
     world.drive_until("loss", |world| !world.lost(0, 1).is_empty());
     world.drive_a_while();
     world.lost(0, 1)
@@ -380,66 +380,6 @@ fn a_goodbye_waits_for_the_frame_before_it() {
     assert_eq!(bytes.len() % frame_bytes, Header::BYTES, "whole frames and a goodbye");
     let last = Header::decode(&bytes[bytes.len() - Header::BYTES..]).unwrap();
     assert_eq!(last.kind, Kind::Goodbye);
-}
-
-#[test]
-fn a_foreign_listener_is_no_peer() {
-    let other = TcpListener::bind(loopback()).unwrap();
-    let own = TcpTransport::bind(loopback()).unwrap();
-    let mut card = own.card(&[]);
-    card.tcp = vec![other.local_addr().unwrap()];
-    let cards = [own.card(&[]), card];
-    let timeouts = Timeouts { refused_timeout: Duration::from_millis(20), ..Timeouts::default() };
-    let transport = TcpTransport::with_timeouts(own, member(0, &cards), timeouts).unwrap();
-    let foreign = std::thread::spawn(move || {
-        for stream in other.incoming() {
-            let mut stream = stream.unwrap();
-            let mut hello = [0; Hello::BYTES];
-            if stream.read_exact(&mut hello).is_err() {
-                break;
-            }
-            let _ = stream.write_all(b"SSH-2.0-something and more of it");
-        }
-    });
-    let address = cards[1].tcp[0];
-    let mut world = World::of_one(0, transport);
-    world.connect(0, 1);
-    let losses = losses(&mut world);
-    let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
-    assert!(why.contains("not a polyrank rank") && why.contains(&address.to_string()), "{why}");
-    drop(TcpStream::connect(address));
-    foreign.join().unwrap();
-}
-
-#[test]
-fn the_loopback_interface_of_another_host_is_named() {
-    let own = TcpTransport::bind(loopback()).unwrap();
-    let mut card = own.card(&[]);
-    card.host = "elsewhere".into();
-    card.tcp = vec![TcpListener::bind(loopback()).unwrap().local_addr().unwrap()];
-    let cards = [own.card(&[]), card];
-    let timeouts = Timeouts { refused_timeout: Duration::from_millis(20), ..Timeouts::default() };
-    let transport = TcpTransport::with_timeouts(own, member(0, &cards), timeouts).unwrap();
-    let mut world = World::of_one(0, transport);
-    world.connect(0, 1);
-    let losses = losses(&mut world);
-    let [LossReason::Unreachable(why)] = &losses[..] else { panic!("{losses:?}") };
-    assert!(why.contains("refused") && why.contains("POLYRANK_IFNAME"), "{why}");
-}
-
-#[test]
-fn the_next_endpoint_is_tried() {
-    let listeners = [0, 1].map(|_| TcpTransport::bind(loopback()).unwrap());
-    let mut cards = listeners.each_ref().map(|listener| listener.card(&[]));
-    let gone = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
-    cards[1].tcp.insert(0, gone);
-    let transports = (0..).zip(listeners).map(|(rank, listener)| {
-        TcpTransport::new(listener, rank, &cards, TOKEN, GENERATION).unwrap()
-    });
-    let mut world = World::new(transports.collect(), Box::new(std::thread::yield_now));
-    world.send(0, 1, 1, 10);
-    world.drive_until_all_arrived();
-    world.check_order_and_contents();
 }
 
 #[test]
