@@ -25,8 +25,6 @@ import sys
 import time
 from pathlib import Path
 
-from compare import end_ranks
-
 ROOT = Path(__file__).resolve().parents[2]
 WAYS = {"rust": ["callback", "future"], "python": ["callback", "await"], "node": ["await"]}
 
@@ -188,8 +186,14 @@ class Job:
         return [Answer(line) for line in self.answers()]
 
     def end(self):
-        """Lets the ranks go."""
-        end_ranks(self.ranks)
+        """Lets the ranks go, which end with their standard input; kills those that do not."""
+        for rank in self.ranks:
+            rank.stdin.close()
+        for rank in self.ranks:
+            try:
+                rank.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                rank.kill()
 
 
 def machine():

@@ -41,8 +41,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// How long ranks that joined may take to continue before the others check whether they can, at
 /// first and at most.
 const LOOKS_AFTER_JOINING: [Duration; 2] = [LOOK_AFTER, Duration::from_secs(2)];
-/// How often the host of a store looks whether anybody is left.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+/// How often the host of a store looks whether anybody is left: at first, since those that outlived
+/// a rank go soon, and in the end.
+const LOOKS_AROUND: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
 /// What begins the keys of the group `name` in its store, those under which its ranks join among
 /// them.
@@ -303,17 +304,21 @@ pub async fn leave_async(
     let left: Vec<String> = ranks.map(left).collect();
     let left: Vec<&str> = left.iter().map(String::as_str).collect();
     let deadline = Deadline::after(timeout);
-    let mut slice = if hosting { timeout.min(LOOK_AROUND) } else { timeout };
+    let [mut pause, longest_pause] = LOOKS_AROUND;
+    let mut slice = if hosting { timeout.min(pause) } else { timeout };
     loop {
         match store.wait_async(&left, Some(slice)).await {
             // Ranks that ended without a word, by `sys.exit` as well as by a signal.
             Err(Error::StoreTimeout { .. }) if hosting && store.has_no_clients() => return Ok(()),
             // The host has learned of all, this rank among them, and is gone before its answer.
             Err(Error::Network { .. }) if !hosting => return Ok(()),
-            Err(error @ Error::StoreTimeout { .. }) => match deadline.slice(LOOK_AROUND) {
-                Ok(next) => slice = next,
-                Err(_) => return Err(error),
-            },
+            Err(error @ Error::StoreTimeout { .. }) => {
+                pause = longest_pause.min(2 * pause);
+                match deadline.slice(pause) {
+                    Ok(next) => slice = next,
+                    Err(_) => return Err(error),
+                }
+            }
             waited => return waited,
         }
     }
