@@ -434,7 +434,7 @@ impl Driver {
                 continue;
             }
             if now - *idle_since.get_or_insert(now) < self.spinning.duration() {
-                self.spin.pause().take();
+                self.spinning.pause().take();
                 continue;
             }
             self.sleep(completion, until, &mut interests);

@@ -5,10 +5,10 @@ use std::cmp;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{SpinPolicy, runnable};
+use super::{Pause, SpinPolicy, runnable};
 
-/// After spinning has kept others from running, it is tried again after this many short sleeps, and
-/// each time after twice as many,
+/// After spinning has kept others from running, a thread lets them have the core between two polls.
+/// Keeping it is tried again after this many short sleeps, and each time after twice as many,
 const MIN_HELD_BACK: u32 = 4;
 /// up to so many.
 const MAX_HELD_BACK: u32 = 64;
@@ -22,11 +22,15 @@ const MAX_LIMITS: u32 = 8;
 /// limit, and the time that waking takes, which is taken to be that of the shortest sleep lately.
 /// It was the only sleep that could be too long in vain, though: if the thread had spun for as long
 /// as it may, spinning itself may have delayed what it waited for, because another process has a
-/// core, and the rank that it waits for needs this one.
+/// core, and the rank that it waits for needs this one. Ranks in several containers or namespaces of
+/// a machine are told so by nothing else: each believes that it has all cores. Where that is so, a
+/// thread yields the core between two polls, as it does from the beginning where ranks are known to
+/// share cores.
 pub(crate) struct AdaptiveSpin {
     /// Nanoseconds, as the others.
     limit: u32,
-    takes_core: bool,
+    /// What is done between two polls where nobody else needs the core.
+    pause: Pause,
     spin: AtomicU32,
     /// How long it takes to be woken.
     wake: AtomicU32,
@@ -42,7 +46,7 @@ impl AdaptiveSpin {
         let limit = nanos(policy.limit());
         AdaptiveSpin {
             limit,
-            takes_core: matches!(policy, SpinPolicy::Spin(_)),
+            pause: policy.pause(),
             spin: AtomicU32::new(limit),
             wake: AtomicU32::new(0),
             held_back: AtomicU32::new(0),
@@ -53,6 +57,14 @@ impl AdaptiveSpin {
     /// How long to spin.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_nanos(self.spin.load(Ordering::Relaxed).into())
+    }
+
+    /// What to do between two polls.
+    pub(crate) fn pause(&self) -> Pause {
+        match self.held_back.load(Ordering::Relaxed) {
+            0 => self.pause,
+            _ => Pause::Yield,
+        }
     }
 
     /// Notes a sleep after spinning in vain for [`AdaptiveSpin::duration`].
@@ -69,10 +81,10 @@ impl AdaptiveSpin {
             (spin / 2).max(shortest)
         } else if held_back > 0 {
             self.held_back.store(held_back - 1, Ordering::Relaxed);
-            shortest
+            spin.saturating_mul(2).max(shortest).min(self.limit / 2)
         } else if spin < self.limit {
             spin.saturating_mul(2).max(self.limit / 16).min(self.limit)
-        } else if !self.takes_core {
+        } else if self.pause != Pause::Spin {
             self.limit
         } else {
             match runnable() {
@@ -80,7 +92,7 @@ impl AdaptiveSpin {
                     let hold = self.next_held_back.load(Ordering::Relaxed);
                     self.held_back.store(hold, Ordering::Relaxed);
                     self.next_held_back.store((2 * hold).min(MAX_HELD_BACK), Ordering::Relaxed);
-                    shortest
+                    self.limit / 2
                 }
                 // The rank that this one waits for may sleep, so that it would be one too many.
                 Some(cmp::Ordering::Equal) => self.limit,
@@ -214,10 +226,12 @@ mod tests {
             let spinning = spinning(SpinPolicy::Spin(LIMIT));
             for held_back in [4, 8, 16, 32, 64, 64] {
                 assert_eq!(spinning.duration(), LIMIT);
-                for _ in 0..=held_back {
-                    assert_eq!(after(&spinning, SOON, runnable), LIMIT / 64);
+                assert_eq!(spinning.pause(), Pause::Spin);
+                for _ in 0..held_back {
+                    assert_eq!(after(&spinning, SOON, runnable), LIMIT / 2);
+                    assert_eq!(spinning.pause(), Pause::Yield);
                 }
-                for _ in 0..5 {
+                for _ in 0..2 {
                     after(&spinning, SOON, runnable);
                 }
             }
@@ -233,7 +247,8 @@ mod tests {
         assert_eq!(after(&spinning, LATE, Some(cmp::Ordering::Less)), 4 * LIMIT);
         assert_eq!(after(&spinning, SOON, Some(cmp::Ordering::Equal)), LIMIT, "it might be needed");
         let needed = Some(cmp::Ordering::Greater);
-        assert_eq!(after(&spinning, SOON, needed), LIMIT / 64, "somebody needs it now");
+        assert_eq!(after(&spinning, SOON, needed), LIMIT / 2, "somebody needs it now");
+        assert_eq!(spinning.pause(), Pause::Yield);
     }
 
     #[test]
