@@ -1,5 +1,6 @@
 """Compares polyrank with Open MPI over TCP between hosts: network namespaces of this machine, which
-a bridge joins and each of which may send so many gigabits a second. Ranks of one namespace share
+a bridge joins and each of which may send so many gigabits a second; with `--delay`, `relay.py`
+joins them, and packets take so long from one to the next. Ranks of one namespace share
 memory, those of two do not, as on hosts. Needs Linux, root, `ip` and `tc`, and at most one such
 comparison at a time; takes away what it made. Knows nothing of what is compared.
 
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import relay
 from ranks import Job, add_turn_options, measure, rank_words
 
 SIZES = [4, 1 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
@@ -31,6 +33,9 @@ def main():
     parser.add_argument("--hosts", default="2", help="numbers of hosts")
     parser.add_argument("--ranks", default="1", help="numbers of ranks of each host")
     parser.add_argument("--gbit", default="10", help="rates of each host, Gbit/s; 0: not limited")
+    parser.add_argument(
+        "--delay", type=float, default=0, help="milliseconds that each packet takes"
+    )
     parser.add_argument(
         "--congestion", default="reno", help="what the kernel allows in namespaces"
     )
@@ -49,7 +54,7 @@ def main():
         sys.exit("network namespaces are made by root only: run this with sudo -E")
     for gbit in map(float, options.gbit.split(",")):
         for hosts in map(int, options.hosts.split(",")):
-            with network(hosts, gbit, options.congestion):
+            with network(hosts, gbit, options.congestion, options.delay / 1e3):
                 for ranks in map(int, options.ranks.split(",")):
                     compare(hosts, ranks, gbit, options)
 
@@ -57,6 +62,7 @@ def main():
 def compare(hosts, ranks, gbit, options):
     """Prints a table for each operation."""
     rate = f"{gbit:g} Gbit/s" if gbit else "no limit"
+    rate += f", {options.delay:g} ms" if options.delay else ""
     jobs = {}
     try:
         for build in options.build or [f"polyrank={os.environ.get('PYTHONPATH', '')}"]:
@@ -66,7 +72,7 @@ def compare(hosts, ranks, gbit, options):
             environment["PYTHONPATH"] = path
             jobs[name] = polyrank_job(hosts, ranks, PORT + len(jobs), environment)
         if options.openmpi:
-            jobs["openmpi"] = openmpi_job(hosts, ranks, options.openmpi)
+            jobs["openmpi"] = openmpi_job(hosts, ranks, options.openmpi, options.delay > 0)
         for operation in options.operations.split(","):
             print(f"\n### {operation}, {hosts} hosts of {ranks} ranks, {rate}, µs\n")
             print(f"| bytes | {' | '.join(jobs)} | first / last |")
@@ -91,7 +97,7 @@ def polyrank_job(hosts, ranks, port, environment):
     return Job("polyrank", world, commands, environment)
 
 
-def openmpi_job(hosts, ranks, python):
+def openmpi_job(hosts, ranks, python, is_relayed):
     """Ranks of Open MPI, over TCP between hosts and as it likes within one, as many to a host as
     there are cores or more."""
     agent = tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False)
@@ -106,8 +112,8 @@ def openmpi_job(hosts, ranks, python):
     words = [os.path.join(os.path.dirname(python), "mpiexec")]
     words += ["--prtemca", "plm_ssh_agent", agent.name, "--map-by", ":OVERSUBSCRIBE"]
     words += ["--bind-to", "none"]
-    if hosts * ranks > len(os.sched_getaffinity(0)):
-        # The namespaces share the cores, which mpiexec cannot know.
+    if hosts * ranks + is_relayed > len(os.sched_getaffinity(0)):
+        # The namespaces, and what joins them, share the cores, which mpiexec cannot know.
         words += ["--mca", "mpi_yield_when_idle", "1"]
     words += ["--host", ",".join(f"{address(host)}:{ranks}" for host in range(hosts))]
     words += ["--mca", "btl_tcp_if_include", "10.77.0.0/24", "-x", "RANKS_CONTROL"]
@@ -121,32 +127,49 @@ def openmpi_job(hosts, ranks, python):
 
 
 @contextlib.contextmanager
-def network(hosts, gbit, congestion):
+def network(hosts, gbit, congestion, delay):
     """As many namespaces, joined; what is left of an earlier run goes first."""
     take_away()
     try:
-        ip("link", "add", NAME, "type", "bridge")
-        ip("link", "set", NAME, "up")
         for host in range(hosts):
-            name, veth = f"{NAME}{host}", f"{NAME}-{host}"
-            # The end of a namespace takes its half of the pair along, but later.
-            subprocess.run(["ip", "link", "del", veth], stderr=subprocess.DEVNULL, check=False)
-            ip("netns", "add", name)
-            ip("link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("link", "set", veth, "master", NAME, "up")
-            ip("-n", name, "addr", "add", f"{address(host)}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-            control = f"net.ipv4.tcp_congestion_control={congestion}"
-            subprocess.run(within(host, "sysctl", "-q", "-w", control), check=True)
-            if gbit:
-                shape = f"root tbf rate {gbit}gbit burst 256kb latency 50ms"
-                subprocess.run(
-                    within(host, "tc", "qdisc", "add", "dev", "eth0", *shape.split()), check=True
-                )
-        yield
+            ip("netns", "add", f"{NAME}{host}")
+        with wire(hosts, delay):
+            for host in range(hosts):
+                ip("-n", f"{NAME}{host}", "addr", "add", f"{address(host)}/24", "dev", "eth0")
+                ip("-n", f"{NAME}{host}", "link", "set", "eth0", "up")
+                ip("-n", f"{NAME}{host}", "link", "set", "lo", "up")
+                control = f"net.ipv4.tcp_congestion_control={congestion}"
+                subprocess.run(within(host, "sysctl", "-q", "-w", control), check=True)
+                if gbit:
+                    shape = f"root tbf rate {gbit}gbit burst 256kb latency 50ms"
+                    words = ["tc", "qdisc", "add", "dev", "eth0", *shape.split()]
+                    subprocess.run(within(host, *words), check=True)
+            yield
     finally:
         take_away()
+
+
+@contextlib.contextmanager
+def wire(hosts, delay):
+    """The devices `eth0` of the namespaces, joined by a bridge, or with a delay by a relay."""
+    names = [f"{NAME}-{host}" for host in range(hosts)]
+    if delay:
+        devices = [relay.open_device(name) for name in names]
+        for host, name in enumerate(names):
+            ip("link", "set", name, "netns", f"{NAME}{host}")
+            ip("-n", f"{NAME}{host}", "link", "set", name, "name", "eth0", "mtu", str(relay.MTU))
+        with relay.passing_on(devices, delay):
+            yield
+        return
+    ip("link", "add", NAME, "type", "bridge")
+    ip("link", "set", NAME, "up")
+    for host, veth in enumerate(names):
+        # The end of a namespace takes its half of the pair along, but later.
+        subprocess.run(["ip", "link", "del", veth], stderr=subprocess.DEVNULL, check=False)
+        peer = ["peer", "name", "eth0", "netns", f"{NAME}{host}"]
+        ip("link", "add", veth, "type", "veth", *peer)
+        ip("link", "set", veth, "master", NAME, "up")
+    yield
 
 
 def take_away():
