@@ -22,10 +22,10 @@ const MAX_LIMITS: u32 = 8;
 /// limit, and the time that waking takes, which is taken to be that of the shortest sleep lately.
 /// It was the only sleep that could be too long in vain, though: if the thread had spun for as long
 /// as it may, spinning itself may have delayed what it waited for, because another process has a
-/// core, and the rank that it waits for needs this one. Ranks in several containers or namespaces of
-/// a machine are told so by nothing else: each believes that it has all cores. Where that is so, a
-/// thread yields the core between two polls, as it does from the beginning where ranks are known to
-/// share cores.
+/// core, and the rank that it waits for needs this one. Ranks in several containers or namespaces
+/// of a machine are told so by nothing else: each believes that it has all cores. Where that is so,
+/// a thread yields the core between two polls, as it does from the beginning where ranks are known
+/// to share cores.
 pub(crate) struct AdaptiveSpin {
     /// Nanoseconds, as the others.
     limit: u32,

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::drivers::{SPINS, on_threads, tcp, wait};
+use super::network::ProcessCheck;
 use super::schedules::ring_allreduce;
 use super::world::{assert_ok, errors, lend, memory, values};
 use super::{Call, SIZES, World, with_seeds};
@@ -427,7 +428,7 @@ fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
             {
                 // The abort, and the end of the process, are read in one turn.
                 let mut network = world.network.lock().unwrap();
-                (network.tells_of_processes, network.in_bursts) = (Some(true), true);
+                (network.process_check, network.in_bursts) = (ProcessCheck::AllArrived, true);
             }
             let aborts = seed as u32 % size;
             let mut calls = Vec::new();
@@ -465,7 +466,8 @@ fn world_with_a_death(size: u32, seed: u64) -> (World, u32, Vec<(u32, Arc<Comple
     {
         let mut network = world.network.lock().unwrap();
         // The board says that it had broken nothing, whether or not all has arrived.
-        network.tells_of_processes = Some(seed.is_multiple_of(2));
+        let checks = [ProcessCheck::AllArrived, ProcessCheck::SomeLost];
+        network.process_check = checks[seed as usize % checks.len()];
         network.cut.insert((dead, (dead + 1) % size));
     }
     let survivors = (1..size).map(|distance| (dead + distance) % size);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::network::ProcessCheck;
 use super::schedules::{chain_broadcast, direct_allgather, ring_allreduce};
 use super::world::{assert_ok, errors};
 use super::{Call, SIZES, World, with_seeds};
@@ -185,11 +186,14 @@ fn a_death_at_any_moment_is_told_by_name_or_comes_too_late() {
 fn the_end_of_a_process_needs_no_time_to_be_believed() {
     with_seeds(|seed| {
         for size in [2, 3, 5, 8] {
-            // Whether the process has ended, and whether all that it had sent has arrived; what
-            // they wait for a reason then, in ms.
-            for (knows, grace_ms) in [(Some(true), 0), (Some(false), 2), (None, 50)] {
+            let graces_ms = [
+                (ProcessCheck::AllArrived, 0),
+                (ProcessCheck::SomeLost, 2),
+                (ProcessCheck::Unknown, 50),
+            ];
+            for (check, grace_ms) in graces_ms {
                 let mut world = World::new(size, seed);
-                world.network.lock().unwrap().tells_of_processes = knows;
+                world.network.lock().unwrap().process_check = check;
                 let dead = seed as u32 % size;
                 let others = (0..size).filter(|&rank| rank != dead);
                 let calls: Vec<_> =
@@ -205,7 +209,7 @@ fn the_end_of_a_process_needs_no_time_to_be_believed() {
                 for error in errors(&calls) {
                     let Error::RankFailed { rank, why, .. } = &error else { panic!("{error}") };
                     let says_so = why.contains("its process ended");
-                    assert_eq!((*rank, says_so), (dead, knows.is_some()), "{why}");
+                    assert_eq!((*rank, says_so), (dead, check != ProcessCheck::Unknown), "{why}");
                 }
             }
         }

@@ -43,11 +43,22 @@ pub(super) struct Network {
     pub(super) eager_bytes: usize,
     /// Most bytes of payload that were ever under way between two ranks.
     pub(super) most_bytes_on_the_way: usize,
-    /// If ranks are told that the process of a lost rank has ended: whether they hear that all that
-    /// it had sent has arrived.
-    pub(super) tells_of_processes: Option<bool>,
+    /// What ranks are told of the process of a rank that they lost.
+    pub(super) process_check: ProcessCheck,
     /// Whether ranks read all that has come in one turn.
     pub(super) in_bursts: bool,
+}
+
+/// What a rank knows of the process of one that it lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ProcessCheck {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It has ended, and all that it had sent has arrived.
+    AllArrived,
+    /// It has ended, and some of what it had sent may be lost.
+    SomeLost,
 }
 
 enum Packet {
@@ -142,9 +153,9 @@ impl Loopback {
                 self.outbox[place].clear();
                 let died = || LossReason::Died("the connection ended".to_owned());
                 sink.lost(peer, if orderly { LossReason::Goodbye } else { died() });
-                let tells_of_processes = self.network.lock().unwrap().tells_of_processes;
-                if let Some(all_arrived) = tells_of_processes.filter(|_| !orderly) {
-                    sink.process_ended(peer, all_arrived);
+                let check = self.network.lock().unwrap().process_check;
+                if !orderly && check != ProcessCheck::Unknown {
+                    sink.process_ended(peer, check == ProcessCheck::AllArrived);
                 }
             }
             Some(Packet::Frame(header, bytes)) => {
