@@ -41,8 +41,8 @@ mod tests {
             (0..3).map(|index| LentBlock { address: 1 << (20 + index), bytes: index }).collect();
         let mut shown = Vec::new();
         blocks.iter().for_each(|block| block.encode(&mut shown));
-        for index in 0..3 {
-            assert_eq!(LentBlock::of(&shown, index, 3), Some(blocks[index]));
+        for (index, block) in blocks.iter().enumerate() {
+            assert_eq!(LentBlock::of(&shown, index, 3), Some(*block));
         }
         assert_eq!(LentBlock::of(&shown[..16], 0, 1), Some(blocks[0]));
         for (nonsense, index, blocks) in

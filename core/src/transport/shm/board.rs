@@ -460,10 +460,10 @@ mod tests {
     fn how_far_a_rank_is_is_seen_by_all() {
         let mut boards = in_one_process(2);
         let seen = |boards: &[Box<dyn Board>], sequence| {
-            let of = |board: &Box<dyn Board>| {
-                (board.shows_result(1, sequence), board.has_read(1, sequence))
+            let of = |rank: usize| {
+                (boards[rank].shows_result(1, sequence), boards[rank].has_read(1, sequence))
             };
-            (of(&boards[0]), of(&boards[1]), boards[0].has_read(0, sequence))
+            (of(0), of(1), boards[0].has_read(0, sequence))
         };
         assert_eq!(seen(&boards, 1), ((false, false), (false, false), false));
         boards[1].show_result(7);

@@ -268,8 +268,8 @@ def touched(elements, dtype, offset_bytes):
 
 
 def at_offset(elements, dtype, place, make):
-    """An array at a `place`, so many bytes after a multiple of a number of bytes, out of what `make`
-    gives; that itself, if the beginning of any cache line is meant."""
+    """An array at a `place`, so many bytes after a multiple of a number of bytes, out of what
+    `make` gives; that itself, if the beginning of any cache line is meant."""
     beginning, offset_bytes = place
     if elements == 0 or place == (LINE_BYTES, 0):
         return make(elements, dtype)
