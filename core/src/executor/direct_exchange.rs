@@ -345,9 +345,9 @@ impl State {
         }
         let missing = direct.needed() & !progress.taken;
         if missing == 0 {
-            // Until it has shown that it lends, too, it may still choose the schedule for all.
+            // Until it has shown its own part, it may still choose the schedule for all.
             let chosen = exchange.board.fingerprint(CHOOSER, running.sequence);
-            let is_direct = chosen == Some(where_lent(&running.fingerprint));
+            let is_direct = chosen.is_some_and(|chosen| chosen != running.fingerprint);
             return is_direct.then_some(NextTake::Pass);
         }
         let reduces = direct.reduces();
