@@ -1,6 +1,6 @@
 //! Collectives in which every rank reads what it needs out of the memory of the others, where it
-//! lies ([`super::direct_parts`]): those of more than fits the board. The board says where, and when
-//! a rank has read all. No frames, one copy. Knows no schedule.
+//! lies ([`super::direct_parts`]): those of more than fits the board. The board says where, and
+//! when a rank has read all. No frames, one copy. Knows no schedule.
 //!
 //! Rank 0 may choose the schedule in place of that: see [`super::exchange_choice`].
 //!
