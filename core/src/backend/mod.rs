@@ -330,11 +330,10 @@ pub trait Backend: Send + Sync + 'static {
     fn takes_loans(&self) -> bool {
         false
     }
-    /// Whether other ranks may read the inputs of such operations out of this rank's memory, at any
-    /// time until they have ended: it is worth a copy that they lie where they can be read.
-    fn lends_inputs(&self, collective: Collective) -> bool {
-        let _ = collective;
-        false
+    /// The memory of the operation of this sequence number has moved, and nobody has changed yet
+    /// what lies where it was, which other ranks may read.
+    fn note_moved(&self, sequence: u64) {
+        let _ = sequence;
     }
     /// For a caller that is to be told of the end of `completion`, and does not wait for it: moves
     /// it for a moment, and has it moved without delay until it is done.

@@ -304,10 +304,8 @@ impl Backend for ScheduledBackend {
         CAN_BLOCK
     }
 
-    /// Those of exchanges. Of other operations a lane may have single messages read where they lie,
-    /// which costs about as much as the copy would.
-    fn lends_inputs(&self, collective: Collective) -> bool {
-        self.reads_memory && is_exchange(collective) && !self.selector.is_told(collective)
+    fn note_moved(&self, sequence: u64) {
+        self.driver.note_moved(sequence);
     }
 
     fn hasten(&self, completion: &Completion) {
@@ -530,11 +528,6 @@ impl Drop for ScheduledBackend {
         // Of a group that nobody has ended.
         self.keep_prices();
     }
-}
-
-/// Whether ranks exchange data as it is, each with every other: those may be read where they lie.
-fn is_exchange(collective: Collective) -> bool {
-    matches!(collective, Collective::Allgather | Collective::Alltoall)
 }
 
 /// What this rank shows of an operation over the board: its data if that fits there, and is divided

@@ -142,6 +142,11 @@ impl Executor {
         self.state.exchange.as_ref().is_some_and(|it| it.reads_memory())
     }
 
+    /// The memory of collective `sequence` has moved. Nobody has changed what lies where it was.
+    pub fn note_moved(&mut self, sequence: u64) {
+        self.state.show_moved(sequence);
+    }
+
     /// Tries to run a small collective from beginning to end without waiting for long.
     pub fn try_small(
         &mut self,

@@ -4,8 +4,10 @@
 //!
 //! Rank 0 may choose the schedule in place of that: see [`super::exchange_choice`].
 //!
-//! A rank that breaks the group withdraws from the board before its caller gets the memory back. So
-//! what was read counts only if its owner has not withdrawn by then.
+//! A rank that breaks the group withdraws from the board before its caller gets the memory back,
+//! and a rank whose memory moves says on the board where it lies now before anybody may change what
+//! lies where it was. So what was read counts only if its owner has not withdrawn by then, and
+//! still shows the same place.
 
 use std::time::Duration;
 
@@ -107,11 +109,7 @@ impl State {
         if !exchange.can_lend(lent) {
             return self.show_scheduled(sequence);
         }
-        exchange.input_scratch.clear();
-        for block in lent {
-            let (address, bytes) = (block.address() as u64, block.len() as u64);
-            LentBlock { address, bytes }.encode(&mut exchange.input_scratch);
-        }
+        exchange.encode_lent(lent);
         let fingerprint = where_lent(&running.fingerprint);
         let has_shown = exchange.board.show(sequence, &fingerprint, &exchange.input_scratch);
         if has_shown {
@@ -122,6 +120,18 @@ impl State {
             self.wake_sleepers();
         }
         has_shown
+    }
+
+    /// The memory of operation `sequence` has moved: shows where it lies now, if this rank shows
+    /// where it lay.
+    pub(super) fn show_moved(&mut self, sequence: u64) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let Some(running) = self.in_flight.get(sequence) else { return };
+        let lent = where_lent(&running.fingerprint);
+        if exchange.board.fingerprint(self.rank, sequence) == Some(lent) {
+            exchange.encode_lent(running.direct_collective().map_or(&[][..], |it| it.lent()));
+            exchange.board.change(sequence, &exchange.input_scratch);
+        }
     }
 
     /// What this rank has chosen for operation `sequence`; none if another rank chooses.
@@ -406,8 +416,9 @@ impl State {
             }
         };
         let end = place.len().min(done + TURN_BYTES);
-        let from = address.wrapping_add(done as u64);
-        let read = |into: &mut [u8]| exchange.read_lent(operation, source, from, into);
+        let has_moved = false;
+        let lent = LentRead { running, operation, source, part: &part, address, has_moved };
+        let read = |into: &mut [u8]| exchange.read_lent(&lent, done, into);
         let outcome = place.slice(done..end).write(read);
         outcome.map(|outcome| outcome.unwrap_or(PartOutcome::Taken(end - done)))
     }
@@ -421,6 +432,18 @@ pub(super) enum LentAddress {
     OnBoard(usize),
     /// It has chosen the schedule just now.
     Nowhere,
+}
+
+/// What is read of another rank: a part that begins at an address, as far as is known.
+#[derive(Clone, Copy)]
+pub(super) struct LentRead<'a> {
+    pub(super) running: &'a RunningOperation,
+    pub(super) operation: &'a SmallOperation,
+    pub(super) source: Rank,
+    pub(super) part: &'a LentPart,
+    pub(super) address: u64,
+    /// Whether it was found to have moved.
+    pub(super) has_moved: bool,
 }
 
 impl SlotExchange {
@@ -464,21 +487,33 @@ impl SlotExchange {
         }
     }
 
-    /// Reads what lies at `from` of the memory of `source`: none if that counts, else what came of
-    /// it.
+    /// Reads what lies at `from` of a part of another rank: none if that counts, else what came of
+    /// it. If it has moved meanwhile, it is read where it lies now.
     pub(super) fn read_lent(
-        &self,
-        operation: &SmallOperation,
-        source: Rank,
-        from: u64,
+        &mut self,
+        lent: &LentRead<'_>,
+        from: usize,
         into: &mut [u8],
     ) -> Result<Option<PartOutcome>, Abort> {
-        let is_read = self.board.read_memory(source, from, into);
+        let &LentRead { running, operation, source, part, address, has_moved } = lent;
+        let rank = operation.small.rank;
+        let is_read = self.board.read_memory(source, address.wrapping_add(from as u64), into);
         // What was read is read before it is looked whether it counted.
         self.board.fence();
         let counts = self.board.attention(source) != Attention::Withdrawn
             // Then the schedule brings all, and the owner may have its memory back.
             && !self.is_scheduled(operation);
+        if counts {
+            match self.lent_address(running, (rank, source), part)? {
+                LentAddress::At(now) if now == address => {}
+                // It moves once: a call is over once.
+                LentAddress::At(address) if !has_moved => {
+                    let moved = LentRead { address, has_moved: true, ..*lent };
+                    return self.read_lent(&moved, from, into);
+                }
+                _ => return Ok(Some(PartOutcome::Unavailable)),
+            }
+        }
         match is_read {
             Ok(true) if counts => Ok(None),
             Ok(false) if counts => Ok(Some(PartOutcome::Ended(source))),

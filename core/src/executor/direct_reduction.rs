@@ -2,7 +2,7 @@
 //! of the result: it reads what the other ranks have of that where it lies, a piece at a time, into
 //! memory that stays in its caches. Knows no schedule.
 
-use super::direct_exchange::{LentAddress, PartOutcome, TURN_BYTES};
+use super::direct_exchange::{LentAddress, LentRead, PartOutcome, TURN_BYTES};
 use super::operation::SmallOperation;
 use super::small_collective::SmallCollective;
 use super::state::State;
@@ -88,9 +88,11 @@ impl State {
             let (own, into) = (own.slice(range.clone()), into.slice(range));
             let piece = Piece { own: &own, into: &into, stores: running.result_stores };
             let read = |source: Rank, scratch: &Region| {
-                let address = addresses[source as usize].wrapping_add(from as u64);
+                let (address, part) = (addresses[source as usize], &reduction.theirs);
+                let has_moved = false;
+                let lent = LentRead { running, operation, source, part, address, has_moved };
                 let scratch = scratch.slice(0..into.len());
-                scratch.write(|bytes| exchange.read_lent(operation, source, address, bytes))
+                scratch.write(|bytes| exchange.read_lent(&lent, from, bytes))
             };
             // A piece that was not complete is never begun again: the group breaks.
             if let Some(outcome) = reduce_piece(operation, &piece, scratch, read)? {
@@ -107,7 +109,7 @@ fn reduce_piece(
     operation: &SmallOperation,
     piece: &Piece<'_>,
     scratch: &Scratch,
-    read: impl Fn(Rank, &Region) -> Result<Option<PartOutcome>, Abort>,
+    mut read: impl FnMut(Rank, &Region) -> Result<Option<PartOutcome>, Abort>,
 ) -> Result<Option<PartOutcome>, Abort> {
     let SmallCollective { reduce_op, dtype, rank, size, .. } = operation.small;
     let &Piece { own, into, stores } = piece;

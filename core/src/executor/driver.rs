@@ -506,6 +506,12 @@ impl Driver {
         Error::InvalidGroup { message: message.to_owned() }
     }
 
+    /// The memory of collective `sequence` has moved. Call it before anybody changes what lies
+    /// where it was: other ranks may read that.
+    pub fn note_moved(&self, sequence: u64) {
+        self.lock().note_moved(sequence);
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Executor> {
         self.executor.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::exchange_choice::ExchangeChoice;
+use super::lent_blocks::LentBlock;
 use super::operation::SmallOperation;
 use super::small_collective::SmallCollective;
 use crate::generated::collective::Collective;
@@ -186,9 +187,16 @@ impl SlotExchange {
     /// Whether others can read all of `blocks` where they lie in this rank's memory.
     pub(super) fn can_lend(&mut self, blocks: &[Region]) -> bool {
         let board = &mut self.board;
-        blocks.iter().all(|block| {
-            !block.is_on_loan() && board.can_lend(block.address() as u64, block.len() as u64)
-        })
+        blocks.iter().all(|block| board.can_lend(block.address() as u64, block.len() as u64))
+    }
+
+    /// Writes to `input_scratch` where `blocks` lie.
+    pub(super) fn encode_lent(&mut self, blocks: &[Region]) {
+        self.input_scratch.clear();
+        for block in blocks {
+            let (address, bytes) = (block.address() as u64, block.len() as u64);
+            LentBlock { address, bytes }.encode(&mut self.input_scratch);
+        }
     }
 
     /// The ranks that may still read this rank's input of operation `sequence` where it lies.

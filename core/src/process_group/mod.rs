@@ -12,7 +12,6 @@ use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving};
 use crate::blocking::{WaitMode, block_on};
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
-use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
 use crate::request::Request;
 use crate::sorted::SortedMap;
@@ -184,9 +183,10 @@ impl ProcessGroup {
         self.inner.cpu.takes_loans()
     }
 
-    /// Whether other ranks may read the inputs of such an operation on the host where they lie.
-    pub(crate) fn lends_inputs(&self, collective: Collective) -> bool {
-        self.inner.cpu.lends_inputs(collective)
+    /// The memory of an operation on the host has moved. Nobody may have changed what lies where it
+    /// was, which other ranks may read.
+    pub(crate) fn note_moved(&self, sequence: u64) {
+        self.inner.cpu.note_moved(sequence);
     }
 
     /// Limit of operations that have none of their own; zero is none.

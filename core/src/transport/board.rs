@@ -62,6 +62,10 @@ pub trait Board: Send {
     /// Shows `payload`, at most [`BOARD_BYTES`], for operation `sequence`; false if a rank may
     /// still have to read what is in the slot. Sequence numbers rise.
     fn show(&mut self, sequence: u64, fingerprint: &Fingerprint, payload: &[u8]) -> bool;
+    /// Changes what this rank shows for operation `sequence` to `payload`, as many words as before,
+    /// each of which others see as it was or as it is now. Visible to them before what is written
+    /// after it.
+    fn change(&mut self, sequence: u64, payload: &[u8]);
     /// Whether `rank` shows something for operation `sequence`.
     fn shows(&self, rank: Rank, sequence: u64) -> bool;
     /// The fingerprint that `rank` shows for operation `sequence`, if it shows any.
@@ -132,6 +136,9 @@ impl Board for NoBoard {
         match *self {}
     }
     fn show(&mut self, _: u64, _: &Fingerprint, _: &[u8]) -> bool {
+        match *self {}
+    }
+    fn change(&mut self, _: u64, _: &[u8]) {
         match *self {}
     }
     fn shows(&self, _: Rank, _: u64) -> bool {

@@ -1,11 +1,10 @@
 //! Operations in the language's own memory, for as long as none of its code runs: nothing is copied
-//! if they are over by then. Of those that are not, what they have goes on as a copy. Knows no
-//! language.
+//! if they are over by then. Of those that are not, what they have goes on as a copy, and other
+//! ranks that may read an input where it lies are told where that is. Knows no language.
 
-use super::operation::Operation;
 use super::{CallerMemory, StagedOperation, State, current};
 use crate::generated::error::Result;
-use crate::tensor::{Loan, Region};
+use crate::tensor::Loan;
 use crate::work::Work;
 
 /// The memory that a language lends to one operation.
@@ -32,12 +31,11 @@ impl StagedOperation {
         if self.bytes_copied_in > 0 || !self.takes_loans() {
             return Ok(loans);
         }
-        let unlendable = self.read_by_others();
         for index in 0..self.tensors.all.len() {
             let staging = &self.tensors.all[index];
             let region = staging.tensor.region();
             let is_whole = staging.foreign.as_ref().is_some_and(|foreign| foreign.is_whole());
-            if is_whole && self.is_used(index) && !unlendable.iter().any(|it| it.overlaps(region)) {
+            if is_whole && self.is_used(index) {
                 let (memory, _) = current(self.name, memories.get(index), staging)?;
                 loans.0.extend(memory.lend(region));
             }
@@ -74,6 +72,9 @@ impl StagedOperation {
         self.tensors.all.iter_mut().for_each(|staging| staging.is_lent = false);
         if is_issued {
             drop(loans);
+            if let (Some(group), Some(work)) = (&self.group, self.work()) {
+                group.note_moved(work.sequence());
+            }
         } else {
             // It has nothing yet.
             self.bytes_copied_in = 0;
@@ -88,15 +89,5 @@ impl StagedOperation {
 
     fn is_used(&self, index: usize) -> bool {
         self.inputs.contains(&index) || self.outputs.contains(&index)
-    }
-
-    /// The inputs, if other ranks may read them where they lie, whenever that is.
-    fn read_by_others(&self) -> Vec<Region> {
-        let State::Prepared(Operation::Collective(checked)) = &self.state else { return vec![] };
-        let collective = checked.request().collective;
-        if !self.group.as_ref().is_some_and(|group| group.lends_inputs(collective)) {
-            return vec![];
-        }
-        self.inputs.iter().map(|&index| self.tensors.all[index].tensor.region().clone()).collect()
     }
 }

@@ -20,7 +20,7 @@ use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
-use crate::tensor::Region;
+use crate::tensor::{Loan, Region};
 use crate::transport::board::BOARD_PLACES;
 use crate::wire::frame::Fingerprint;
 
@@ -112,6 +112,37 @@ fn tensors_that_fit_and_tensors_that_do_not_come_to_the_same() {
                     let got: Vec<i32> = output.iter().flat_map(values).collect();
                     assert_eq!(got, expected, "{size} ranks, algorithm {algorithm}");
                 }
+            }
+        }
+    });
+}
+
+#[test]
+fn memory_that_moves_while_others_read_it_is_read_where_it_is_then() {
+    // More than is read in one turn.
+    const ELEMENTS: usize = 300_000;
+    with_seeds(|seed| {
+        let mut random = Random::new(seed);
+        let mut world = World::with_board_of_readers(2, seed, true);
+        let calls = [0, 1].map(|rank| call(rank, false, 0, &[ELEMENTS; 2], &[ELEMENTS; 2]));
+        let outputs = [0, 1].map(|rank: usize| calls[rank].output.clone());
+        let lent: Vec<_> = calls[0].input.iter().map(|it| memory(values(it))).collect();
+        let loans = calls[0].input.iter().zip(&lent).map(|(it, lent)| Loan::between(it, lent));
+        let loans: Vec<_> = loans.map(Option::unwrap).collect();
+        let completions: Vec<_> =
+            (0..).zip(calls).map(|(rank, call)| world.issue(rank, call)).collect();
+        for _ in 0..random.below(12) {
+            world.step(random.below(2) as u32);
+        }
+        drop(loans);
+        world.executor(0).note_moved(1);
+        lent.iter().for_each(|memory| memory.write(|bytes| bytes.fill(0xee)));
+        world.run(&completions);
+        assert_ok(&completions);
+        for (rank, output) in (0..).zip(outputs) {
+            for (from, block) in (0..).zip(output) {
+                let expected = (0..ELEMENTS).map(|index| value(from, rank, index));
+                assert!(values(&block).into_iter().eq(expected), "{rank} of {from}, seed {seed}");
             }
         }
     });

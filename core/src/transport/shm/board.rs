@@ -239,6 +239,16 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         true
     }
 
+    fn change(&mut self, sequence: u64, payload: &[u8]) {
+        let (own, place) = (self.own(), place(sequence));
+        debug_assert_eq!(own.load(place), sequence, "shows another operation");
+        debug_assert_eq!(own.load(place + LENGTH_AT), payload.len() as u64);
+        for (index, word) in payload.as_chunks().0.iter().enumerate() {
+            own.store(place + BYTES_AT + 8 * index, u64::from_ne_bytes(*word));
+        }
+        own.fence();
+    }
+
     fn shows(&self, rank: Rank, sequence: u64) -> bool {
         self.memories[rank as usize].load(place(sequence)) == sequence
     }
@@ -471,6 +481,18 @@ mod tests {
         boards[1].end_reading(6);
         assert_eq!(seen(&boards, 6), ((true, true), (true, true), false));
         assert_eq!(seen(&boards, 8), ((false, false), (false, false), false));
+    }
+
+    #[test]
+    fn what_is_shown_can_be_changed() {
+        let mut boards = in_one_process(2);
+        let mut into = [0; BOARD_BYTES];
+        assert!(boards[0].show(1, &PRINT, &[1; 32]));
+        boards[0].change(1, &[2; 32]);
+        for board in &mut boards {
+            assert_eq!(board.read(0, 1, WHOLE, &mut into), Slot::Bytes(32, PRINT));
+            assert_eq!(into[..32], [2; 32]);
+        }
     }
 
     #[test]
