@@ -1,5 +1,6 @@
-//! Short calls: a collective on one array, from the call to its result in one step if it is over by
-//! then. Whatever is unusual about a call, it is declined, and goes the way of all operations.
+//! Short calls: a collective or a message on one array or two, from the call to its result in one
+//! step if it is over by then. Whatever is unusual about a call, it is declined, and goes the way
+//! of all operations.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -8,9 +9,11 @@ use std::time::Instant;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls::staged::{CallerMemory, ShortCall, ShortOutcome};
-use polyrank::calls::{self, Entry, Object};
-use polyrank::{ProcessGroup, ReduceOp, distributed};
+use polyrank::calls::staged::{
+    CallerMemory, ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome,
+};
+use polyrank::calls::{self, ScriptValue};
+use polyrank::{DType, ProcessGroup, ReduceOp, distributed};
 
 use crate::convert::{Js, View};
 use crate::realm::realm;
@@ -21,7 +24,7 @@ const NO_OPERATOR: i32 = -1;
 
 thread_local! {
     /// Methods that have short calls, by the numbers that JavaScript was given for them.
-    static METHODS: RefCell<Vec<&'static Entry>> = const { RefCell::new(Vec::new()) };
+    static METHODS: RefCell<Vec<ShortMethod>> = const { RefCell::new(Vec::new()) };
     /// The groups that this thread has handles on, and how many.
     static GROUPS: RefCell<HashMap<u64, (ProcessGroup, usize)>> = RefCell::default();
     /// Where short calls work.
@@ -49,15 +52,24 @@ pub(crate) fn forget_handle(group: &ProcessGroup) {
     });
 }
 
-/// The number of a method for `run_short`; -1 if it has no short calls.
+/// The number of a method for `run_short`, in calls that have so many arrays first, and then an
+/// operator and a rank of these names or positions, where they are given; -1 if those are not
+/// short.
 #[napi]
-pub fn short_method(method: String) -> i32 {
-    let Ok(entry) = calls::entry(&method) else { return -1 };
-    if ShortCall::new(entry, None).is_none() {
+pub fn short_method(
+    method: String,
+    arrays: u32,
+    reduce_op: Option<String>,
+    rank: Option<String>,
+) -> i32 {
+    let names = ShortNames { reduce_op: reduce_op.as_deref(), rank: rank.as_deref() };
+    let found = calls::entry(&method).ok();
+    let Some(found) = found.and_then(|entry| ShortMethod::new(entry, arrays as usize, names))
+    else {
         return -1;
-    }
+    };
     METHODS.with_borrow_mut(|methods| {
-        methods.push(entry);
+        methods.push(found);
         methods.len() as i32 - 1
     })
 }
@@ -75,78 +87,139 @@ pub fn short_group_name(group: f64) -> Option<String> {
     group_of(group).map(|group| group.group_name().to_owned())
 }
 
-/// Runs a method of `short_method` on a typed array: its sequence number if it is done, a work if
-/// it continues, null if it was declined and nothing happened. `reduce_op` is the number of the
-/// operator, -1: none is given. A group whose limit is not `timeout_ms` is declined, too, and so is
-/// a call for which more than `max_copied` bytes would have to be copied now.
+/// Runs a method of `short_method` on one typed array, or on two. If it is done, its sequence
+/// number; `-1 - number` if this rank's arrays are none of its outputs. A work if it continues,
+/// null if it was declined and nothing happened. `homes` are the memory of polyrank that each array
+/// looks at and the byte of that at which it begins, one after the other; null where that is not
+/// used. `reduce_op` is the number of the operator, -1: none is given. A group whose limit is not
+/// `timeout_ms` is declined, too, and so is a call for which more than `max_copied` bytes would
+/// have to be copied now.
 #[napi]
+#[allow(clippy::too_many_arguments)]
 pub fn run_short<'env>(
     env: Env,
     group: f64,
     method: u32,
-    array: Unknown<'_>,
+    first: Unknown<'_>,
+    second: Unknown<'_>,
+    homes: Unknown<'_>,
     reduce_op: i32,
+    rank: f64,
     timeout_ms: f64,
     max_copied: f64,
 ) -> Result<Unknown<'env>> {
-    let call = Call { group, method, reduce_op, timeout_ms, max_copied: max_copied as usize };
-    let outcome = call.run(env, Js::of(array))?;
+    let call = Call { group, method, reduce_op, rank, timeout_ms, max_copied: max_copied as usize };
+    let outcome = call.run(env, [first, second].map(Js::of), Js::of(homes))?;
     Ok(outcome.map_or_else(|| Js::nothing(env), Ok)?.into_unknown())
 }
 
-/// What a short call says but for its array.
+/// What a short call says but for its arrays.
 struct Call {
     group: f64,
     method: u32,
     reduce_op: i32,
+    rank: f64,
     timeout_ms: f64,
     max_copied: usize,
 }
 
 impl Call {
-    fn run<'env>(&self, env: Env, array: Js<'_>) -> Result<Option<Js<'env>>> {
-        let Some(call) = short_call(self.method, self.reduce_op) else { return Ok(None) };
+    fn run<'env>(&self, env: Env, arrays: [Js<'_>; 2], homes: Js<'_>) -> Result<Option<Js<'env>>> {
+        let Some(call) = self.short_call() else { return Ok(None) };
         let Some(group) = group_of(self.group) else { return Ok(None) };
         if group.timeout().as_secs_f64() * 1e3 != self.timeout_ms {
             return Ok(None);
         }
-        let Some((dtype, view)) = View::of_elements(array)? else { return Ok(None) };
+        let Some((dtype, first)) = View::of_elements(arrays[0])? else { return Ok(None) };
+        let second = match arrays[1].is_nothing()? {
+            true => None,
+            false => View::of_elements(arrays[1])?.filter(|(other, _)| *other == dtype),
+        };
+        let both = [first, second.map_or(first, |(_, second)| second)];
+        let views = if second.is_some() { &both[..] } else { &both[..1] };
+        // An array may have been given away, of which the long way tells.
+        let is_usual = views.iter().all(|view| view.bytes() > 0)
+            && (second.is_none() || !first.overlaps(&both[1]));
+        if !is_usual {
+            return Ok(None);
+        }
         let start = Instant::now();
         let mut scratch = SCRATCH.take();
-        let outcome = call.run(&group, dtype, &view, &mut scratch);
+        let outcome = match homes.is_nothing()? {
+            true => call.run(&group, dtype, views, &mut scratch),
+            false => None,
+        };
         SCRATCH.set(scratch);
         let work = match outcome {
             Some(ShortOutcome::Done(sequence)) => {
                 realm(env)?.adaptive_wait.learn_immediate(start);
-                return Js::of_number(env, sequence as f64).map(Some);
+                return self.done(env, &call, &group, sequence).map(Some);
             }
-            Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, &view, start)?,
-            // It may have been given away, of which the long way tells.
-            None if view.bytes() == 0 => return Ok(None),
+            Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, views, start)?,
             None => {
-                let this = (self.group != 0.0).then(|| Object::Group(group));
-                let staged = call.prepare(this.as_ref(), dtype, view.bytes());
-                let Some(staged) = staged else { return Ok(None) };
-                match NativeWork::begun(env, staged, &view, self.max_copied)? {
+                let Some(arrays) = short_arrays(dtype, views, homes)? else { return Ok(None) };
+                let Some(staged) = call.prepare(&group, arrays) else { return Ok(None) };
+                match NativeWork::begun(env, staged, views, self.max_copied)? {
                     Some(work) => work,
                     None => return Ok(None),
                 }
             }
         };
-        match work.sequence_if_over() {
-            Some(sequence) => Js::of_number(env, sequence as f64).map(Some),
+        match work.sequence_if_over().filter(|_| call.method.is_collective()) {
+            Some(sequence) => self.done(env, &call, &group, sequence).map(Some),
             None => Js::carrying(env, work).map(Some),
         }
     }
+
+    fn done<'env>(
+        &self,
+        env: Env,
+        call: &ShortCall,
+        group: &ProcessGroup,
+        sequence: u64,
+    ) -> Result<Js<'env>> {
+        let number = sequence as f64;
+        Js::of_number(env, if call.has_output(group) { number } else { -1.0 - number })
+    }
+
+    fn short_call(&self) -> Option<ShortCall> {
+        let method = METHODS.with_borrow(|it| it.get(self.method as usize).copied())?;
+        let rank = (self.rank >= 0.0).then_some(self.rank as u32);
+        let code = self.reduce_op;
+        let mut known = ReduceOp::WITHOUT_FACTOR.into_iter();
+        let reduce_op = match code {
+            NO_OPERATOR => None,
+            _ => Some(known.find(|it| i32::from(it.code()) == code)?),
+        };
+        Some(ShortCall { method, reduce_op, rank })
+    }
 }
 
-fn short_call(method: u32, reduce_op: i32) -> Option<ShortCall> {
-    let entry = METHODS.with_borrow(|methods| methods.get(method as usize).copied())?;
-    if reduce_op == NO_OPERATOR {
-        return ShortCall::new(entry, None);
+/// What the core is told of arrays that lie in these homes; none if it takes them only as a part of
+/// a longer tensor.
+fn short_arrays(
+    dtype: DType,
+    views: &[View<'_>],
+    homes: Js<'_>,
+) -> Result<Option<Vec<ShortArray>>> {
+    let mut arrays = Vec::with_capacity(views.len());
+    for (at, view) in (0..).zip(views) {
+        let mut own = None;
+        if !homes.is_nothing()? {
+            let (memory, offset) = (homes.at(2 * at)?, homes.at(2 * at + 1)?);
+            if !memory.is_nothing()? {
+                let (region, start) = (memory.region()?, offset.number()? as usize);
+                let end = start.saturating_add(view.bytes());
+                let is_there = end <= region.len() && region.device().is_none();
+                if !is_there || start % dtype.size_bytes() != 0 {
+                    return Ok(None);
+                }
+                own = Some(region.slice(start..end));
+            }
+        }
+        arrays.push(ShortArray { dtype, bytes: view.bytes(), own });
     }
-    let known = ReduceOp::WITHOUT_FACTOR.into_iter().find(|it| i32::from(it.code()) == reduce_op);
-    ShortCall::new(entry, Some(known?))
+    Ok(Some(arrays))
 }
 
 fn group_of(identity: f64) -> Option<ProcessGroup> {

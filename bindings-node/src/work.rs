@@ -1,7 +1,6 @@
 //! Operations on tensors, from their preparation to their result. JavaScript carries one around and
 //! hands it to these functions; `js/work.js` makes a class of them.
 
-use std::slice;
 use std::time::Instant;
 
 use napi::bindgen_prelude::Unknown;
@@ -165,18 +164,18 @@ impl NativeWork {
         Ok(work)
     }
 
-    /// An operation on one array that is prepared, and begun. None, and nothing has happened, if
+    /// An operation on arrays that is prepared, and begun. None, and nothing has happened, if
     /// more than `max_copied` bytes have to be copied in for that.
     pub(crate) fn begun(
         env: Env,
         staged: StagedOperation,
-        view: &View<'_>,
+        views: &[View<'_>],
         max_copied: usize,
     ) -> Result<Option<NativeWork>> {
         let realm = realm(env)?;
         let operation = LoopOperation::new(staged, realm.adaptive_wait.clone());
         let work = NativeWork { id: realm.next_id(), operation };
-        Ok(work.begin(env, slice::from_ref(view), max_copied)?.then_some(work))
+        Ok(work.begin(env, views, max_copied)?.then_some(work))
     }
 
     /// As [`LoopOperation::begin`]; gives it up if that fails.
@@ -190,12 +189,12 @@ impl NativeWork {
     pub(crate) fn issued(
         env: Env,
         staged: StagedOperation,
-        view: &View<'_>,
+        views: &[View<'_>],
         start: Instant,
     ) -> Result<NativeWork> {
         let realm = realm(env)?;
         let wait = realm.adaptive_wait.clone();
-        let operation = LoopOperation::issued(staged, wait, view, start);
+        let operation = LoopOperation::issued(staged, wait, views, start);
         Ok(NativeWork { id: realm.next_id(), operation })
     }
 

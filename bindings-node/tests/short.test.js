@@ -93,6 +93,157 @@ for (const size of [1, 2, 3]) {
   });
 }
 
+/** Memory for `elements` numbers each, by how it lies. */
+const MEMORY = {
+  whole: (Type, elements) => new Type(elements),
+  part: (Type, elements) => new Type(elements + 2).subarray(1, elements + 1),
+  shared: (Type, elements) => {
+    return new Type(new SharedArrayBuffer(elements * Type.BYTES_PER_ELEMENT));
+  },
+  owned: (Type, elements) => {
+    const dtype = { Int8Array: "i8", Int32Array: "i32", Float64Array: "f64" }[Type.name];
+    return pr.alloc(dtype, [elements + 1]).data.subarray(1);
+  },
+};
+
+/** Calls on arrays of `elements` for each rank: what is given and taken, the call, which may go the
+ * long way by an option, and what rank `rank` must find at `index`. */
+const CALLS = {
+  allGatherSingle: {
+    lengths: (size) => [1, size],
+    call: (group, given, taken, long) => group.allGatherSingle(taken, given, ...long),
+    expected: (value, { elements }, index) => value(Math.floor(index / elements), index % elements),
+  },
+  reduceScatterSingle: {
+    lengths: (size) => [size, 1],
+    call: (group, given, taken, long) => group.reduceScatterSingle(taken, given, ...long),
+    expected: (value, { size, rank, elements }, index) => {
+      return sum(size, (from) => value(from, rank * elements + index));
+    },
+  },
+  reduceScatterTensor: {
+    lengths: (size) => [size, 1],
+    call: (group, given, taken, long) => {
+      const op = pr.ReduceOp.MAX;
+      return pr.reduceScatterTensor(taken, given, { op, group, ...functionLong(long) });
+    },
+    expected: (value, { size, rank, elements }, index) => {
+      const all = Array.from({ length: size }, (_, from) => value(from, rank * elements + index));
+      return Math.max(...all);
+    },
+  },
+  allToAllSingle: {
+    lengths: (size) => [size, size],
+    call: (group, given, taken, long) => group.allToAllSingle(taken, given, ...long),
+    expected: (value, { rank, elements }, index) => {
+      return value(Math.floor(index / elements), rank * elements + (index % elements));
+    },
+  },
+  broadcast: {
+    lengths: () => [0, 1],
+    call: (group, _, taken, long) => group.broadcast(taken, group.size() - 1, ...long),
+    expected: (value, { size }, index) => value(size - 1, index),
+  },
+  reduce: {
+    lengths: () => [0, 1],
+    call: (group, _, taken, long) => {
+      const [dst, op] = [group.size() - 1, pr.ReduceOp.SUM];
+      return pr.reduce(taken, { dst, op, group, ...functionLong(long) });
+    },
+    expected: (value, { size, rank }, index) => {
+      return rank === size - 1 ? sum(size, (from) => value(from, index)) : value(rank, index);
+    },
+  },
+};
+
+/** Has a call of a function go the long way, as `long` has one of a method. */
+const functionLong = (long) => (long.length === 0 ? {} : { asyncOp: false });
+
+const sum = (size, of) => Array.from({ length: size }, (_, at) => of(at)).reduce((a, b) => a + b);
+
+for (const size of [1, 2, 3]) {
+  for (const [name, { lengths, call, expected }] of Object.entries(CALLS)) {
+    test(`${name} gives the same both ways in a group of ${size}`, async () => {
+      const groups = await join(size);
+      const value = (rank, index) => (index * 5 + rank * 3) % 11;
+      for (const Type of [Int8Array, Float64Array]) {
+        for (const elements of [1, 7, 2049, 20_003]) {
+          for (const [lies, make] of Object.entries(MEMORY)) {
+            let sequence = 0;
+            for (const long of [[], [{ timeout: 60_000 }]]) {
+              const [given, taken] = lengths(size).map((times) => {
+                const fresh = () => (times === 0 ? new Type(0) : make(Type, times * elements));
+                return groups.map((_, rank) => fill(fresh(), (at) => value(rank, at)));
+              });
+              const run = (group, rank) => call(group, given[rank], taken[rank], long);
+              const works = groups.map(run);
+              const got = await Promise.all(works);
+              for (const [rank, array] of taken.entries()) {
+                const about = `${name} ${Type.name} ${elements} ${lies} ${long.length} of ${rank}`;
+                const place = { size, rank, elements };
+                const wrong = array.findIndex((found, at) => found !== expected(value, place, at));
+                assert.equal(wrong, -1, about);
+                assert.equal(got[rank], array, about);
+                const isOutput = name === "broadcast" ? rank !== size - 1 : rank === size - 1;
+                const outputs = lengths(size)[0] > 0 || isOutput ? [array] : [];
+                assert.deepEqual(works[rank].result(), outputs, about);
+                const isInput = (found, at) => found === value(rank, at);
+                assert.ok(given[rank].every(isInput), about);
+              }
+              if (long.length > 0) assert.equal(works[0].sequence, sequence + 1);
+              sequence = works[0].sequence;
+            }
+          }
+        }
+      }
+      await leave(groups);
+    });
+  }
+}
+
+function fill(array, of) {
+  for (let at = 0; at < array.length; at += 1) array[at] = of(at);
+  return array;
+}
+
+test("messages of every length and kind of memory arrive, whichever way they go", async () => {
+  const groups = await join(2);
+  for (const elements of [1, 7, 2049, 40_003]) {
+    for (const [lies, make] of Object.entries(MEMORY)) {
+      for (const long of [{}, { tag: 3 }]) {
+        const about = `${elements} ${lies} ${long.tag}`;
+        const sent = fill(make(Int32Array, elements), (at) => at * 3);
+        const received = make(Int32Array, elements);
+        const [from, to] = groups;
+        const works = [
+          pr.send(sent, { dst: 1, group: from, ...long }),
+          pr.recv(received, { src: 0, group: to, ...long }),
+        ];
+        assert.deepEqual(await Promise.all(works), [undefined, received], about);
+        assert.ok(received.every((found, at) => found === at * 3), about);
+        assert.equal(works[1].sourceRank(), 0, about);
+        assert.deepEqual([works[0].result(), works[1].result()], [[], [received]], about);
+      }
+    }
+  }
+  await leave(groups);
+});
+
+test("arrays that share memory are treated as on the long way", async () => {
+  const outcomes = [];
+  for (const rest of [[], [{ timeout: 60_000 }]]) {
+    const groups = await join(2);
+    const whole = groups.map((_, rank) => fill(new Float32Array(20_002), (at) => at + rank));
+    const works = groups.map(async (group, rank) => {
+      await group.allToAllSingle(whole[rank].subarray(2), whole[rank].subarray(0, -2), ...rest);
+    });
+    const ends = await Promise.allSettled(works);
+    outcomes.push({ ends: ends.map(({ reason }) => reason?.message), whole });
+    await Promise.allSettled(groups.map((group) => group.shutdown()));
+  }
+  assert.deepEqual(outcomes[0], outcomes[1]);
+});
+
 test("an array that is transferred after the call is left alone, whatever its length", async () => {
   const groups = await join(2);
   for (const elements of LONGER) {

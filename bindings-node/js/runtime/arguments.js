@@ -8,7 +8,7 @@ import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
-import { NO_BYTES, Tensor, codeOf, described, inPlace } from "./tensors.js";
+import { NO_BYTES, Tensor, codeOf, described, flatInfo, inPlace } from "./tensors.js";
 import { bytesOf, bytesOfBuffer } from "./views.js";
 
 /** A call's arguments: those by position, and the options if the last one is an object of them. */
@@ -60,6 +60,22 @@ export function tensorArguments(spec, { positional, options }) {
   });
   call.args = args;
   call.keywords = keywords;
+  return call;
+}
+
+/** What `tensorArguments` gives for typed arrays: those that lie in memory of polyrank are used
+ * there if `isInPlace` says so, else copied as any others. */
+export function flatTensors(arrays, isInPlace) {
+  const call = { tensors: [], infos: [], views: [], bytes: 0 };
+  for (const array of arrays) {
+    let bytes = bytesOf(array);
+    const owned = isInPlace ? inPlace(bytes, codeOf(array)) : null;
+    if (owned !== null) bytes = NO_BYTES;
+    call.tensors.push(bytes);
+    call.infos.push(owned ?? flatInfo(array));
+    call.views.push(owned === null ? array : NO_BYTES);
+    call.bytes += bytes.byteLength;
+  }
   return call;
 }
 

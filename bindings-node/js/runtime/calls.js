@@ -12,6 +12,7 @@
 import {
   argument,
   camelName,
+  flatTensors,
   plainArguments,
   signalOf,
   split,
@@ -31,10 +32,8 @@ import { inOrder, inOrderOrAfterAbort } from "./queues.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { allowance, follow, start } from "./operations.js";
-import { DoneOperation, runShort } from "./short.js";
+import { DoneOperation, areInPlace, arraysOf, runShort } from "./short.js";
 import { untilAborted } from "./signals.js";
-import { flatInfo } from "./tensors.js";
-import { bytesOf } from "./views.js";
 import { INTERNAL, NOTHING_TO_DO, Work } from "./work.js";
 
 /** A call that does not wait: its value. */
@@ -110,8 +109,7 @@ export function make(spec, given) {
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
   const short = runShort(spec, self, values, allowance);
-  if (short instanceof DoneOperation) return new Work(INTERNAL, short, values[0], values);
-  if (short !== null) return continued(short, values);
+  if (short !== null) return shortWork(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
   const signal = signalOf(call.options);
@@ -129,19 +127,13 @@ export function operate(spec, self, values) {
   return new Work(INTERNAL, operation, value, arrays);
 }
 
-/** The handle of a short call that continues as `work`: its result is copied to the array, whoever
- * has the memory of that. */
-function continued(work, values) {
-  const [array] = values;
-  const tensor = bytesOf(array);
-  const { byteLength: bytes } = tensor;
-  const operation = follow(work, {
-    tensors: [tensor],
-    infos: [flatInfo(array)],
-    views: [array],
-    bytes,
-  });
-  return new Work(INTERNAL, operation, array, [array]);
+/** The handle of a short call that is done, or continues as a work of the native half. */
+function shortWork(spec, short, values) {
+  const arrays = arraysOf(values);
+  const value = spec.output === null ? undefined : arrays[spec.output];
+  if (short instanceof DoneOperation) return new Work(INTERNAL, short, value, arrays);
+  const operation = follow(short, flatTensors(arrays, areInPlace(arrays)));
+  return new Work(INTERNAL, operation, value, arrays);
 }
 
 /** Messages of tensors on devices, of one group, that are issued together: the handle of each,

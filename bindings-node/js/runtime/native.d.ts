@@ -171,25 +171,37 @@ export interface Native {
     infos: (TensorInfo | number)[],
     maxEagerBytes: number,
   ): NativeWork;
-  /** The number of a method whose calls may be short; -1: they never are. This and the other
-   * `short*` members, and `runShort`, exist in Node only. */
-  shortMethod?(method: string): number;
+  /** The number of a method in calls that have so many arrays first, and then an operator and a
+   * rank of these names, or at these positions, in digits, where they are given; -1: those are not
+   * short. This and the other `short*` members, and `runShort`, exist in Node only. */
+  shortMethod?(
+    method: string,
+    arrays: number,
+    reduceOp: string | null,
+    rank: string | null,
+  ): number;
   /** The limit of the operations of a group, ms; NaN if there is no such group. `group` is the
    * identity of a group; 0 means the default group. */
   shortTimeoutMs?(group: number): number;
   /** The name of a group, given as for `shortTimeoutMs`. */
   shortGroupName?(group: number): string | null;
   /**
-   * A collective on one array in place: the sequence number if it is done when the call returns,
-   * its work if it continues, null if it was declined and nothing happened. `reduceOp` is the
-   * number of the operator; -1: none is given. A group with a different timeout than `timeoutMs`
-   * is declined, too, and so is a call that would have to copy more than `maxCopied` bytes now.
+   * A collective or a message on one array or two: the sequence number if it is done when the call
+   * returns, `-1 - number` if no array of this rank is one of its outputs; its work if it
+   * continues, null if it was declined and nothing happened. `homes` are the memory of polyrank
+   * that each array lies in and the byte of that at which it begins, null where that is not to be
+   * used. `reduceOp` is the number of the operator; -1: none is given, as for `rank`. A group with
+   * a different timeout than `timeoutMs` is declined, too, and so is a call that would have to copy
+   * more than `maxCopied` bytes now.
    */
   runShort?(
     group: number,
     method: number,
-    array: ArrayBufferView,
+    first: ArrayBufferView,
+    second: ArrayBufferView | null,
+    homes: (NativeMemory | number | null)[] | null,
     reduceOp: number,
+    rank: number,
     timeoutMs: number,
     maxCopied: number,
   ): number | NativeWork | null;

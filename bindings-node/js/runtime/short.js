@@ -1,9 +1,10 @@
-// Short calls: a collective on one array, in place, in one call of the native half, which returns
-// its result if it is over by then. Anything unusual about the call, or about what runs beside it,
-// is declined. Only Node has them: in a browser no operation is done in the call that issues it.
+// Short calls: a collective or a message on one array or two, in one call of the native half, which
+// returns its result if it is over by then. Anything unusual about the call, or about what runs
+// beside it, is declined. Only Node has them: in a browser no operation is done in the call that
+// issues it.
 
 import { ReduceOp } from "../generated/constants.js";
-import { idlName } from "./arguments.js";
+import { idlName, isPlain } from "./arguments.js";
 import { HANDLE } from "./handles.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
@@ -11,14 +12,16 @@ import { homeOf } from "./owned.js";
 import { isIdle } from "./queues.js";
 import { byteLengthOf, bytesOf, isTypedArray } from "./views.js";
 
-/** Longer arrays in memory of polyrank take the long way, on which they are not copied; for shorter
- * ones, a copy costs less. */
+/** Shorter arrays are copied, whoever has their memory: that costs less than anything else. Those
+ * of a call of which one is longer are used in place if they lie in memory of polyrank. */
 const COPIED_BYTES = 16 * 1024;
 
-/** The native half's number for "no operator is given". */
+/** The native half's numbers for "no operator is given", and "no rank". */
 const NO_OPERATOR = -1;
+const NO_RANK = -1;
 
-/** The numbers of methods, by their keys; -1: they have no short calls. */
+/** The numbers of methods with arguments of certain names, by their keys and those; -1: such calls
+ * are not short. */
 const methods = new Map();
 
 /** The name of each group, and the limit of its operations, by the number of the group. A short
@@ -32,8 +35,8 @@ export class DoneOperation {
   state = "ended";
   failure = null;
 
-  constructor(method, sequence, group) {
-    this.native = new DoneWork(method, sequence, group);
+  constructor(method, sequence, outputs, group) {
+    this.native = new DoneWork(method, sequence, outputs, group);
   }
 
   /** Less than the native half waits for an operation in the call that issues it. */
@@ -52,10 +55,10 @@ export class DoneOperation {
 
 class DoneWork {
   #method;
-  outputs = [0];
 
-  constructor(method, sequence, { name, timeoutMs }) {
+  constructor(method, sequence, outputs, { name, timeoutMs }) {
     this.#method = method;
+    this.outputs = outputs;
     this.sequence = sequence;
     this.groupName = name;
     this.timeoutMs = timeoutMs;
@@ -74,21 +77,96 @@ class DoneWork {
  * work, which continues; null: nothing happened, and the call takes the long way. `allowance` says
  * how many of so many bytes may be copied now. */
 export function runShort(spec, self, values, allowance) {
-  if (native.runShort === undefined || values.length === 0 || values.length > 2) return null;
-  const [array] = values;
-  if (!isTypedArray(array)) return null;
+  if (native.runShort === undefined || !isTypedArray(values[0])) return null;
   if (!isIdle() || !isNothingInUse()) return null;
-  const operator = values.length === 2 ? codeOf(values[1]) : NO_OPERATOR;
-  const group = self === null ? 0 : self?.[HANDLE]?.id;
-  const method = methodOf(spec.key);
-  if (operator === null || group === undefined || method === -1) return null;
-  const byteLength = byteLengthOf(array);
-  if (byteLength > COPIED_BYTES && homeOf(bytesOf(array)) !== null) return null;
+  const arrays = arraysOf(values);
+  const others = othersOf(spec, values, arrays.length);
+  if (others === null) return null;
+  const { operator, operatorName, rank, rankName } = others;
+  const group = self === null ? others.group : self?.[HANDLE]?.id;
+  if (group === undefined) return null;
+  const method = methodOf(spec.key, arrays.length, operatorName, rankName);
+  if (method === -1) return null;
   const known = groups.get(group) ?? UNKNOWN;
-  const maxCopied = allowance(byteLength);
-  const outcome = native.runShort(group, method, array, operator, known.timeoutMs, maxCopied);
+  const bytes = arrays.reduce((all, array) => all + byteLengthOf(array), 0);
+  const [first, second = null] = arrays;
+  const [homes, mayCopy] = [homesOf(arrays), allowance(bytes)];
+  const outcome = native.runShort(
+    group, method, first, second, homes, operator, rank, known.timeoutMs, mayCopy,
+  );
   if (outcome === null) learn(group);
-  return typeof outcome === "number" ? new DoneOperation(spec.name, outcome, known) : outcome;
+  if (typeof outcome !== "number") return outcome;
+  if (outcome < 0) return new DoneOperation(spec.name, -1 - outcome, [], known);
+  return new DoneOperation(spec.name, outcome, [spec.output], known);
+}
+
+/** The arrays with which a call begins that has one at least: two at most. */
+export function arraysOf(values) {
+  return values.length > 1 && isTypedArray(values[1]) ? [values[0], values[1]] : [values[0]];
+}
+
+/** Whether the arrays of a short call are used in place where they lie in memory of polyrank. */
+export function areInPlace(arrays) {
+  return arrays.some((array) => byteLengthOf(array) > COPIED_BYTES);
+}
+
+/** The memory of polyrank that each array lies in, and where: null if that is of no use. */
+function homesOf(arrays) {
+  if (!areInPlace(arrays)) return null;
+  const homes = arrays.map((array) => homeOf(bytesOf(array)));
+  if (homes.every((home) => home === null)) return null;
+  return homes.flatMap((home) => (home === null ? [null, 0] : [home.memory, home.offset]));
+}
+
+/** No arguments beside the arrays. */
+const NOTHING = {
+  operator: NO_OPERATOR,
+  operatorName: null,
+  rank: NO_RANK,
+  rankName: null,
+  group: 0,
+};
+
+/** The arguments from the one of this number on: an operator, a rank, and the group of a function;
+ * null: there are others. */
+function othersOf(spec, values, from) {
+  if (values.length === from) return NOTHING;
+  const others = { ...NOTHING };
+  for (let at = from; at < values.length; at += 1) {
+    const value = values[at];
+    if (take(others, value, POSITIONS[at])) continue;
+    if (at + 1 < values.length || at < spec.required || !isPlain(value)) return null;
+    const names = Object.keys(value);
+    if (names.length === 0) return null;
+    for (const name of names) {
+      const given = value[name];
+      if (name === spec.groupName && given?.[HANDLE]?.marked.typeName === "ProcessGroup") {
+        others.group = given[HANDLE].id;
+      } else if (!take(others, given, idlName(name))) {
+        return null;
+      }
+    }
+  }
+  return others;
+}
+
+const POSITIONS = ["0", "1", "2", "3"];
+
+/** Takes an argument of this name or position; whether it is one of a short call. */
+function take(others, value, name) {
+  if (name === undefined) return false;
+  if (typeof value === "number") {
+    if (others.rankName !== null || !(Number.isInteger(value) && value >= 0)) return false;
+    if (value >= 2 ** 32) return false;
+    others.rank = value;
+    others.rankName = name;
+    return true;
+  }
+  if (!(value instanceof ReduceOp) || value.factor !== undefined) return false;
+  if (others.operatorName !== null) return false;
+  others.operator = value.value;
+  others.operatorName = name;
+  return true;
 }
 
 function learn(group) {
@@ -98,13 +176,15 @@ function learn(group) {
   groups.set(group, { name: native.shortGroupName(group), timeoutMs });
 }
 
-function methodOf(key) {
-  let method = methods.get(key);
-  if (method === undefined) methods.set(key, (method = native.shortMethod(key)));
+function methodOf(key, arrays, operatorName, rankName) {
+  const call = `${key} ${arrays} ${operatorName} ${rankName}`;
+  let method = methods.get(call);
+  if (method === undefined) {
+    method = native.shortMethod(key, arrays, operatorName, rankName);
+    // Programs that make up names must not fill the memory, here or there.
+    if (method !== -1 || methods.size < MAX_CALLS) methods.set(call, method);
+  }
   return method;
 }
 
-/** The number of an operator without a factor; null: it is none. */
-function codeOf(operator) {
-  return operator instanceof ReduceOp && operator.factor === undefined ? operator.value : null;
-}
+const MAX_CALLS = 1000;

@@ -77,6 +77,12 @@ impl<'a> View<'a> {
         self.start.addr()
     }
 
+    /// Whether any byte of one is also a byte of the other.
+    pub(crate) fn overlaps(&self, other: &View<'_>) -> bool {
+        let (one, two) = (self.start.addr(), other.start.addr());
+        one < two + other.bytes && two < one + self.bytes
+    }
+
     /// A copy of it.
     pub(crate) fn to_vec(self) -> Vec<u8> {
         let mut copy = vec![0; self.bytes];

@@ -5,7 +5,7 @@
 use super::arguments::*;
 use super::calls;
 use crate::request::{Role, TypedCall};
-use crate::tensor::{flat, flat_mut, in_place, lend, lend_mut};
+use crate::tensor::{apart, in_place, lend, lend_mut};
 use crate::{Buffers, ConstBuffers, OwnedBuffers, ProcessGroup, Result, Work};
 
 impl ProcessGroup {
@@ -247,11 +247,9 @@ impl ProcessGroup {
         arguments: impl AllgatherArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::In]),
-            flat_mut(output_tensors),
-            flat(input_tensors),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::In]), apart(output_tensors, input_tensors))
+        {
             return done;
         }
         let call = call
@@ -298,11 +296,9 @@ impl ProcessGroup {
         arguments: impl AllgatherCoalescedArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::In]),
-            flat_mut(output_lists),
-            flat(input_list),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::In]), apart(output_lists, input_list))
+        {
             return done;
         }
         let call =
@@ -351,7 +347,7 @@ impl ProcessGroup {
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments);
         if let Some(done) =
-            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(output), flat(input))
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), apart(output, input))
         {
             return done;
         }
@@ -397,7 +393,7 @@ impl ProcessGroup {
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments);
         if let Some(done) =
-            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(outputs), flat(inputs))
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), apart(outputs, inputs))
         {
             return done;
         }
@@ -446,11 +442,9 @@ impl ProcessGroup {
         arguments: impl GatherArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::In]),
-            flat_mut(output_tensors),
-            flat(input_tensors),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::In]), apart(output_tensors, input_tensors))
+        {
             return done;
         }
         let call = call
@@ -496,7 +490,7 @@ impl ProcessGroup {
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments);
         if let Some(done) =
-            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), flat_mut(output), flat(input))
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), apart(output, input))
         {
             return done;
         }
@@ -545,11 +539,9 @@ impl ProcessGroup {
         arguments: impl ScatterArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::In]),
-            flat_mut(output_tensors),
-            flat(input_tensors),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::In]), apart(output_tensors, input_tensors))
+        {
             return done;
         }
         let call = call
@@ -600,11 +592,9 @@ impl ProcessGroup {
         arguments: impl ReduceScatterArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::In]),
-            flat_mut(output_tensors),
-            flat(input_tensors),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::In]), apart(output_tensors, input_tensors))
+        {
             return done;
         }
         let call = call
@@ -656,11 +646,9 @@ impl ProcessGroup {
         arguments: impl ReduceScatterSingleArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::FlatIn]),
-            flat_mut(output_tensor),
-            flat(input_tensor),
-        ) {
+        if let Some(done) = self
+            .run_apart(call.plain(&[Role::Out, Role::FlatIn]), apart(output_tensor, input_tensor))
+        {
             return done;
         }
         let call = call
@@ -707,7 +695,7 @@ impl ProcessGroup {
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments);
         if let Some(done) =
-            self.run_apart(call.plain(&[Role::Out, Role::FlatIn]), flat_mut(outputs), flat(inputs))
+            self.run_apart(call.plain(&[Role::Out, Role::FlatIn]), apart(outputs, inputs))
         {
             return done;
         }
@@ -756,11 +744,9 @@ impl ProcessGroup {
         arguments: impl AlltoallArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLTOALL, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::Out, Role::In]),
-            flat_mut(output_tensors),
-            flat(input_tensors),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::In]), apart(output_tensors, input_tensors))
+        {
             return done;
         }
         let call = call
@@ -813,11 +799,9 @@ impl ProcessGroup {
         arguments: impl AllToAllSingleArguments,
     ) -> Result<()> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments);
-        if let Some(done) = self.run_apart(
-            call.plain(&[Role::FlatOut, Role::FlatIn]),
-            flat_mut(output),
-            flat(input),
-        ) {
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::FlatIn]), apart(output, input))
+        {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::FlatIn, lend(input));

@@ -15,7 +15,7 @@ use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
 use crate::request::SingleTensorRequest;
-use crate::tensor::{InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
+use crate::tensor::{Apart, InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
 use crate::work::Work;
 
@@ -78,6 +78,11 @@ impl ProcessGroup {
         }
     }
 
+    /// Whether [`ProcessGroup::issue_plain`] takes this collective, in this memory.
+    pub fn suits_plain(&self, plain: &SingleTensorRequest, kept: &HeldBuffers) -> bool {
+        self.plain_call(plain, kept).is_some()
+    }
+
     /// Issues a collective in memory that stays valid until the work is complete. `None` if nothing
     /// was done, as with [`ProcessGroup::try_plain`].
     pub fn issue_plain(
@@ -85,13 +90,7 @@ impl ProcessGroup {
         plain: &SingleTensorRequest,
         kept: HeldBuffers,
     ) -> Option<Result<Work>> {
-        let taken = kept.output.len();
-        let lengths = (kept.input.as_ref().map_or(taken, Region::len), taken);
-        let has_input = plain.collective.facts().input != Blocks::None;
-        if self.inner.cuda.is_some() || kept.input.is_some() != has_input {
-            return None;
-        }
-        let call = self.small_call(plain, lengths)?;
+        let call = self.plain_call(plain, &kept)?;
         let deadline = self.deadline(plain.timeout);
         let PersistentBuffers { input, output, finish, .. } =
             self.persistent_buffers(plain, kept, deadline);
@@ -140,15 +139,43 @@ impl ProcessGroup {
     pub(crate) fn run_apart(
         &self,
         plain: Option<SingleTensorRequest>,
-        output: Option<(DType, &mut [u8])>,
-        input: Option<(DType, &[u8])>,
+        tensors: Option<Apart<'_>>,
     ) -> Option<Result<()>> {
-        let ((dtype, output), (other, input)) = (output?, input?);
+        let ((dtype, output), (other, input)) = match tensors? {
+            Apart::Borrowed(output, input) => (output, input),
+            Apart::Owned(output, input) => return self.run_apart_owned(plain?, output, input),
+        };
         let plain = SingleTensorRequest { dtype, ..plain.filter(|_| dtype == other)? };
         let tried = self.try_plain(&plain, &mut LentMemory::Apart(input, output));
         let kept =
             || HeldBuffers { input: Some(lend_bytes(input)), output: lend_bytes_mut(output) };
         self.run_kept(&plain, tried, kept)
+    }
+
+    /// As [`ProcessGroup::run_owned`], from one tensor to another.
+    fn run_apart_owned(
+        &self,
+        plain: SingleTensorRequest,
+        output: &Tensor,
+        input: &Tensor,
+    ) -> Option<Result<()>> {
+        if output.dtype() != input.dtype() {
+            return None;
+        }
+        let plain = SingleTensorRequest { dtype: output.dtype(), ..plain };
+        let (output, input) = (output.region(), input.region());
+        let held = || HeldBuffers { input: Some(input.clone()), output: output.clone() };
+        if output.len().max(input.len()) > FAST_PATH_BYTES {
+            return self.run_kept(&plain, None, held);
+        }
+        let given = input.read(<[u8]>::to_vec);
+        // Of what not all ranks get, some keep what they had.
+        let mut taken = output.read(<[u8]>::to_vec);
+        let tried = self.try_plain(&plain, &mut LentMemory::Apart(&given, &mut taken));
+        if matches!(tried, Some(FastPathResult::Done(_))) {
+            output.write(|bytes| bytes.copy_from_slice(&taken));
+        }
+        self.run_kept(&plain, tried, held)
     }
 
     /// As [`ProcessGroup::run`] for a call without tensors, if it can be run immediately.
@@ -191,6 +218,15 @@ impl ProcessGroup {
             output: blocks(Some(output), facts.output, parts),
             finish,
         }
+    }
+
+    /// As [`ProcessGroup::small_call`], of any length, in memory of the host.
+    fn plain_call(&self, plain: &SingleTensorRequest, kept: &HeldBuffers) -> Option<SmallCall> {
+        let taken = kept.output.len();
+        let given = kept.input.as_ref().map_or(taken, Region::len);
+        let has_input = plain.collective.facts().input != Blocks::None;
+        let suits = self.inner.cuda.is_none() && kept.input.is_some() == has_input;
+        self.small_call(plain, (given, taken)).filter(|_| suits)
     }
 
     /// What the backend has to know, if the call is one of the usual ones and all is right with it.

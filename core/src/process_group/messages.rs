@@ -10,7 +10,7 @@ use crate::backend::{
 };
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::tensor::{Region, Tensor};
+use crate::tensor::{Given, InPlace, Region, Tensor};
 use crate::work::Work;
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -42,6 +42,41 @@ impl ProcessGroup {
         match memory.len() <= FAST_PATH_BYTES {
             true => self.inner.cpu.receive_short(from, memory),
             false => None,
+        }
+    }
+
+    /// As [`ProcessGroup::send_short`], of a tensor. Others may have the memory of one that has its
+    /// own, so that a copy is sent: nobody waits here for who has an access to it.
+    pub(super) fn send_plain(&self, given: Option<Given<'_>>, peer: u32, tag: u32) -> bool {
+        let to = |dtype| Envelope { peer: Some(peer), tag, dtype };
+        match given {
+            Some(Given::Borrowed(dtype, payload)) => self.send_short(payload, to(dtype)),
+            Some(Given::Owned(tensor)) if tensor.bytes() <= FAST_PATH_BYTES => {
+                let payload = tensor.region().read(<[u8]>::to_vec);
+                self.send_short(&payload, to(tensor.dtype()))
+            }
+            _ => false,
+        }
+    }
+
+    /// As [`ProcessGroup::receive_short`], to a tensor; to a copy first, as with
+    /// [`ProcessGroup::send_plain`].
+    pub(super) fn receive_plain(
+        &self,
+        taken: Option<InPlace<'_>>,
+        peer: Option<u32>,
+        tag: u32,
+    ) -> Option<u32> {
+        let from = |dtype| Envelope { peer, tag, dtype };
+        match taken? {
+            InPlace::Borrowed(dtype, memory) => self.receive_short(memory, from(dtype)),
+            InPlace::Owned(tensor) if tensor.bytes() <= FAST_PATH_BYTES => {
+                let mut copy = vec![0; tensor.bytes()];
+                let sender = self.receive_short(&mut copy, from(tensor.dtype()))?;
+                tensor.region().write(|bytes| bytes.copy_from_slice(&copy));
+                Some(sender)
+            }
+            InPlace::Owned(_) => None,
         }
     }
 

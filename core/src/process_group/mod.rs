@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
 use crate::tensor::{
-    Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, flat, flat_mut, lend, lend_mut,
+    Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, given, in_place, lend, lend_mut,
     single_tensor,
 };
 use crate::work::{OperationLabel, Work, group_names};
@@ -368,9 +368,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::InvalidArgument`] if `peer` is not another rank; the failure of the message.
     pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
-        if let Some((dtype, payload)) = flat(tensor)
-            && self.send_short(payload, Envelope { peer: Some(peer), tag, dtype })
-        {
+        if self.send_plain(given(tensor), peer, tag) {
             return Ok(());
         }
         let tensor = single_tensor("send", lend(tensor))?;
@@ -382,9 +380,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::send`]; [`Error::MessageSize`] if the message does not fit exactly.
     pub fn recv<B: Buffers + ?Sized>(&self, tensor: &mut B, peer: u32, tag: u32) -> Result<()> {
-        if let Some((dtype, memory)) = flat_mut(tensor)
-            && self.receive_short(memory, Envelope { peer: Some(peer), tag, dtype }).is_some()
-        {
+        if self.receive_plain(in_place(tensor), Some(peer), tag).is_some() {
             return Ok(());
         }
         let tensor = single_tensor("recv", lend_mut(tensor))?;
@@ -396,9 +392,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::recv`].
     pub fn recv_anysource<B: Buffers + ?Sized>(&self, tensor: &mut B, tag: u32) -> Result<u32> {
-        if let Some((dtype, memory)) = flat_mut(tensor)
-            && let Some(sender) = self.receive_short(memory, Envelope { peer: None, tag, dtype })
-        {
+        if let Some(sender) = self.receive_plain(in_place(tensor), None, tag) {
             return Ok(sender);
         }
         let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;

@@ -9,7 +9,7 @@ use super::arguments::{CallArguments, TensorArgument, invalid};
 use super::method::{Method, Role};
 use super::{Request, SingleTensorRequest};
 use crate::completion::WaitIntent;
-use crate::generated::collective::Blocks;
+use crate::generated::collective::{Blocks, Facts};
 use crate::generated::dtype::DType;
 use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
@@ -31,6 +31,17 @@ pub trait Argument {
     fn give(self, call: &mut TypedCall);
 }
 
+/// Whether what is given in this role may be one tensor with all blocks of the rank.
+pub(crate) fn is_one_tensor(role: Role, facts: &Facts) -> bool {
+    let is_flat = |blocks| blocks == Blocks::All;
+    match role {
+        Role::InOut => !is_flat(facts.input) && !is_flat(facts.output),
+        Role::In | Role::FlatIn => is_flat(facts.input) == (role == Role::FlatIn),
+        Role::Out | Role::FlatOut => is_flat(facts.output) == (role == Role::FlatOut),
+        _ => false,
+    }
+}
+
 impl TypedCall {
     /// A call of `method` with what follows its tensors.
     pub(crate) fn new(method: &'static Method, arguments: impl Argument) -> TypedCall {
@@ -45,13 +56,7 @@ impl TypedCall {
         let Method { name, collective, coalesced, .. } = *self.method;
         let collective = collective.filter(|_| !coalesced && self.wrong.is_none())?;
         let facts = collective.facts();
-        let is_flat = |blocks| blocks == Blocks::All;
-        let fits = roles.iter().all(|role| match role {
-            Role::InOut => !is_flat(facts.input) && !is_flat(facts.output),
-            Role::In | Role::FlatIn => is_flat(facts.input) == (*role == Role::FlatIn),
-            Role::Out | Role::FlatOut => is_flat(facts.output) == (*role == Role::FlatOut),
-            _ => false,
-        });
+        let fits = roles.iter().all(|role| is_one_tensor(*role, facts));
         let CallArguments { reduce_op, timeout, root_tensor, .. } = self.arguments;
         let is_even =
             self.arguments.input_splits.is_empty() && self.arguments.output_splits.is_empty();

@@ -50,6 +50,11 @@ pub trait ConstBuffers {
     fn flat(&self, _: LendingProof) -> Option<(DType, &[u8])> {
         None
     }
+    /// The tensor, if it is one that has its own memory.
+    #[doc(hidden)]
+    fn owned_const(&self, _: LendingProof) -> Option<&Tensor> {
+        None
+    }
 }
 
 /// Tensors that an operation takes and hands back: `Vec<T>`, a list of them, or [`Tensor`]s.
@@ -81,11 +86,6 @@ pub(crate) fn lend<B: ConstBuffers + ?Sized>(buffers: &B) -> Vec<Tensor> {
     buffers.lend(LendingProof(()))
 }
 
-/// The type and bytes of `buffers`, if it is one contiguous tensor.
-pub(crate) fn flat_mut<B: Buffers + ?Sized>(buffers: &mut B) -> Option<(DType, &mut [u8])> {
-    buffers.flat_mut(LendingProof(()))
-}
-
 /// One contiguous tensor that an operation reads and writes.
 pub(crate) enum InPlace<'a> {
     /// The type and bytes of what was borrowed.
@@ -94,21 +94,60 @@ pub(crate) enum InPlace<'a> {
     Owned(&'a Tensor),
 }
 
+/// One contiguous tensor that an operation only reads, as [`InPlace`].
+pub(crate) enum Given<'a> {
+    Borrowed(DType, &'a [u8]),
+    Owned(&'a Tensor),
+}
+
+/// Two contiguous tensors, of which an operation writes one and reads the other, as [`InPlace`].
+pub(crate) enum Apart<'a> {
+    Borrowed((DType, &'a mut [u8]), (DType, &'a [u8])),
+    /// They share no memory.
+    Owned(&'a Tensor, &'a Tensor),
+}
+
 /// What `buffers` are, if they are one contiguous tensor that may be written.
 pub(crate) fn in_place<B: Buffers + ?Sized>(buffers: &mut B) -> Option<InPlace<'_>> {
     let proof = LendingProof(());
     if buffers.owned(proof).is_some() {
-        let plain = |it: &&Tensor| {
-            it.is_contiguous() && !it.is_read_only() && it.region().device().is_none()
-        };
-        return buffers.owned(proof).filter(plain).map(InPlace::Owned);
+        return buffers.owned(proof).filter(|it| is_plain_output(it)).map(InPlace::Owned);
     }
     buffers.flat_mut(proof).map(|(dtype, bytes)| InPlace::Borrowed(dtype, bytes))
 }
 
-/// As [`flat_mut`], only to be read.
-pub(crate) fn flat<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<(DType, &[u8])> {
-    buffers.flat(LendingProof(()))
+/// What `buffers` are, if they are one contiguous tensor.
+pub(crate) fn given<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<Given<'_>> {
+    let proof = LendingProof(());
+    match buffers.owned_const(proof) {
+        Some(tensor) => is_plain(tensor).then_some(Given::Owned(tensor)),
+        None => buffers.flat(proof).map(|(dtype, bytes)| Given::Borrowed(dtype, bytes)),
+    }
+}
+
+/// What `output` and `input` are, if each is one contiguous tensor, and both of one kind.
+pub(crate) fn apart<'a, O: Buffers + ?Sized, I: ConstBuffers + ?Sized>(
+    output: &'a mut O,
+    input: &'a I,
+) -> Option<Apart<'a>> {
+    match (in_place(output)?, given(input)?) {
+        (InPlace::Borrowed(to, output), Given::Borrowed(from, input)) => {
+            Some(Apart::Borrowed((to, output), (from, input)))
+        }
+        (InPlace::Owned(output), Given::Owned(input)) => {
+            let are_apart = !output.region().overlaps(input.region());
+            are_apart.then_some(Apart::Owned(output, input))
+        }
+        _ => None,
+    }
+}
+
+fn is_plain(tensor: &Tensor) -> bool {
+    tensor.is_contiguous() && tensor.region().device().is_none()
+}
+
+fn is_plain_output(tensor: &Tensor) -> bool {
+    is_plain(tensor) && !tensor.is_read_only()
 }
 
 /// A region of the caller's memory. As [`lend_mut`].
@@ -262,6 +301,10 @@ impl Buffers for Tensor {
 impl ConstBuffers for Tensor {
     fn lend(&self, _: LendingProof) -> Vec<Tensor> {
         vec![self.clone()]
+    }
+
+    fn owned_const(&self, _: LendingProof) -> Option<&Tensor> {
+        Some(self)
     }
 }
 

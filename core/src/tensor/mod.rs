@@ -17,13 +17,15 @@ pub(crate) mod shared;
 mod strided;
 mod view;
 
-pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub(crate) use buffers::{
-    InPlace, flat, flat_mut, in_place, lend, lend_bytes, lend_bytes_mut, lend_mut,
+    Apart, Given, InPlace, apart, given, in_place, lend, lend_bytes, lend_bytes_mut, lend_mut,
 };
+pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub use element::Element;
 pub use lent_memory::LentMemory;
 pub(crate) use overlaps::{RepeatPolicy, Runs, View, overlap, runs_of};
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+pub(crate) use pages::FreshPages;
 pub(crate) use pages::prefer_large_pages;
 #[doc(hidden)]
 pub use region::Loan;

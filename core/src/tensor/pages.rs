@@ -32,6 +32,53 @@ pub(crate) fn prefer_large_pages<T>(memory: &mut [T]) {
     }
 }
 
+/// Memory of its own pages, zeroed: the system has none to fill before they are used, where an
+/// allocator may have to clear what it used for something else before.
+#[cfg(all(target_os = "linux", feature = "tcp"))]
+#[derive(Debug)]
+pub(crate) struct FreshPages {
+    start: std::ptr::NonNull<u8>,
+    bytes: usize,
+}
+
+#[cfg(all(target_os = "linux", feature = "tcp"))]
+impl FreshPages {
+    /// `bytes` of them; none if there are not as many.
+    pub(crate) fn new(bytes: usize) -> Option<FreshPages> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: at an address that the system chooses, where nothing is.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
+        let mut pages = FreshPages { start: std::ptr::NonNull::new(start.ok()?.cast())?, bytes };
+        prefer_large_pages(pages.as_mut());
+        Some(pages)
+    }
+
+    /// The memory.
+    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: these bytes are mapped, zeroed, and nobody else has them, until this is dropped.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+// SAFETY: plain memory, which any thread may use.
+#[cfg(all(target_os = "linux", feature = "tcp"))]
+unsafe impl Send for FreshPages {}
+// SAFETY: as above; a shared reference gives no access.
+#[cfg(all(target_os = "linux", feature = "tcp"))]
+unsafe impl Sync for FreshPages {}
+
+#[cfg(all(target_os = "linux", feature = "tcp"))]
+impl Drop for FreshPages {
+    fn drop(&mut self) {
+        // SAFETY: they were mapped by `new`, and are not used any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
 /// Other systems choose for themselves.
 #[cfg(not(all(target_os = "linux", feature = "tcp")))]
 pub(crate) fn prefer_large_pages<T>(_memory: &mut [T]) {}

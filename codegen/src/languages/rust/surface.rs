@@ -123,20 +123,17 @@ fn view(api: &Api, method: &model::Method) -> Method {
 /// What runs the call immediately, if its tensors are what the short way takes.
 fn at_once(buffers: &[Buffer]) -> String {
     let roles: Vec<String> = buffers.iter().map(|it| format!("Role::{}", it.role)).collect();
-    let (run, written) = match buffers {
-        [] => ("run_without", ""),
-        [one] if one.role == "InOut" => ("run_in_place", "in_place"),
-        [out, from] if out.lend == "lend_mut" && from.lend == "lend" => ("run_apart", "flat_mut"),
+    let (run, memory) = match buffers {
+        [] => ("run_without", String::new()),
+        [one] if one.role == "InOut" => ("run_in_place", format!(", in_place({})", one.name)),
+        [out, from] if out.lend == "lend_mut" && from.lend == "lend" => {
+            ("run_apart", format!(", apart({}, {})", out.name, from.name))
+        }
         _ => return String::new(),
     };
-    let flats = buffers.iter().map(|it| match it.lend {
-        "lend" => format!(", flat({})", it.name),
-        _ => format!(", {written}({})", it.name),
-    });
     format!(
-        "if let Some(done) = self.{run}(call.plain(&[{}]){}) {{ return done; }}",
+        "if let Some(done) = self.{run}(call.plain(&[{}]){memory}) {{ return done; }}",
         roles.join(", "),
-        flats.collect::<String>()
     )
 }
 

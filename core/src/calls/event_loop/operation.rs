@@ -2,7 +2,6 @@
 //! a moment, and which another thread moves until they are done. Knows no tensors.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::slice;
 use std::time::{Duration, Instant};
 
 use super::adaptive_wait::AdaptiveWait;
@@ -19,7 +18,7 @@ const LARGE_BYTES: usize = 256 << 10;
 
 /// Operations on more than this are not given the language's own memory, since what they have would
 /// have to be copied, all at once, if they are not over in time.
-const MAX_LENT_BYTES: usize = 64 << 20;
+const MAX_LENT_BYTES: usize = 128 << 20;
 
 /// The event loop moves a large operation for at most half a nanosecond a byte, in the call that
 /// issues it: the copies, in and out, would take it as long. In any case for as long as this.
@@ -57,17 +56,17 @@ impl LoopOperation {
         LoopOperation { staged, wait, is_done, has_waiter, is_over, is_refused }
     }
 
-    /// An operation on one small array, in `memory`, that was issued at `start`. If it is done in a
+    /// An operation on small arrays, in `memories`, that was issued at `start`. If it is done in a
     /// moment, its result is copied out.
     pub fn issued<M: CallerMemory>(
         staged: StagedOperation,
         wait: AdaptiveWait,
-        memory: &M,
+        memories: &[M],
         start: Instant,
     ) -> LoopOperation {
         let operation = LoopOperation::new(staged, wait);
         operation.see_to(start, false);
-        operation.finish_small(slice::from_ref(memory));
+        operation.finish_small(memories);
         operation
     }
 

@@ -35,7 +35,7 @@ use crate::work::Work;
 pub use lending::Loans;
 use operation::{Operation, operation};
 use overlaps::refuse_overlaps;
-pub use short::{ShortCall, ShortOutcome};
+pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
 use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};
 

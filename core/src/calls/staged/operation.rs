@@ -6,7 +6,8 @@ use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{CheckedRequest, ProcessGroup};
+use crate::process_group::{CheckedRequest, HeldBuffers, ProcessGroup};
+use crate::request::SingleTensorRequest;
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -17,6 +18,8 @@ use crate::{backend::Direction, process_group::MessageRequest};
 #[derive(Debug)]
 pub(super) enum Operation {
     Collective(CheckedRequest),
+    /// One of the usual ones, of which nothing is to be found out.
+    Plain(SingleTensorRequest, HeldBuffers),
     Send {
         tensor: Tensor,
         peer: u32,
@@ -37,6 +40,12 @@ impl Operation {
     pub(super) fn issue(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         match self {
             Operation::Collective(checked) => group.issue_checked(checked, waiting),
+            Operation::Plain(plain, kept) => {
+                let name = plain.name;
+                let plain = SingleTensorRequest { waiting, ..plain };
+                // It suited when it was made, and nothing has changed.
+                group.issue_plain(&plain, kept).unwrap_or_else(|| Err(unsupported(name.to_owned())))
+            }
             Operation::Send { tensor, peer, tag } => {
                 group.issue_send(tensor, peer, tag, None, waiting)
             }
@@ -60,7 +69,9 @@ impl Operation {
             Operation::Recv { tensor, peer: Some(peer), tag } => {
                 (Direction::Receive, tensor, peer, tag)
             }
-            Operation::Recv { peer: None, .. } | Operation::Collective(_) => {
+            Operation::Recv { peer: None, .. }
+            | Operation::Collective(_)
+            | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
                 return Err(Error::InvalidArgument { message: message.to_owned() });
             }

@@ -3,6 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+use crate::tensor::FreshPages;
 use crate::tensor::{Region, prefer_large_pages};
 
 /// Bytes below which memory is not worth keeping: the allocator has it at hand.
@@ -30,6 +32,12 @@ struct Block(Vec<u8>);
 pub(super) fn region(len: usize) -> Option<Region> {
     if len < MIN_BYTES {
         return Some(Region::zeroed(len));
+    }
+    // What is not kept is often not used either, by an operation in the language's own memory.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    if len > MAX_BYTES {
+        let pages = FreshPages::new(len)?;
+        return Some(Region::from_owner(pages, |pages| (pages.as_mut().as_mut_ptr(), len)));
     }
     let kept = POOL.lock().unwrap_or_else(PoisonError::into_inner).take(len);
     let block = Block(kept.or_else(|| fresh(len))?);
@@ -83,6 +91,17 @@ impl Drop for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_too_large_to_be_kept_is_all_there() {
+        let len = MAX_BYTES + 4097;
+        let region = region(len).map(|region| {
+            region.write(|bytes| bytes.fill(7));
+            region.read(|bytes| bytes.iter().filter(|byte| **byte == 7).count())
+        });
+        assert_eq!(region, Some(len));
+        assert!(super::region(isize::MAX as usize / 2).is_none(), "more than there is");
+    }
 
     #[test]
     fn what_was_used_is_used_again_and_the_oldest_is_given_up() {

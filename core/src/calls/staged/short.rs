@@ -1,28 +1,74 @@
-//! Calls of the usual shape: a collective on one flat array, in place, with no argument but the
-//! reduction operator. Small ones run immediately, without memory that lasts, if the backend can do
-//! that. What they mean is what the resolver finds; whatever is unusual goes there.
+//! Calls of the usual shape: a collective or a message on one or two flat arrays, with no argument
+//! but the reduction operator and a rank. Small collectives run immediately, without memory that
+//! lasts, if the backend can do that; the others are not resolved, since it is known what they
+//! mean: what the resolver finds. Whatever is unusual goes there.
 
+use super::operation::Operation;
 use super::tensors::{Memory, TensorDescription, Tensors};
 use super::{CallerMemory, Cursor, StagedOperation, State};
 use crate::backend::FAST_PATH_BYTES;
-use crate::calls::object::Object;
-use crate::calls::value::{Arguments, Value};
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::WaitIntent;
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 use crate::process_group::{FastPathResult, HeldBuffers, ProcessGroup};
-use crate::request::SingleTensorRequest;
-use crate::tensor::LentMemory;
+use crate::request::{SingleTensorRequest, is_one_tensor};
+use crate::tensor::{LentMemory, Region};
 
-/// Most parameters of a short call: the tensor and the operator.
-const MAX_GIVEN: usize = 2;
+/// Most arrays of a short call.
+const MAX_ARRAYS: usize = 2;
 
-/// A call of the usual shape, without its tensor.
-#[derive(Clone, Copy)]
-pub struct ShortCall {
-    entry: &'static Entry,
+/// Calls of one method that are given the same arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortMethod {
     plain: SingleTensorRequest,
+    kind: Kind,
+    /// How many arrays there are, the positions of the one that is read and the one that is
+    /// written.
+    arrays: usize,
+    input: Option<usize>,
+    output: Option<usize>,
+    /// Whether the rank that is given is one of all, not of the group.
+    is_global_rank: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Collective,
+    Send,
+    Receive,
+}
+
+/// The names of the arguments that calls of a method are given beside their arrays, or their
+/// positions, in digits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShortNames<'a> {
+    /// Of the reduction operator.
+    pub reduce_op: Option<&'a str>,
+    /// Of the root, or of the other rank of a message.
+    pub rank: Option<&'a str>,
+}
+
+/// A call of the usual shape, without its arrays.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortCall {
+    /// What is called.
+    pub method: ShortMethod,
+    /// The operator, if one is given.
+    pub reduce_op: Option<ReduceOp>,
+    /// The rank, if one is given.
+    pub rank: Option<u32>,
+}
+
+/// What is known of an array of a short call.
+#[derive(Debug)]
+pub struct ShortArray {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its bytes.
+    pub bytes: usize,
+    /// The part of the core's memory that it looks at; none if it is the language's.
+    pub own: Option<Region>,
 }
 
 /// The result of a short call.
@@ -34,112 +80,255 @@ pub enum ShortOutcome {
     Issued(Box<StagedOperation>),
 }
 
-impl ShortCall {
-    /// The call of `entry` with an array, and an operator if one is given. None if that means
-    /// anything but one collective that reduces the array in place.
-    pub fn new(entry: &'static Entry, reduce_op: Option<ReduceOp>) -> Option<ShortCall> {
+impl ShortMethod {
+    /// Calls of `entry` with so many arrays first, and arguments of these names. None if those mean
+    /// anything but one collective of equal parts, or one message.
+    pub fn new(entry: &'static Entry, arrays: usize, names: ShortNames<'_>) -> Option<ShortMethod> {
         let method = entry.method;
-        let collective = method.collective.filter(|_| !method.coalesced && !method.unbuilt)?;
-        let facts = collective.facts();
-        if facts.rooted || !facts.reduces {
+        if method.coalesced || method.unbuilt || !(1..=MAX_ARRAYS).contains(&arrays) {
             return None;
         }
-        let given = 1 + usize::from(reduce_op.is_some());
-        let overload = method.overloads.iter().find(|overload| is_short(overload.parameters))?;
-        let (_, left_out) = overload.parameters.split_at_checked(given)?;
+        let is_named = |name: Option<&str>, (at, parameter): (usize, &Parameter)| {
+            name.is_some_and(|name| name == parameter.name || name.parse() == Ok(at))
+        };
+        let overload = method.overloads.iter().find_map(|overload| {
+            let (tensors, others) = overload.parameters.split_at_checked(arrays)?;
+            let are_tensors = tensors.iter().all(|it| matches!(it.ty, Type::Tensor));
+            let usual = (arrays..).zip(others).all(|(at, it)| match it.role {
+                Role::Op if is_named(names.reduce_op, (at, it)) => true,
+                role if is_rank(role) && is_named(names.rank, (at, it)) => true,
+                _ => has_usual_default(it),
+            });
+            (are_tensors && usual).then_some((tensors, others))
+        });
+        let (tensors, others) = overload?;
+        let named = |name: Option<&str>, wanted: fn(Role) -> bool| {
+            let mut others = (arrays..).zip(others).filter(|(_, it)| wanted(it.role));
+            name.and_then(|_| others.find(|it| is_named(name, *it))).map(|(_, it)| it.role)
+        };
+        let rank = named(names.rank, is_rank);
+        let reduce_op = named(names.reduce_op, |role| role == Role::Op);
+        let is_unknown = rank.is_some() != names.rank.is_some()
+            || reduce_op.is_some() != names.reduce_op.is_some();
+        let at = |wanted: &[Role]| tensors.iter().position(|it| wanted.contains(&it.role));
+        let input = at(&[Role::In, Role::FlatIn, Role::InOut]);
+        let output = at(&[Role::Out, Role::FlatOut, Role::InOut]);
+        let kind = match (method.collective, rank, input, output) {
+            (None, Some(Role::Peer | Role::GlobalPeer), Some(_), None) => Kind::Send,
+            (None, Some(Role::Peer | Role::GlobalPeer), None, Some(_)) => Kind::Receive,
+            (Some(it), rank, Some(input), Some(output)) => {
+                let facts = it.facts();
+                let has_root = matches!(rank, Some(Role::Root | Role::GlobalRoot));
+                if !tensors.iter().all(|tensor| is_one_tensor(tensor.role, facts)) {
+                    return None;
+                }
+                let is_apart = arrays == MAX_ARRAYS && input != output && !facts.rooted;
+                let is_alone = arrays == 1 && input == output && has_root == facts.rooted;
+                (is_apart && rank.is_none() || is_alone).then_some(Kind::Collective)?
+            }
+            _ => return None,
+        };
         let plain = SingleTensorRequest {
-            collective,
+            collective: method.collective.unwrap_or(crate::Collective::Barrier),
             name: method.name,
             dtype: DType::U8,
-            reduce_op: reduce_op.unwrap_or(ReduceOp::Sum),
+            reduce_op: ReduceOp::Sum,
             root: 0,
             timeout: None,
             waiting: WaitIntent::Soon,
         };
-        left_out.iter().all(has_usual_default).then_some(ShortCall { entry, plain })
+        let is_global_rank = matches!(rank, Some(Role::GlobalRoot | Role::GlobalPeer));
+        let found = ShortMethod { plain, kind, arrays, input, output, is_global_rank };
+        (!is_unknown).then_some(found)
     }
 
-    /// Runs it in `group` on `memory`, which lies at `address` and whose elements are of `dtype`.
-    /// None if nothing was done: then [`StagedOperation::prepare`] is the way, which also says what
-    /// is wrong with a call. `scratch` is memory to work in, kept from one call to the next.
+    /// Whether it is known in the call itself what the work of one that is done has to say.
+    pub fn is_collective(self) -> bool {
+        self.kind == Kind::Collective
+    }
+}
+
+impl ShortCall {
+    /// Runs it in `group` on `memories`, whose elements are of `dtype`. None if nothing was done:
+    /// then [`ShortCall::prepare`] is the way. `scratch` is memory to work in, kept from one call
+    /// to the next.
     pub fn run<M: CallerMemory>(
-        self,
+        &self,
         group: &ProcessGroup,
         dtype: DType,
-        memory: &M,
+        memories: &[M],
         scratch: &mut Vec<u8>,
     ) -> Option<ShortOutcome> {
-        let bytes = memory.bytes();
-        if bytes == 0 || bytes > FAST_PATH_BYTES {
+        let ShortMethod { input, output, .. } = self.method;
+        let plain = self.plain(group, dtype)?;
+        let (from, to) = (memories.get(input?)?, memories.get(output?)?);
+        let is_alone = input == output;
+        let (given, taken) = (from.bytes(), to.bytes());
+        if given.min(taken) == 0 || given.max(taken) > FAST_PATH_BYTES {
             return None;
         }
-        scratch.resize(bytes, 0);
-        memory.read(0, scratch);
-        let plain = SingleTensorRequest { dtype, ..self.plain };
-        Some(match group.try_plain(&plain, &mut LentMemory::InPlace(scratch))? {
+        scratch.resize(if is_alone { taken } else { taken + given }, 0);
+        let (result, copy) = scratch.split_at_mut(taken);
+        from.read(0, if is_alone { &mut *result } else { &mut *copy });
+        let mut lent = match is_alone {
+            true => LentMemory::InPlace(result),
+            false => LentMemory::Apart(copy, result),
+        };
+        let is_written = self.is_written(group, &plain);
+        Some(match group.try_plain(&plain, &mut lent)? {
             FastPathResult::Done(work) => {
-                memory.write(0, scratch);
+                if is_written {
+                    to.write(0, &scratch[..taken]);
+                }
                 ShortOutcome::Done(work.sequence())
             }
             begun => {
                 // It has given its part; what comes of it is written to memory that lasts.
-                let (tensors, output) = super::tensors::flat(dtype, bytes);
-                output.write(|copy| copy.copy_from_slice(scratch));
-                let work = begun.work(|| HeldBuffers { input: None, output });
-                ShortOutcome::Issued(Box::new(StagedOperation {
-                    name: plain.name,
-                    group: Some(group.clone()),
-                    tensors,
-                    inputs: Vec::new(),
-                    outputs: vec![0],
-                    copied_in: Cursor::default(),
-                    copied_out: Cursor::default(),
-                    bytes_copied_in: bytes,
-                    timeout: group.timeout(),
-                    state: State::Issued(work),
-                }))
+                let mut staged = self.staged(group, &plain, tensors_for(dtype, memories));
+                let region = |at: usize| staged.tensors.all[at].tensor.region().clone();
+                let kept = HeldBuffers {
+                    input: input.filter(|_| !is_alone).map(region),
+                    output: output.map_or_else(|| Region::zeroed(0), region),
+                };
+                match &kept.input {
+                    None => kept.output.write(|bytes| bytes.copy_from_slice(scratch)),
+                    Some(input) => input.write(|bytes| bytes.copy_from_slice(&scratch[taken..])),
+                }
+                staged.bytes_copied_in = from.bytes();
+                staged.state = State::Issued(begun.work(|| kept));
+                ShortOutcome::Issued(Box::new(staged))
             }
         })
     }
 
-    /// The operation of the call on an array of so many `bytes`, whose elements are of `dtype`, in
-    /// the group that `this` is, or in the default group. None where
+    /// The operation of the call on `arrays`, which share no memory, in `group`. None where
     /// [`StagedOperation::prepare`] says what is wrong.
     pub fn prepare(
-        self,
-        this: Option<&Object>,
-        dtype: DType,
-        bytes: usize,
+        &self,
+        group: &ProcessGroup,
+        arrays: Vec<ShortArray>,
     ) -> Option<StagedOperation> {
-        let described = TensorDescription {
-            dtype,
-            shape: None,
-            strides: None,
-            offset: 0,
-            read_only: false,
-            memory: Memory::Foreign { bytes, place: (0, 0) },
+        let ShortMethod { kind, input, output, .. } = self.method;
+        let dtype = arrays.first()?.dtype;
+        if arrays.len() != self.method.arrays || arrays.iter().any(|it| it.dtype != dtype) {
+            return None;
+        }
+        let tensors = Tensors::new((0..).zip(arrays).map(|(at, it)| it.described(at)).collect());
+        let tensors = tensors.ok().filter(|it| it.lack.is_none())?;
+        let tensor = |at: Option<usize>| Some(tensors.all.get(at?)?.tensor.clone());
+        let plain = self.plain(group, dtype)?;
+        let operation = match kind {
+            Kind::Send => {
+                Operation::Send { tensor: tensor(input)?, peer: self.peer(group)?, tag: 0 }
+            }
+            Kind::Receive => {
+                let peer = Some(self.peer(group)?);
+                Operation::Recv { tensor: tensor(output)?, peer, tag: 0 }
+            }
+            Kind::Collective => {
+                let given = tensor(input.filter(|_| input != output));
+                let kept = HeldBuffers {
+                    input: given.map(|it| it.region().clone()),
+                    output: tensor(output)?.region().clone(),
+                };
+                group.suits_plain(&plain, &kept).then_some(Operation::Plain(plain, kept))?
+            }
         };
-        let tensors = Tensors::new(vec![described]).ok()?;
-        let positional = vec![tensors.value(0).ok()?, Value::ReduceOp(self.plain.reduce_op)];
-        let arguments = Arguments { positional, ..Arguments::default() };
-        StagedOperation::prepare(self.entry, this, arguments, &[], tensors).ok()
+        let mut staged = self.staged(group, &plain, tensors);
+        staged.state = State::Prepared(operation);
+        Some(staged)
+    }
+
+    fn staged(
+        &self,
+        group: &ProcessGroup,
+        plain: &SingleTensorRequest,
+        tensors: Tensors,
+    ) -> StagedOperation {
+        let ShortMethod { input, output, .. } = self.method;
+        let (is_read, is_written) = (self.is_read(group, plain), self.is_written(group, plain));
+        StagedOperation {
+            name: plain.name,
+            group: Some(group.clone()),
+            tensors,
+            inputs: input.filter(|_| is_read).into_iter().collect(),
+            outputs: output.filter(|_| is_written).into_iter().collect(),
+            copied_in: Cursor::default(),
+            copied_out: Cursor::default(),
+            bytes_copied_in: 0,
+            timeout: group.timeout(),
+            state: State::Over,
+        }
+    }
+
+    /// What the backend is asked for. None if the rank that is given is none of the group.
+    fn plain(&self, group: &ProcessGroup, dtype: DType) -> Option<SingleTensorRequest> {
+        let reduce_op = self.reduce_op.unwrap_or(ReduceOp::Sum);
+        let root = match self.rank {
+            Some(rank) if self.method.is_global_rank => group.group_rank(rank).ok()?,
+            Some(rank) => (rank < group.size()).then_some(rank)?,
+            None => 0,
+        };
+        Some(SingleTensorRequest { dtype, reduce_op, root, ..self.method.plain })
+    }
+
+    /// The other rank of a message.
+    fn peer(&self, group: &ProcessGroup) -> Option<u32> {
+        let peer = self.plain(group, DType::U8)?.root;
+        (self.rank.is_some() && peer != group.rank()).then_some(peer)
+    }
+
+    /// Whether this rank gives anything.
+    fn is_read(&self, group: &ProcessGroup, plain: &SingleTensorRequest) -> bool {
+        let facts = plain.collective.facts();
+        let is_spread = facts.rooted && !facts.reduces;
+        self.method.kind != Kind::Collective || !is_spread || plain.root == group.rank()
+    }
+
+    /// Whether this rank gets anything.
+    fn is_written(&self, group: &ProcessGroup, plain: &SingleTensorRequest) -> bool {
+        let facts = plain.collective.facts();
+        let is_root = plain.root == group.rank();
+        match facts.rooted {
+            true if facts.reduces => is_root,
+            true => !is_root,
+            false => true,
+        }
+    }
+
+    /// Whether this rank's array is one of the outputs of the call in `group`, if it is done.
+    pub fn has_output(&self, group: &ProcessGroup) -> bool {
+        self.plain(group, DType::U8).is_some_and(|plain| self.is_written(group, &plain))
     }
 }
 
-/// Whether an overload takes one tensor, in place, and then the operator.
-fn is_short(parameters: &[Parameter]) -> bool {
-    let (given, _) = parameters.split_at(parameters.len().min(MAX_GIVEN));
-    let roles = given.iter().map(|parameter| parameter.role);
-    let is_tensor = given.first().is_some_and(|parameter| matches!(parameter.ty, Type::Tensor));
-    is_tensor && roles.eq([Role::InOut, Role::Op])
+impl ShortArray {
+    fn described(self, at: usize) -> TensorDescription {
+        let ShortArray { dtype, bytes, own } = self;
+        // No two share memory.
+        let memory = own.map_or(Memory::Foreign { bytes, place: (at, 0) }, Memory::Own);
+        let (shape, strides) = (None, None);
+        TensorDescription { dtype, shape, strides, offset: 0, read_only: false, memory }
+    }
+}
+
+/// The tensors of a call on small arrays, and memory for their copies.
+fn tensors_for<M: CallerMemory>(dtype: DType, memories: &[M]) -> Tensors {
+    let tensors = memories.iter().map(|memory| super::tensors::flat(dtype, memory.bytes()));
+    Tensors { all: tensors.collect(), lack: None }
+}
+
+fn is_rank(role: Role) -> bool {
+    matches!(role, Role::Root | Role::GlobalRoot | Role::Peer | Role::GlobalPeer)
 }
 
 /// Whether leaving a parameter out means what a short call does.
 fn has_usual_default(parameter: &Parameter) -> bool {
     parameter.optional
         && match parameter.default {
-            None | Some(Constant::Null | Constant::Bool(false)) => true,
+            None | Some(Constant::Null | Constant::Bool(false) | Constant::EmptySequence) => true,
             Some(Constant::ReduceOp(reduce_op)) => reduce_op == ReduceOp::Sum,
+            Some(Constant::Int(0)) => parameter.role == Role::Tag,
             _ => false,
         }
 }

@@ -184,14 +184,13 @@ impl StagedTensor {
     }
 }
 
-/// The one tensor of a call on a flat array of `bytes`, and the memory of its copy.
-pub(super) fn flat(dtype: DType, bytes: usize) -> (Tensors, Region) {
-    let region = Region::zeroed(bytes);
+/// The tensor of a flat array of `bytes`, with memory for its copy.
+pub(super) fn flat(dtype: DType, bytes: usize) -> StagedTensor {
     let elements = bytes / dtype.size_bytes();
-    let tensor = Tensor::contiguous(region.clone(), dtype, vec![elements]);
+    let tensor = Tensor::contiguous(Region::zeroed(bytes), dtype, vec![elements]);
     let layout = Layout::flat(dtype.size_bytes(), elements);
     let foreign = Some(Foreign { bytes, place: (0, 0), layout });
-    (Tensors { all: vec![StagedTensor { tensor, foreign, is_lent: false }], lack: None }, region)
+    StagedTensor { tensor, foreign, is_lent: false }
 }
 
 /// A view of the core's own memory.
