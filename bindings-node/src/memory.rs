@@ -1,7 +1,8 @@
 //! `NativeMemory`: memory of the core, which JavaScript looks at without a copy where it is the
 //! host's.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, JavaScriptClassExt, Unknown};
@@ -20,7 +21,41 @@ pub struct NativeMemory {
     view: RefCell<Option<Reference>>,
     /// For the collector, which does not see a device's memory.
     weight: RefCell<Option<Weight>>,
+    /// Where the arrays that look at it lie, once there are any.
+    looked_at: Cell<Option<usize>>,
 }
+
+/// Memory that arrays look at, or did before it was released, which it has no bytes after.
+struct Home {
+    bytes: usize,
+    region: Region,
+}
+
+thread_local! {
+    /// What arrays of this thread look at, by where it begins.
+    static HOMES: RefCell<BTreeMap<usize, Home>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The part of a memory of this thread that lies in these bytes; `None` if they lie in none. An
+/// error if the memory was released, or is not where elements of this size are whole.
+pub(crate) fn home_of(
+    address: usize,
+    bytes: usize,
+    element_bytes: usize,
+) -> Result<Option<Region>, NotWhole> {
+    HOMES.with_borrow(|homes| {
+        let Some((start, home)) = homes.range(..=address).next_back() else { return Ok(None) };
+        let from = address - start;
+        if from + bytes > home.bytes {
+            return Ok(None);
+        }
+        let is_whole = home.region.len() == home.bytes && from.is_multiple_of(element_bytes);
+        if is_whole { Ok(Some(home.region.slice(from..from + bytes))) } else { Err(NotWhole) }
+    })
+}
+
+/// Memory is not there as elements.
+pub(crate) struct NotWhole;
 
 #[napi]
 impl NativeMemory {
@@ -40,6 +75,9 @@ impl NativeMemory {
     #[napi]
     pub fn release(&self) {
         let region = self.region.replace(Region::zeroed(0));
+        self.with_home(|homes, start| {
+            homes.entry(start).and_modify(|home| home.region = Region::zeroed(0));
+        });
         drop(self.weight.take());
         // The driver may wait until the device has done what it was given.
         if region.device().is_some() {
@@ -60,6 +98,12 @@ impl NativeMemory {
         }
         let made = view_of(env, &region)?;
         *view = Some(Reference::new(made)?);
+        if !region.is_empty() {
+            let start = region.address();
+            let home = Home { bytes: region.len(), region };
+            HOMES.with_borrow_mut(|homes| homes.insert(start, home));
+            self.looked_at.set(Some(start));
+        }
         Ok(made.into_unknown())
     }
 }
@@ -81,6 +125,15 @@ impl NativeMemory {
             region: RefCell::new(region),
             view: RefCell::new(None),
             weight: RefCell::new(None),
+            looked_at: Cell::new(None),
+        }
+    }
+
+    /// Changes what is known of where it lies, if arrays have looked at it.
+    fn with_home(&self, change: impl FnOnce(&mut BTreeMap<usize, Home>, usize)) {
+        if let Some(start) = self.looked_at.get() {
+            // The thread may be ending, with what belongs to it.
+            let _ = HOMES.try_with(|homes| change(&mut homes.borrow_mut(), start));
         }
     }
 
@@ -105,5 +158,8 @@ impl Drop for NativeMemory {
     fn drop(&mut self) {
         self.view.borrow_mut().take().into_iter().for_each(Reference::forget);
         self.release();
+        self.with_home(|homes, start| {
+            homes.remove(&start);
+        });
     }
 }

@@ -9,15 +9,19 @@ use std::time::Instant;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
+use polyrank::calls;
 use polyrank::calls::staged::{
     CallerMemory, ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome,
 };
-use polyrank::calls::{self, ScriptValue};
 use polyrank::{DType, ProcessGroup, ReduceOp, distributed};
 
 use crate::convert::{Js, View};
+use crate::memory::home_of;
 use crate::realm::realm;
 use crate::work::NativeWork;
+
+/// As much as the executor copies, at most, in a call that is done when it returns.
+const COPIED_BYTES: usize = 16 << 10;
 
 /// No operator is given.
 const NO_OPERATOR: i32 = -1;
@@ -89,11 +93,9 @@ pub fn short_group_name(group: f64) -> Option<String> {
 
 /// Runs a method of `short_method` on one typed array, or on two. If it is done, its sequence
 /// number; `-1 - number` if this rank's arrays are none of its outputs. A work if it continues,
-/// null if it was declined and nothing happened. `homes` are the memory of polyrank that each array
-/// looks at and the byte of that at which it begins, one after the other; null where that is not
-/// used. `reduce_op` is the number of the operator, -1: none is given. A group whose limit is not
-/// `timeout_ms` is declined, too, and so is a call for which more than `max_copied` bytes would
-/// have to be copied now.
+/// null if it was declined and nothing happened. `reduce_op` is the number of the operator, -1:
+/// none is given. A group whose limit is not `timeout_ms` is declined, too, and so is a call for
+/// which more than `max_copied` bytes would have to be copied now.
 #[napi]
 #[allow(clippy::too_many_arguments)]
 pub fn run_short<'env>(
@@ -102,14 +104,13 @@ pub fn run_short<'env>(
     method: u32,
     first: Unknown<'_>,
     second: Unknown<'_>,
-    homes: Unknown<'_>,
     reduce_op: i32,
     rank: f64,
     timeout_ms: f64,
     max_copied: f64,
 ) -> Result<Unknown<'env>> {
     let call = Call { group, method, reduce_op, rank, timeout_ms, max_copied: max_copied as usize };
-    let outcome = call.run(env, [first, second].map(Js::of), Js::of(homes))?;
+    let outcome = call.run(env, [first, second].map(Js::of))?;
     Ok(outcome.map_or_else(|| Js::nothing(env), Ok)?.into_unknown())
 }
 
@@ -124,7 +125,7 @@ struct Call {
 }
 
 impl Call {
-    fn run<'env>(&self, env: Env, arrays: [Js<'_>; 2], homes: Js<'_>) -> Result<Option<Js<'env>>> {
+    fn run<'env>(&self, env: Env, arrays: [Js<'_>; 2]) -> Result<Option<Js<'env>>> {
         let Some(call) = self.short_call() else { return Ok(None) };
         let Some(group) = group_of(self.group) else { return Ok(None) };
         if group.timeout().as_secs_f64() * 1e3 != self.timeout_ms {
@@ -145,10 +146,7 @@ impl Call {
         }
         let start = Instant::now();
         let mut scratch = SCRATCH.take();
-        let outcome = match homes.is_nothing()? {
-            true => call.run(&group, dtype, views, &mut scratch),
-            false => None,
-        };
+        let outcome = call.run(&group, dtype, views, &mut scratch);
         SCRATCH.set(scratch);
         let work = match outcome {
             Some(ShortOutcome::Done(sequence)) => {
@@ -157,7 +155,7 @@ impl Call {
             }
             Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, views, start)?,
             None => {
-                let Some(arrays) = short_arrays(dtype, views, homes)? else { return Ok(None) };
+                let Some(arrays) = short_arrays(dtype, views) else { return Ok(None) };
                 let Some(staged) = call.prepare(&group, arrays) else { return Ok(None) };
                 match NativeWork::begun(env, staged, views, self.max_copied)? {
                     Some(work) => work,
@@ -195,31 +193,19 @@ impl Call {
     }
 }
 
-/// What the core is told of arrays that lie in these homes; none if it takes them only as a part of
-/// a longer tensor.
-fn short_arrays(
-    dtype: DType,
-    views: &[View<'_>],
-    homes: Js<'_>,
-) -> Result<Option<Vec<ShortArray>>> {
-    let mut arrays = Vec::with_capacity(views.len());
-    for (at, view) in (0..).zip(views) {
-        let mut own = None;
-        if !homes.is_nothing()? {
-            let (memory, offset) = (homes.at(2 * at)?, homes.at(2 * at + 1)?);
-            if !memory.is_nothing()? {
-                let (region, start) = (memory.region()?, offset.number()? as usize);
-                let end = start.saturating_add(view.bytes());
-                let is_there = end <= region.len() && region.device().is_none();
-                if !is_there || start % dtype.size_bytes() != 0 {
-                    return Ok(None);
-                }
-                own = Some(region.slice(start..end));
-            }
-        }
-        arrays.push(ShortArray { dtype, bytes: view.bytes(), own });
-    }
-    Ok(Some(arrays))
+/// What the core is told of arrays; `None` if it takes them only as a part of a longer tensor.
+/// Short ones are copied, whoever has their memory: that costs less than anything else.
+fn short_arrays(dtype: DType, views: &[View<'_>]) -> Option<Vec<ShortArray>> {
+    let are_copied = views.iter().all(|view| view.bytes() <= COPIED_BYTES);
+    let described = |view: &View<'_>| {
+        let bytes = view.bytes();
+        let own = match are_copied {
+            true => None,
+            false => home_of(view.address(), bytes, dtype.size_bytes()).ok()?,
+        };
+        Some(ShortArray { dtype, bytes, own })
+    };
+    views.iter().map(described).collect()
 }
 
 fn group_of(identity: f64) -> Option<ProcessGroup> {

@@ -348,3 +348,37 @@ test("a signal that is given makes a call go the long way, and ends it", async (
   assert.deepEqual(arrays, [Float32Array.of(1), Float32Array.of(3)]);
   await leave(groups);
 });
+
+/** An array that is longer than what is copied in a turn of the event loop, and is never lent. */
+const slow = (value) => new Float32Array(new SharedArrayBuffer(12 << 20)).fill(value);
+
+test("what a signal has cancelled does not read its array any more", async () => {
+  const groups = await join(2);
+  const [array, other] = [slow(1), slow(2)];
+  const giveUp = new AbortController();
+  const work = groups[0].allreduce(array, { signal: giveUp.signal });
+  giveUp.abort(new Error("enough"));
+  array.fill(-100);
+  await assert.rejects(async () => work, /enough/);
+  await groups[1].allreduce(other);
+  assert.ok(other.every((value) => value === 3), "what the array was when it was cancelled");
+  assert.ok(array.every((value) => value === -100), "no result is written either");
+  await leave(groups);
+});
+
+test("what a signal has cancelled reads what those before it wrote, and no more", async () => {
+  const groups = await join(2);
+  const [array, other] = [slow(1), slow(2)];
+  const giveUp = new AbortController();
+  const first = groups[0].allreduce(array);
+  const second = groups[0].allreduce(array, { signal: giveUp.signal });
+  giveUp.abort(new Error("enough"));
+  const both = [groups[1].allreduce(other), groups[1].allreduce(other)];
+  await assert.rejects(async () => second, /enough/);
+  await first;
+  array.fill(-100);
+  await Promise.all(both);
+  assert.ok(other.every((value) => value === 6), "3 of the first, from both");
+  assert.ok(array.every((value) => value === -100));
+  await leave(groups);
+});

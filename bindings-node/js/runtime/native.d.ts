@@ -188,18 +188,15 @@ export interface Native {
   /**
    * A collective or a message on one array or two: the sequence number if it is done when the call
    * returns, `-1 - number` if no array of this rank is one of its outputs; its work if it
-   * continues, null if it was declined and nothing happened. `homes` are the memory of polyrank
-   * that each array lies in and the byte of that at which it begins, null where that is not to be
-   * used. `reduceOp` is the number of the operator; -1: none is given, as for `rank`. A group with
-   * a different timeout than `timeoutMs` is declined, too, and so is a call that would have to copy
-   * more than `maxCopied` bytes now.
+   * continues, null if it was declined and nothing happened. `reduceOp` is the number of the
+   * operator; -1: none is given, as for `rank`. A group with a different timeout than `timeoutMs`
+   * is declined, too, and so is a call that would have to copy more than `maxCopied` bytes now.
    */
   runShort?(
     group: number,
     method: number,
     first: ArrayBufferView,
     second: ArrayBufferView | null,
-    homes: (NativeMemory | number | null)[] | null,
     reduceOp: number,
     rank: number,
     timeoutMs: number,

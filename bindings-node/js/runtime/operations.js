@@ -35,6 +35,8 @@ export class Operation {
   failure = null;
   #listeners = null;
   #abandoned = false;
+  /** Whether all that it reads was copied in, though it is not issued. */
+  #isCopied = false;
   #began = performance.now();
   #endedAt = null;
 
@@ -74,11 +76,30 @@ export class Operation {
     if (running.has(this.native.id) && this.native.isDone()) this.arrive();
   }
 
-  /** Ends it here; the ranks finish it among themselves, and its result is not copied out. */
+  /** Ends it here; the ranks finish it among themselves, and its result is not copied out. What it
+   * has not read yet it reads now: the arrays are the caller's again. */
   abandon(reason) {
     if (this.state === "ended") return;
     this.#abandoned = true;
+    this.#copyAll();
     this.#notify({ error: reason });
+  }
+
+  /** An operation that this one had to wait for has ended, and nobody has heard of that. */
+  follow(predecessor) {
+    this.predecessors.delete(predecessor);
+    if (this.#abandoned) this.#copyAll();
+  }
+
+  /** Copies all in that is not, of an operation that does not wait for what others write. */
+  #copyAll() {
+    if (this.native.issued || this.#isCopied || (this.predecessors?.size ?? 0) > 0) return;
+    try {
+      while (!this.copyIn(this.bytes)) continue;
+      this.#isCopied = true;
+    } catch {
+      // An array was lost. When it is this one's turn, that is found again, and ends the group.
+    }
   }
 
   /** It cannot be issued, although the other ranks depend on it. */
@@ -110,6 +131,7 @@ export class Operation {
 
   /** Copies a slice of what is given; whether that was all. */
   copyIn(limit) {
+    if (this.#isCopied) return true;
     this.#checkLengths();
     const before = this.native.bytesCopiedIn;
     const left = this.native.copyIn(this.tensors, limit);
@@ -202,7 +224,7 @@ function waitFor(operation, before) {
 function release(operation) {
   releaseMemory(operation);
   if (operation.successors === null) return;
-  for (const next of operation.successors) next.predecessors.delete(operation);
+  for (const next of operation.successors) next.follow(operation);
   operation.successors = null;
   unblock();
 }

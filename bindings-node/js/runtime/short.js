@@ -8,9 +8,8 @@ import { idlName, isPlain } from "./arguments.js";
 import { HANDLE } from "./handles.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
-import { homeOf } from "./owned.js";
 import { isIdle } from "./queues.js";
-import { byteLengthOf, bytesOf, isTypedArray } from "./views.js";
+import { byteLengthOf, isTypedArray } from "./views.js";
 
 /** Shorter arrays are copied, whoever has their memory: that costs less than anything else. Those
  * of a call of which one is longer are used in place if they lie in memory of polyrank. */
@@ -23,6 +22,8 @@ const NO_RANK = -1;
 /** The numbers of methods with arguments of certain names, by their keys and those; -1: such calls
  * are not short. */
 const methods = new Map();
+/** Of those without such arguments, by their keys, with one array and with two. */
+const plainMethods = [new Map(), new Map()];
 
 /** The name of each group, and the limit of its operations, by the number of the group. A short
  * call that the native half knows another limit of is declined, so that this one is learnt anew. */
@@ -90,9 +91,8 @@ export function runShort(spec, self, values, allowance) {
   const known = groups.get(group) ?? UNKNOWN;
   const bytes = arrays.reduce((all, array) => all + byteLengthOf(array), 0);
   const [first, second = null] = arrays;
-  const [homes, mayCopy] = [homesOf(arrays), allowance(bytes)];
   const outcome = native.runShort(
-    group, method, first, second, homes, operator, rank, known.timeoutMs, mayCopy,
+    group, method, first, second, operator, rank, known.timeoutMs, allowance(bytes),
   );
   if (outcome === null) learn(group);
   if (typeof outcome !== "number") return outcome;
@@ -108,14 +108,6 @@ export function arraysOf(values) {
 /** Whether the arrays of a short call are used in place where they lie in memory of polyrank. */
 export function areInPlace(arrays) {
   return arrays.some((array) => byteLengthOf(array) > COPIED_BYTES);
-}
-
-/** The memory of polyrank that each array lies in, and where: null if that is of no use. */
-function homesOf(arrays) {
-  if (!areInPlace(arrays)) return null;
-  const homes = arrays.map((array) => homeOf(bytesOf(array)));
-  if (homes.every((home) => home === null)) return null;
-  return homes.flatMap((home) => (home === null ? [null, 0] : [home.memory, home.offset]));
 }
 
 /** No arguments beside the arrays. */
@@ -177,12 +169,15 @@ function learn(group) {
 }
 
 function methodOf(key, arrays, operatorName, rankName) {
-  const call = `${key} ${arrays} ${operatorName} ${rankName}`;
-  let method = methods.get(call);
+  // Most calls have no names, and strings cost more than all the rest here.
+  const isPlainCall = operatorName === null && rankName === null;
+  const known = isPlainCall ? plainMethods[arrays - 1] : methods;
+  const call = isPlainCall ? key : `${key} ${arrays} ${operatorName} ${rankName}`;
+  let method = known.get(call);
   if (method === undefined) {
     method = native.shortMethod(key, arrays, operatorName, rankName);
     // Programs that make up names must not fill the memory, here or there.
-    if (method !== -1 || methods.size < MAX_CALLS) methods.set(call, method);
+    if (method !== -1 || known.size < MAX_CALLS) known.set(call, method);
   }
   return method;
 }

@@ -88,12 +88,12 @@ export async function lostBeforeCopy({ group, store, rank, argument }) {
     resizeOther: (array) => array.buffer.resize(array.byteLength + 4),
   }[argument.how];
   // Longer than what is worked on in the array itself, while the call lasts.
-  const copied = 72 << 20;
+  const copied = 136 << 20;
   const bytes = argument.isLarge ? copied : 1024;
   const first = new Float32Array(argument.isLarge ? 1 : copied / 4).fill(1);
-  const memory = new ArrayBuffer(bytes, { maxByteLength: bytes + 4 });
-  const fixed = new Float32Array(bytes / 4);
-  const array = (argument.how === "transfer" ? fixed : new Float32Array(memory)).fill(2);
+  const resizable = { maxByteLength: bytes + 4 };
+  const memory = new ArrayBuffer(bytes, argument.how === "transfer" ? {} : resizable);
+  const array = new Float32Array(memory).fill(2);
   // As many elements: the next operation could take the place of the lost one.
   const next = new Float32Array(bytes / 4).fill(100);
   const works = [group.allreduce(first), group.allreduce(array)];

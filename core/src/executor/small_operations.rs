@@ -52,8 +52,12 @@ impl State {
             }
             exchange.publish_progress(self.issued);
         }
-        let given = if small.gives() { memory.input() } else { &[] };
-        if !exchange.board.show(sequence, &over_board(fingerprint), given) {
+        let fingerprint_there = over_board(fingerprint);
+        let has_shown = match small.gives() {
+            true => memory.read(|given| exchange.board.show(sequence, &fingerprint_there, given)),
+            false => exchange.board.show(sequence, &fingerprint_there, &[]),
+        };
+        if !has_shown {
             return SmallAttempt::Declined;
         }
         self.issued = sequence;
@@ -72,14 +76,14 @@ impl State {
                 spin.pause.take();
             }
         }
-        let output = memory.output();
+        let (_, bytes) = memory.lengths();
         let gathers = small.collective.facts().output == Blocks::All;
-        let block = if gathers { output.len() / small.size as usize } else { output.len() };
+        let block = if gathers { bytes / small.size as usize } else { bytes };
         let part = |source: Rank| {
             let index = if gathers { source } else { small.rank } as usize;
             index * block..(index + 1) * block
         };
-        match exchange.take(operation, part, output) {
+        match memory.write(|output| exchange.take(operation, part, output)) {
             Ok(TakeOutcome::Complete) => {}
             // `look_at_board` finds that again after the operation is submitted.
             Ok(TakeOutcome::Elsewhere) => return SmallAttempt::Shown,

@@ -4,8 +4,7 @@
 
 use super::ProcessGroup;
 use crate::backend::{
-    Attempt, Call, CallFacts, FAST_PATH_BYTES, IssueOptions, IssuedOperation, PersistentBuffers,
-    SmallCall,
+    Attempt, Call, CallFacts, IssueOptions, IssuedOperation, PersistentBuffers, SmallCall,
 };
 use crate::clock::Instant;
 use crate::completion::Outcome;
@@ -67,7 +66,7 @@ impl ProcessGroup {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
                 if plain.is_average(self.rank()) {
-                    kernels::divide(plain.dtype, memory.output(), self.size());
+                    memory.write(|sum| kernels::divide(plain.dtype, sum, self.size()));
                 }
                 Some(FastPathResult::Done(Work::done(plain.name, self.identity(), sequence)))
             }
@@ -117,21 +116,12 @@ impl ProcessGroup {
         self.run_kept(&plain, tried, || HeldBuffers { input: None, output: lend_bytes_mut(memory) })
     }
 
-    /// As [`ProcessGroup::run_in_place`] for a tensor that has its own memory. Others may have that
-    /// as well, so that a small one is tried on a copy: nobody waits for who has an access to it.
+    /// As [`ProcessGroup::run_in_place`] for a tensor that has its own memory.
     fn run_owned(&self, plain: SingleTensorRequest, tensor: &Tensor) -> Option<Result<()>> {
         let plain = SingleTensorRequest { dtype: tensor.dtype(), ..plain };
         let region = tensor.region();
-        let held = || HeldBuffers { input: None, output: region.clone() };
-        if region.len() > FAST_PATH_BYTES {
-            return self.run_kept(&plain, None, held);
-        }
-        let mut copy = region.read(<[u8]>::to_vec);
-        let tried = self.try_plain(&plain, &mut LentMemory::InPlace(&mut copy));
-        if tried.is_some() {
-            region.write(|bytes| bytes.copy_from_slice(&copy));
-        }
-        self.run_kept(&plain, tried, held)
+        let tried = self.try_plain(&plain, &mut LentMemory::Shared(None, region));
+        self.run_kept(&plain, tried, || HeldBuffers { input: None, output: region.clone() })
     }
 
     /// As [`ProcessGroup::run`] for a call from one tensor to another; `None` if it has to go
@@ -164,17 +154,8 @@ impl ProcessGroup {
         }
         let plain = SingleTensorRequest { dtype: output.dtype(), ..plain };
         let (output, input) = (output.region(), input.region());
+        let tried = self.try_plain(&plain, &mut LentMemory::Shared(Some(input), output));
         let held = || HeldBuffers { input: Some(input.clone()), output: output.clone() };
-        if output.len().max(input.len()) > FAST_PATH_BYTES {
-            return self.run_kept(&plain, None, held);
-        }
-        let given = input.read(<[u8]>::to_vec);
-        // Of what not all ranks get, some keep what they had.
-        let mut taken = output.read(<[u8]>::to_vec);
-        let tried = self.try_plain(&plain, &mut LentMemory::Apart(&given, &mut taken));
-        if matches!(tried, Some(FastPathResult::Done(_))) {
-            output.write(|bytes| bytes.copy_from_slice(&taken));
-        }
         self.run_kept(&plain, tried, held)
     }
 

@@ -1,5 +1,7 @@
 //! Memory that a caller lends to an operation for the length of the call.
 
+use super::Region;
+
 /// What a rank contributes to an operation that may end within the call, and where the result goes.
 /// The blocks of a buffer are contiguous.
 #[derive(Debug)]
@@ -8,6 +10,9 @@ pub enum LentMemory<'a> {
     InPlace(&'a mut [u8]),
     /// Both buffers.
     Apart(&'a [u8], &'a mut [u8]),
+    /// Memory that others may have, too: both buffers, or, without the first, one for both. It is
+    /// kept from others only for as long as it is copied from or to.
+    Shared(Option<&'a Region>, &'a Region),
 }
 
 impl LentMemory<'_> {
@@ -16,22 +21,30 @@ impl LentMemory<'_> {
         match self {
             LentMemory::InPlace(memory) => (memory.len(), memory.len()),
             LentMemory::Apart(input, output) => (input.len(), output.len()),
+            LentMemory::Shared(input, output) => (input.unwrap_or(output).len(), output.len()),
         }
     }
 
-    /// Where the outcome is.
-    pub fn output(&mut self) -> &mut [u8] {
+    /// Whether the result replaces the input.
+    pub fn is_in_place(&self) -> bool {
+        matches!(self, LentMemory::InPlace(_) | LentMemory::Shared(None, _))
+    }
+
+    /// Shows what is given to `f`.
+    pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match self {
-            LentMemory::InPlace(memory) => memory,
-            LentMemory::Apart(_, output) => output,
+            LentMemory::InPlace(memory) => f(memory),
+            LentMemory::Apart(input, _) => f(input),
+            LentMemory::Shared(input, output) => input.unwrap_or(output).read(f),
         }
     }
 
-    /// What is given.
-    pub fn input(&self) -> &[u8] {
+    /// Lets `f` change where the outcome goes.
+    pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         match self {
-            LentMemory::InPlace(memory) => memory,
-            LentMemory::Apart(input, _) => input,
+            LentMemory::InPlace(memory) => f(memory),
+            LentMemory::Apart(_, output) => f(output),
+            LentMemory::Shared(_, output) => output.write(f),
         }
     }
 }

@@ -38,12 +38,12 @@ pub(super) fn attempt<'a, H: Handle>(
     call: &SmallCall,
     memory: &mut LentMemory<'_>,
 ) -> Attempt<'a> {
-    let LentMemory::InPlace(bytes) = memory else { return Attempt::Declined };
+    let (_, bytes) = memory.lengths();
     let has_fast_path = matches!(
         call.collective,
         Collective::Allreduce | Collective::Broadcast | Collective::Barrier
     );
-    if !has_fast_path || bytes.len() > MAX_COPIED_BYTES {
+    if !has_fast_path || !memory.is_in_place() || bytes > MAX_COPIED_BYTES {
         return Attempt::Declined;
     }
     // While this lock is held, nobody finalises MPI.
@@ -51,11 +51,11 @@ pub(super) fn attempt<'a, H: Handle>(
     if group.status.is_broken() {
         return Attempt::Declined;
     }
-    let scratch = group.take_scratch(bytes.len());
-    scratch.write(|scratch| scratch[..bytes.len()].copy_from_slice(bytes));
+    let scratch = group.take_scratch(bytes);
+    memory.read(|given| scratch.write(|scratch| scratch[..bytes].copy_from_slice(given)));
     let Group { comm, rank, size, .. } = **group;
     let ranks = Ranks { job: &world.job, comm, rank, size };
-    let mut request = match in_place(&ranks, call, scratch.as_mut_ptr(), bytes.len()) {
+    let mut request = match in_place(&ranks, call, scratch.as_mut_ptr(), bytes) {
         Ok(request) => request,
         Err(error) => {
             drop(active);
@@ -77,7 +77,9 @@ pub(super) fn attempt<'a, H: Handle>(
         match test(&world.job, &mut request) {
             Ok(false) => budget.pause.take(),
             Ok(true) => {
-                scratch.read(|scratch| bytes.copy_from_slice(&scratch[..bytes.len()]));
+                memory.write(|result| {
+                    scratch.read(|scratch| result.copy_from_slice(&scratch[..bytes]));
+                });
                 group.in_library.fetch_sub(1, Ordering::SeqCst);
                 group.in_flight.fetch_sub(1, Ordering::SeqCst);
                 drop(active);

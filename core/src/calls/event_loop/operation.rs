@@ -24,11 +24,12 @@ const MAX_LENT_BYTES: usize = 128 << 20;
 /// issues it: the copies, in and out, would take it as long. In any case for as long as this.
 const MIN_TURN_LIMIT: Duration = Duration::from_millis(4);
 
-/// How long it waits for something to move, of a large operation, and a part of the former besides:
-/// the longer an operation is, the likelier a rank loses its core meanwhile, and the more is copied
-/// in vain.
-const IDLE_LIMIT: Duration = Duration::from_micros(150);
-const IDLE_PART: u32 = 16;
+/// How long it waits for something to move, of a large operation, and a part of the former besides.
+/// A rank that did not wait long enough comes to its next operation as late as the copies and the
+/// waking of two threads made it, and if that is too late for another rank, that one is late in
+/// turn, and so on.
+const IDLE_LIMIT: Duration = Duration::from_micros(300);
+const IDLE_PART: u32 = 2;
 
 /// As much of a result is copied out in the call that issues the operation.
 const SMALL_BYTES: usize = 64 << 10;

@@ -332,3 +332,54 @@ fn has_usual_default(parameter: &Parameter) -> bool {
             _ => false,
         }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::entry;
+
+    #[test]
+    fn only_calls_whose_meaning_is_known_are_short() {
+        let names = |reduce_op, rank| ShortNames { reduce_op, rank };
+        let nothing = || names(None, None);
+        let is_short = |key, arrays, names: ShortNames<'_>| {
+            let entry = entry(key).unwrap_or_else(|error| panic!("{error}"));
+            ShortMethod::new(entry, arrays, names).is_some()
+        };
+        let short = [
+            ("PROCESS_GROUP_ALLREDUCE", 1, nothing()),
+            ("PROCESS_GROUP_ALLREDUCE", 1, names(Some("1"), None)),
+            ("DISTRIBUTED_ALL_REDUCE", 1, names(Some("op"), None)),
+            ("PROCESS_GROUP_BROADCAST", 1, names(None, Some("1"))),
+            ("DISTRIBUTED_BROADCAST", 1, names(None, Some("src"))),
+            ("DISTRIBUTED_BROADCAST", 1, names(None, Some("group_src"))),
+            ("DISTRIBUTED_REDUCE", 1, names(Some("op"), Some("dst"))),
+            ("DISTRIBUTED_ALL_GATHER_INTO_TENSOR", 2, nothing()),
+            ("PROCESS_GROUP_ALL_TO_ALL_SINGLE", 2, nothing()),
+            ("DISTRIBUTED_REDUCE_SCATTER_TENSOR", 2, names(Some("op"), None)),
+            ("DISTRIBUTED_SEND", 1, names(None, Some("dst"))),
+            ("DISTRIBUTED_RECV", 1, names(None, Some("src"))),
+        ];
+        for (key, arrays, names) in short {
+            assert!(is_short(key, arrays, names), "{key} of {arrays} with {names:?}");
+        }
+        let others = [
+            // Nobody is the root, or the other rank.
+            ("DISTRIBUTED_BROADCAST", 1, nothing()),
+            ("DISTRIBUTED_RECV", 1, nothing()),
+            ("PROCESS_GROUP_ALLREDUCE", 1, names(None, Some("1"))),
+            ("PROCESS_GROUP_ALLREDUCE", 1, names(None, Some("timeout"))),
+            ("PROCESS_GROUP_ALLREDUCE", 1, names(Some("nonsense"), None)),
+            ("PROCESS_GROUP_ALLREDUCE", 2, nothing()),
+            ("DISTRIBUTED_ALL_GATHER_INTO_TENSOR", 1, nothing()),
+            ("DISTRIBUTED_SEND", 1, names(None, Some("tag"))),
+            // Lists of tensors, and several tensors of which each is reduced.
+            ("PROCESS_GROUP_ALLGATHER", 2, nothing()),
+            ("PROCESS_GROUP_ALLREDUCE_COALESCED", 1, nothing()),
+            ("DISTRIBUTED_GATHER", 1, names(None, Some("dst"))),
+        ];
+        for (key, arrays, names) in others {
+            assert!(!is_short(key, arrays, names), "{key} of {arrays} with {names:?}");
+        }
+    }
+}
