@@ -78,6 +78,12 @@ pub fn short_method(
     })
 }
 
+/// Whether a method of `short_method` receives a message.
+#[napi]
+pub fn short_is_receive(method: u32) -> bool {
+    METHODS.with_borrow(|it| it.get(method as usize).is_some_and(|method| method.is_receive()))
+}
+
 /// The limit of the operations of a group, ms; 0 stands for the default group. NaN if there is no
 /// such group.
 #[napi]
@@ -163,7 +169,8 @@ impl Call {
                 }
             }
         };
-        match work.sequence_if_over().filter(|_| call.method.is_collective()) {
+        // Whom a message is from is known in the call then.
+        match work.sequence_if_over().filter(|_| call.is_rank_of(&group)) {
             Some(sequence) => self.done(env, &call, &group, sequence).map(Some),
             None => Js::carrying(env, work).map(Some),
         }

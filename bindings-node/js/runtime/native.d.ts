@@ -180,6 +180,8 @@ export interface Native {
     reduceOp: string | null,
     rank: string | null,
   ): number;
+  /** Whether a method of `shortMethod` receives a message. */
+  shortIsReceive?(method: number): boolean;
   /** The limit of the operations of a group, ms; NaN if there is no such group. `group` is the
    * identity of a group; 0 means the default group. */
   shortTimeoutMs?(group: number): number;
@@ -187,7 +189,8 @@ export interface Native {
   shortGroupName?(group: number): string | null;
   /**
    * A collective or a message on one array or two: the sequence number if it is done when the call
-   * returns, `-1 - number` if no array of this rank is one of its outputs; its work if it
+   * returns, `-1 - number` if no array of this rank is one of its outputs; the other rank of a
+   * message that is done is the one that was given, in the group. Its work if it
    * continues, null if it was declined and nothing happened. `reduceOp` is the number of the
    * operator; -1: none is given, as for `rank`. A group with a different timeout than `timeoutMs`
    * is declined, too, and so is a call that would have to copy more than `maxCopied` bytes now.

@@ -22,6 +22,8 @@ const NO_RANK = -1;
 /** The numbers of methods with arguments of certain names, by their keys and those; -1: such calls
  * are not short. */
 const methods = new Map();
+/** The numbers of those that receive a message. */
+const receivers = new Set();
 /** Of those without such arguments, by their keys, with one array and with two. */
 const plainMethods = [new Map(), new Map()];
 
@@ -36,8 +38,8 @@ export class DoneOperation {
   state = "ended";
   failure = null;
 
-  constructor(method, sequence, outputs, group) {
-    this.native = new DoneWork(method, sequence, outputs, group);
+  constructor(method, sequence, outputs, group, source) {
+    this.native = new DoneWork(method, sequence, outputs, group, source);
   }
 
   /** Less than the native half waits for an operation in the call that issues it. */
@@ -56,9 +58,11 @@ export class DoneOperation {
 
 class DoneWork {
   #method;
+  #source;
 
-  constructor(method, sequence, outputs, { name, timeoutMs }) {
+  constructor(method, sequence, outputs, { name, timeoutMs }, source) {
     this.#method = method;
+    this.#source = source;
     this.outputs = outputs;
     this.sequence = sequence;
     this.groupName = name;
@@ -70,7 +74,7 @@ class DoneWork {
   }
 
   sourceRank() {
-    return null;
+    return this.#source;
   }
 }
 
@@ -96,8 +100,10 @@ export function runShort(spec, self, values, allowance) {
   );
   if (outcome === null) learn(group);
   if (typeof outcome !== "number") return outcome;
-  if (outcome < 0) return new DoneOperation(spec.name, -1 - outcome, [], known);
-  return new DoneOperation(spec.name, outcome, [spec.output], known);
+  const source = receivers.has(method) ? rank : null;
+  const hasOutput = outcome >= 0 && spec.output !== null;
+  const sequence = outcome < 0 ? -1 - outcome : outcome;
+  return new DoneOperation(spec.name, sequence, hasOutput ? [spec.output] : [], known, source);
 }
 
 /** The arrays with which a call begins that has one at least: two at most. */
@@ -176,6 +182,7 @@ function methodOf(key, arrays, operatorName, rankName) {
   let method = known.get(call);
   if (method === undefined) {
     method = native.shortMethod(key, arrays, operatorName, rankName);
+    if (method !== -1 && native.shortIsReceive(method)) receivers.add(method);
     // Programs that make up names must not fill the memory, here or there.
     if (method !== -1 || known.size < MAX_CALLS) known.set(call, method);
   }

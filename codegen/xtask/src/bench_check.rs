@@ -26,8 +26,11 @@ pub(crate) struct Arguments {
     /// Highest ratio of times, this checkout to the base, that passes
     #[arg(long, default_value_t = 1.10)]
     limit: f64,
-    /// Alternating turns of each build
-    #[arg(long, default_value_t = 31)]
+    /// Times that the ranks of both builds are started anew
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Alternating turns of each build in a round
+    #[arg(long, default_value_t = 15)]
     turns: u32,
 }
 
@@ -46,7 +49,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let base = build_base(&workspace, &progress, &base)?;
     let mut check = workspace.command(workspace.python());
     check.arg(workspace.path(CHECK)).arg("--base").arg(base);
-    check.args(["--limit", &arguments.limit.to_string(), "--turns", &arguments.turns.to_string()]);
+    let Arguments { limit, rounds, turns, .. } = arguments;
+    let numbers = [limit.to_string(), rounds.to_string(), turns.to_string()];
+    for (name, number) in ["--limit", "--rounds", "--turns"].into_iter().zip(numbers) {
+        check.args([name, &number]);
+    }
     check.env("PYTHONPATH", this);
     let status = check.status().with_context(|| format!("cannot run {CHECK}"))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -9,6 +9,7 @@ mod lending;
 mod operation;
 mod overlaps;
 mod pool;
+#[cfg(not(target_family = "wasm"))]
 mod short;
 mod tensors;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::work::Work;
 pub use lending::Loans;
 use operation::{Operation, operation};
 use overlaps::refuse_overlaps;
+#[cfg(not(target_family = "wasm"))]
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
 use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};

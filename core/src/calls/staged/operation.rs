@@ -6,8 +6,9 @@ use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{CheckedRequest, HeldBuffers, ProcessGroup};
-use crate::request::SingleTensorRequest;
+use crate::process_group::{CheckedRequest, ProcessGroup};
+#[cfg(not(target_family = "wasm"))]
+use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -18,7 +19,8 @@ use crate::{backend::Direction, process_group::MessageRequest};
 #[derive(Debug)]
 pub(super) enum Operation {
     Collective(CheckedRequest),
-    /// One of the usual ones, of which nothing is to be found out.
+    /// One of the usual ones, of which nothing is to be found out. Pages have no short calls.
+    #[cfg(not(target_family = "wasm"))]
     Plain(SingleTensorRequest, HeldBuffers),
     Send {
         tensor: Tensor,
@@ -40,6 +42,7 @@ impl Operation {
     pub(super) fn issue(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         match self {
             Operation::Collective(checked) => group.issue_checked(checked, waiting),
+            #[cfg(not(target_family = "wasm"))]
             Operation::Plain(plain, kept) => {
                 let name = plain.name;
                 let plain = SingleTensorRequest { waiting, ..plain };

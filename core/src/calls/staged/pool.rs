@@ -8,7 +8,7 @@ use crate::tensor::FreshPages;
 use crate::tensor::{Region, prefer_large_pages};
 
 /// Bytes below which memory is not worth keeping: the allocator has it at hand.
-const MIN_BYTES: usize = 64 << 10;
+const MIN_BYTES: usize = 16 << 10;
 
 /// Bytes that are kept at most, in all: a part of the 32 MiB that a rank may have beside its
 /// tensors, of which the executor has most.
@@ -41,7 +41,7 @@ pub(super) fn region(len: usize) -> Option<Region> {
     }
     let kept = POOL.lock().unwrap_or_else(PoisonError::into_inner).take(len);
     let block = Block(kept.or_else(|| fresh(len))?);
-    Some(Region::from_owner(block, |block| (block.0.as_mut_ptr(), block.0.len())))
+    Some(Region::from_owner(block, |block| (block.0.as_mut_ptr(), len)))
 }
 
 fn fresh(len: usize) -> Option<Vec<u8>> {
@@ -57,13 +57,15 @@ fn fresh(len: usize) -> Option<Vec<u8>> {
 }
 
 impl BlockPool {
-    /// A block of `len` bytes, cut from one that is not more than twice as long.
+    /// The shortest block of `len` bytes or more, but not more than twice as many: a call that has
+    /// a short tensor and a long one must find the same blocks again as the call before it.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let fits = |block: &Vec<u8>| len <= block.len() && block.len() <= 2 * len;
-        let position = self.blocks.iter().rposition(fits)?;
-        let mut block = self.blocks.remove(position);
+        // Of those that are equally long, the one that was used last.
+        let found = self.blocks.iter().enumerate().rev().filter(|(_, block)| fits(block));
+        let (position, _) = found.min_by_key(|(_, block)| block.len())?;
+        let block = self.blocks.remove(position);
         self.bytes -= block.capacity();
-        block.truncate(len);
         Some(block)
     }
 
@@ -93,6 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn short_and_long_blocks_are_found_again_in_any_order() {
+        let mut kept = BlockPool { blocks: Vec::new(), bytes: 0 };
+        for order in [[1 << 18, 1 << 17], [1 << 17, 1 << 18]] {
+            kept.put(vec![0; 1 << 17]);
+            kept.put(vec![0; 1 << 18]);
+            let taken = order.map(|len| kept.take(len).map(|block| block.len()));
+            assert_eq!(taken, order.map(Some));
+        }
+    }
+
+    #[test]
     fn what_is_too_large_to_be_kept_is_all_there() {
         let len = MAX_BYTES + 4097;
         let region = region(len).map(|region| {
@@ -109,7 +122,7 @@ mod tests {
         kept.put(vec![1; 1 << 20]);
         assert!(kept.take(1 << 18).is_none(), "a quarter would waste most of it");
         assert!(kept.take(1 << 21).is_none());
-        assert_eq!(kept.take(1 << 19).map(|block| block.len()), Some(1 << 19));
+        assert_eq!(kept.take(1 << 19).map(|block| block.len()), Some(1 << 20), "cut by who asks");
         assert_eq!(kept.bytes, 0);
         for _ in 0..3 {
             kept.put(vec![0; 3 << 20]);

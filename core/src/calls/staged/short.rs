@@ -142,9 +142,9 @@ impl ShortMethod {
         (!is_unknown).then_some(found)
     }
 
-    /// Whether it is known in the call itself what the work of one that is done has to say.
-    pub fn is_collective(self) -> bool {
-        self.kind == Kind::Collective
+    /// Whether it receives a message.
+    pub fn is_receive(self) -> bool {
+        self.kind == Kind::Receive
     }
 }
 
@@ -294,6 +294,11 @@ impl ShortCall {
             true => !is_root,
             false => true,
         }
+    }
+
+    /// Whether the rank that is given is one of `group`'s own ranks, as works have it.
+    pub fn is_rank_of(&self, group: &ProcessGroup) -> bool {
+        self.plain(group, DType::U8).is_some_and(|plain| self.rank.unwrap_or(0) == plain.root)
     }
 
     /// Whether this rank's array is one of the outputs of the call in `group`, if it is done.
