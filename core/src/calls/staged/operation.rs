@@ -7,13 +7,13 @@ use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{CheckedRequest, ProcessGroup};
-#[cfg(not(target_family = "wasm"))]
-use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
 #[cfg(feature = "nccl")]
 use crate::{backend::Direction, process_group::MessageRequest};
+#[cfg(not(target_family = "wasm"))]
+use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 
 /// What a call becomes.
 #[derive(Debug)]
