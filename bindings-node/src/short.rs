@@ -145,9 +145,9 @@ impl Call {
         let both = [first, second.map_or(first, |(_, second)| second)];
         let views = if second.is_some() { &both[..] } else { &both[..1] };
         // An array may have been given away, of which the long way tells.
-        let is_usual = views.iter().all(|view| view.bytes() > 0)
+        let is_short = views.iter().all(|view| view.bytes() > 0)
             && (second.is_none() || !first.overlaps(&both[1]));
-        if !is_usual {
+        if !is_short {
             return Ok(None);
         }
         let start = Instant::now();

@@ -1,8 +1,8 @@
 """Whether one build of polyrank is slower than another: twelve cells, each measured with the ranks
-of both builds standing at the same time and taking turns (A B, B A, ...), so that other load on the
-machine meets both alike. What ranks find out once, such as where their memory lies, can make one job
-faster than another of the same build: so there are several rounds, each with new jobs. The ratio of
-a cell is the median over the rounds of what their turns have as their median.
+of both builds standing at the same time and taking turns (A B, B A, ...), so that other load on
+the machine meets both alike. What ranks find out once, such as where their memory lies, can make
+one job faster than another of the same build: so there are several rounds, each with new jobs. The
+ratio of a cell is the median over the rounds of what their turns have as their median.
 
 A cell that looks slower is measured again, in twice as many rounds, and counts by all of them. Ends
 with status 1 if a cell is over the limit then, and names it.

@@ -9,6 +9,7 @@ use super::{CallerMemory, Cursor, StagedOperation, State};
 use crate::backend::FAST_PATH_BYTES;
 use crate::calls::{Constant, Entry, Parameter, Role, Type};
 use crate::completion::WaitIntent;
+use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 use crate::process_group::{FastPathResult, HeldBuffers, ProcessGroup};
@@ -129,7 +130,7 @@ impl ShortMethod {
             _ => return None,
         };
         let plain = SingleTensorRequest {
-            collective: method.collective.unwrap_or(crate::Collective::Barrier),
+            collective: method.collective.unwrap_or(Collective::Barrier),
             name: method.name,
             dtype: DType::U8,
             reduce_op: ReduceOp::Sum,
