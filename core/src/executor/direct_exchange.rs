@@ -127,9 +127,11 @@ impl State {
     pub(super) fn show_moved(&mut self, sequence: u64) {
         let Some(exchange) = &mut self.exchange else { return };
         let Some(running) = self.in_flight.get(sequence) else { return };
+        // Where all run the schedule, nobody reads.
+        let Some(direct) = running.direct_collective() else { return };
         let lent = where_lent(&running.fingerprint);
         if exchange.board.fingerprint(self.rank, sequence) == Some(lent) {
-            exchange.encode_lent(running.direct_collective().map_or(&[][..], |it| it.lent()));
+            exchange.encode_lent(direct.lent());
             exchange.board.change(sequence, &exchange.input_scratch);
         }
     }
