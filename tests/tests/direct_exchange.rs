@@ -5,9 +5,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use polyrank::{Collective, DType, ProcessGroup, Region, Request, Tensor, Work};
+use polyrank::{Collective, DType, ProcessGroup, ReduceOp, Region, Request, Tensor, Work};
 use polyrank_tests::processes::{processes, report, with_variable};
 
 /// What is drawn.
@@ -85,8 +86,9 @@ fn issue(group: &ProcessGroup, number: u32, random: &mut Random) -> Expected {
     let (rank, size) = (group.rank(), group.size());
     let is_pooled = random.below(4) == 0;
     let elements = ELEMENTS[random.below(ELEMENTS.len())];
-    // By sender and receiver: some rank may give others more than it gives the rest.
+    // By sender and receiver: some rank may give another, or all others, more than the rest.
     let uneven = random.below(size as usize) as u32;
+    let favoured = random.below(2 * size as usize) as u32;
     let extra = [0, 0, 1, 9000][random.below(4)];
     let root = random.below(size as usize) as u32;
     let collective = COLLECTIVES[random.below(COLLECTIVES.len())];
@@ -98,7 +100,8 @@ fn issue(group: &ProcessGroup, number: u32, random: &mut Random) -> Expected {
             (0..size).map(|from| values(number, (from, 0), elements)).collect()
         }
         Collective::Alltoall => {
-            let amount = |from, to| elements + if from == uneven && from != to { extra } else { 0 };
+            let has_more = |from, to| from == uneven && (to == favoured || favoured >= size);
+            let amount = |from, to| elements + if has_more(from, to) { extra } else { 0 };
             let give = |to| tensor(&values(number, (rank, to), amount(rank, to)), is_pooled);
             request.inputs = vec![(0..size).map(give).collect()];
             (0..size).map(|from| values(number, (from, rank), amount(from, rank))).collect()
@@ -190,5 +193,126 @@ fn roots_in_turn_broadcast_while_rank_0_chooses() {
         for (rank, ended) in ended.iter().enumerate() {
             assert_eq!(ended.printed, ["None"], "rank {rank} of {size}: {}", ended.output);
         }
+    }
+}
+
+#[test]
+fn rank_0_takes_part_in_an_alltoall_in_which_its_data_fits_the_board_and_others_do_not() {
+    let test =
+        "rank_0_takes_part_in_an_alltoall_in_which_its_data_fits_the_board_and_others_do_not";
+    for size in [2, 3, 5] {
+        let ended = with_variable("POLYRANK_COPY", "attach", || {
+            processes(test, size, |group| {
+                let (rank, size) = (group.rank(), group.size());
+                // Only the last rank gives itself more.
+                let amount = |from, to| if from + 1 == size && from == to { 9000 } else { 3 };
+                let exchange = |number: u32| {
+                    let pair = |from, to| values(number, (from, to), amount(from, to));
+                    let mut request = Request::new(Collective::Alltoall);
+                    request.inputs =
+                        vec![(0..size).map(|to| tensor(&pair(rank, to), false)).collect()];
+                    let expected: Vec<Vec<i32>> = (0..size).map(|from| pair(from, rank)).collect();
+                    let outputs: Vec<Tensor> =
+                        expected.iter().map(|it| tensor(&vec![-1; it.len()], false)).collect();
+                    request.outputs = vec![outputs.clone()];
+                    group.issue(request).and_then(|work| work.wait(None)).unwrap();
+                    outputs.iter().map(given).collect::<Vec<_>>() == expected
+                };
+                report(format!("{:?}", (0..100).find(|number| !exchange(*number))));
+            })
+        });
+        for (rank, ended) in ended.iter().enumerate() {
+            assert_eq!(ended.printed, ["None"], "rank {rank} of {size}: {}", ended.output);
+        }
+    }
+}
+
+/// Bytes of `elements` elements, among them many zeros of either sign and NaNs.
+fn special_bits(random: &mut Random, dtype: DType, elements: usize) -> Vec<u8> {
+    let bytes = dtype.size_bytes();
+    let element = |random: &mut Random| -> Vec<u8> {
+        let mut element: Vec<u8> = (0..bytes).map(|_| random.below(256) as u8).collect();
+        let component_bytes = if dtype == DType::Complex64 { 4 } else { bytes };
+        for part in element.chunks_mut(component_bytes) {
+            let top = part.len() - 1;
+            match random.below(4) {
+                0 => {
+                    part[..top].fill(0);
+                    part[top] &= 0x80;
+                }
+                1 => part[top - 1..].fill(0xff),
+                _ => {}
+            }
+        }
+        element
+    };
+    (0..elements).flat_map(|_| element(random)).collect()
+}
+
+/// What this rank has of every reduction with two ranks, many times over, as one number for each;
+/// or what it has twice in different ways.
+fn reduced_bits(group: &ProcessGroup, seed: u64) -> Result<Vec<u64>, String> {
+    const ROUNDS: usize = 60;
+    const OPERATORS: [ReduceOp; 5] =
+        [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
+    let dtypes = [DType::F16, DType::Bf16, DType::F32, DType::F64, DType::Complex64, DType::I16];
+    let mut all = Vec::new();
+    for (dtype, reduce_op) in dtypes.iter().flat_map(|dtype| OPERATORS.map(|op| (*dtype, op))) {
+        let is_sum = matches!(reduce_op, ReduceOp::Sum | ReduceOp::Avg);
+        if dtype == DType::Complex64 && !is_sum {
+            continue;
+        }
+        let mut random = Random(seed ^ u64::from(group.rank()) << 20);
+        let elements = 40_000 / dtype.size_bytes() + 1;
+        let bits = special_bits(&mut random, dtype, elements);
+        let whole = |bits: &[u8]| {
+            let region = Region::from_vec(bits.to_vec());
+            Tensor::contiguous(region, dtype, vec![bits.len() / dtype.size_bytes()])
+        };
+        for collective in [Collective::Allreduce, Collective::ReduceScatter] {
+            let mut first = None;
+            for round in 0..ROUNDS {
+                let mut request = Request::new(collective);
+                request.reduce_op = reduce_op;
+                if collective == Collective::ReduceScatter {
+                    request.inputs = vec![vec![whole(&bits), whole(&bits)]];
+                }
+                let output = whole(&bits);
+                request.outputs = vec![vec![output.clone()]];
+                let ended = group.issue(request).and_then(|work| work.wait(None));
+                ended.map_err(|error| format!("{dtype:?} {reduce_op:?}: {error}"))?;
+                let mut hasher = DefaultHasher::new();
+                output.region().read(|bytes| bytes.hash(&mut hasher));
+                let hash = hasher.finish();
+                if *first.get_or_insert(hash) != hash {
+                    let what = format!("{dtype:?} {reduce_op:?}, {collective:?}");
+                    return Err(format!("{what}: other bits in round {round} than before"));
+                }
+            }
+            all.extend(first);
+        }
+    }
+    Ok(all)
+}
+
+#[test]
+fn two_ranks_end_with_the_same_bits_whichever_way_they_reduce() {
+    let test = "two_ranks_end_with_the_same_bits_whichever_way_they_reduce";
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    let run = |copy| {
+        with_variable("POLYRANK_COPY", copy, || {
+            with_variable(SEED, &now.to_string(), || {
+                processes(test, 2, |group| {
+                    let seed = std::env::var(SEED).unwrap().parse().unwrap();
+                    report(format!("{:?}", reduced_bits(&group, seed)));
+                })
+            })
+        })
+    };
+    let [slots, attach] = ["slots", "attach"].map(run);
+    for (rank, (slots, attach)) in slots.iter().zip(&attach).enumerate() {
+        let output = [&slots.output, &attach.output];
+        assert!(slots.printed[0].starts_with("Ok"), "seed {now}, rank {rank}: {output:?}");
+        assert_eq!(slots.printed, attach.printed, "seed {now}, rank {rank}: {output:?}");
     }
 }

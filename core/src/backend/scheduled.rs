@@ -416,9 +416,9 @@ impl ScheduledBackend {
     /// Whether an operation that does not fit the board is on it all the same, since ranks may show
     /// where their data lies. All ranks decide alike.
     fn is_direct(&self, call: &Call) -> bool {
-        let CallFacts { collective, dtype, .. } = call.agreed;
+        let CallFacts { collective, dtype, reduce_op, .. } = call.agreed;
         self.reads_memory
-            && suits_direct(collective, dtype, self.size)
+            && suits_direct(collective, (dtype, reduce_op), self.size)
             && call.shared_bytes.is_some()
             && !self.selector.is_told(collective)
     }

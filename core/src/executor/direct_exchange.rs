@@ -357,10 +357,11 @@ impl State {
         }
         let missing = direct.needed() & !progress.taken;
         if missing == 0 {
-            // Until it has shown its own part, it may still choose the schedule for all.
-            let chosen = exchange.board.fingerprint(CHOOSER, running.sequence);
-            let is_direct = chosen.is_some_and(|chosen| chosen != running.fingerprint);
-            return is_direct.then_some(NextTake::Pass);
+            // Until it has shown its own part, it may still choose the schedule for all. One that
+            // shows another operation disagrees, and must not take this rank for one that agrees.
+            let chosen = exchange.board.fingerprint(CHOOSER, running.sequence)?;
+            let direct = [where_lent, over_board].map(|of| of(&running.fingerprint));
+            return direct.contains(&chosen).then_some(NextTake::Pass);
         }
         let reduces = direct.reduces();
         if reduces && progress.taken == 0 {

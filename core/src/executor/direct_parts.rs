@@ -11,6 +11,7 @@ use super::operation::Bindings;
 use super::small_collective::SmallCollective;
 use crate::generated::collective::{Blocks, Collective};
 use crate::generated::dtype::DType;
+use crate::generated::reduce_op::ReduceOp;
 use crate::schedule::Rank;
 use crate::tensor::Region;
 
@@ -51,12 +52,18 @@ pub(super) struct OwnReduction {
 /// Whether ranks may read one another's memory for a collective of `size` ranks. The order in which
 /// ranks are reduced must not matter to the result: the way that an operation goes is chosen by
 /// what it costs, and a program that runs twice is to end with the same bits.
-pub fn suits_direct(collective: Collective, dtype: DType, size: u32) -> bool {
+pub fn suits_direct(
+    collective: Collective,
+    (dtype, reduce_op): (DType, ReduceOp),
+    size: u32,
+) -> bool {
     match collective {
         Collective::Allgather | Collective::Alltoall | Collective::Broadcast => true,
-        Collective::Allreduce | Collective::ReduceScatter => {
-            size == 2 || (size > 2 && is_exact(dtype))
-        }
+        Collective::Allreduce | Collective::ReduceScatter => match size {
+            0 | 1 => false,
+            2 => is_exact(dtype) || is_commutative(reduce_op),
+            _ => is_exact(dtype),
+        },
         _ => false,
     }
 }
@@ -166,10 +173,15 @@ fn is_exact(dtype: DType) -> bool {
     )
 }
 
+/// Whether two floating-point numbers give the same bits in either order: of a positive and a
+/// negative zero, the order decides which is the lesser.
+fn is_commutative(reduce_op: ReduceOp) -> bool {
+    !matches!(reduce_op, ReduceOp::Min | ReduceOp::Max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generated::reduce_op::ReduceOp;
 
     fn small(collective: Collective, (rank, size): (Rank, u32)) -> SmallCollective {
         let (dtype, reduce_op, root) = (DType::F64, ReduceOp::Sum, size - 1);
@@ -216,11 +228,14 @@ mod tests {
 
     #[test]
     fn only_what_ends_with_the_same_bits_in_any_order_may_go_either_way() {
+        let [sum, least] = [ReduceOp::Sum, ReduceOp::Min];
         for reduces in [Collective::Allreduce, Collective::ReduceScatter] {
-            assert!(suits_direct(reduces, DType::F32, 2) && suits_direct(reduces, DType::I8, 3));
-            assert!(!suits_direct(reduces, DType::F32, 3) && !suits_direct(reduces, DType::I8, 1));
+            let suits = |dtype, op, size| suits_direct(reduces, (dtype, op), size);
+            assert!(suits(DType::F32, sum, 2) && !suits(DType::F32, sum, 3));
+            assert!(suits(DType::I8, least, 2) && suits(DType::I8, least, 3));
+            assert!(!suits(DType::F16, least, 2) && !suits(DType::I8, sum, 1));
         }
-        assert!(suits_direct(Collective::Allgather, DType::F32, 5));
-        assert!(!suits_direct(Collective::Scatter, DType::I8, 2));
+        assert!(suits_direct(Collective::Allgather, (DType::F32, least), 5));
+        assert!(!suits_direct(Collective::Scatter, (DType::I8, sum), 2));
     }
 }
