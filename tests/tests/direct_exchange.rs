@@ -316,3 +316,30 @@ fn two_ranks_end_with_the_same_bits_whichever_way_they_reduce() {
         assert_eq!(slots.printed, attach.printed, "seed {now}, rank {rank}: {output:?}");
     }
 }
+
+#[test]
+fn ranks_that_disagree_on_the_root_of_a_broadcast_hear_of_it() {
+    let test = "ranks_that_disagree_on_the_root_of_a_broadcast_hear_of_it";
+    for size in [2, 3] {
+        let ended = with_variable("POLYRANK_COPY", "attach", || {
+            processes(test, size, |group| {
+                let rank = group.rank();
+                let broadcast = |root, elements| {
+                    let mut request = Request::new(Collective::Broadcast);
+                    request.root = root;
+                    request.outputs = vec![vec![tensor(&vec![1; elements], false)]];
+                    group.issue(request).and_then(|work| work.wait(None))
+                };
+                // A rank that has what it needs hears of it in the next call.
+                let ended = broadcast(rank.min(1), 20_000).and_then(|_| broadcast(0, 1));
+                report(ended.map_or_else(|error| error.to_string(), |_| "nothing".to_owned()));
+                std::process::exit(0);
+            })
+        });
+        for (rank, ended) in ended.iter().enumerate() {
+            let [line] = ended.printed.as_slice() else { panic!("rank {rank}: {}", ended.output) };
+            let names_both = line.contains("root 0") && line.contains("root 1");
+            assert!(names_both, "rank {rank} of {size}: {line}");
+        }
+    }
+}
