@@ -122,7 +122,7 @@ impl State {
         has_shown
     }
 
-    /// The memory of operation `sequence` has moved: shows where it lies now, if this rank shows
+    /// Shows where the memory of operation `sequence` lies now, if it has moved and this rank shows
     /// where it lay.
     pub(super) fn show_moved(&mut self, sequence: u64) {
         let Some(exchange) = &mut self.exchange else { return };
@@ -130,8 +130,13 @@ impl State {
         // Where all run the schedule, nobody reads.
         let Some(direct) = running.direct_collective() else { return };
         let lent = where_lent(&running.fingerprint);
-        if exchange.board.fingerprint(self.rank, sequence) == Some(lent) {
-            exchange.encode_lent(direct.lent());
+        if exchange.board.fingerprint(self.rank, sequence) != Some(lent) {
+            return;
+        }
+        exchange.encode_lent(direct.lent());
+        let whole = 0..usize::MAX;
+        exchange.board.read(self.rank, sequence, whole, &mut exchange.slot_scratch);
+        if !exchange.slot_scratch.starts_with(&exchange.input_scratch) {
             exchange.board.change(sequence, &exchange.input_scratch);
         }
     }
@@ -297,8 +302,11 @@ impl State {
             return;
         }
         progress.taken |= 1 << source;
-        if is_reduction && let Some(exchange) = &mut self.exchange {
-            exchange.board.show_result(sequence);
+        if is_reduction {
+            // The memory may have moved since a part of the result was written there, and who moved
+            // it may not have come to say so yet: where it lay is the input, then.
+            self.show_moved(sequence);
+            self.exchange.iter_mut().for_each(|it| it.board.show_result(sequence));
             self.wake_sleepers();
         }
         if self.in_flight.get(sequence).and_then(|it| self.next_take(it)) == Some(NextTake::Pass) {
