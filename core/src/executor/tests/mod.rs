@@ -8,6 +8,8 @@ mod board_alltoall;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod board_frames;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
+mod board_loans;
+#[cfg(all(feature = "tcp", target_os = "linux"))]
 mod boards;
 mod collectives;
 mod contracts;
