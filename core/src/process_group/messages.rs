@@ -10,7 +10,7 @@ use crate::backend::{
 };
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::tensor::{Given, InPlace, Region, Tensor};
+use crate::tensor::{InPlace, PlainInput, Region, Tensor};
 use crate::work::Work;
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -47,11 +47,11 @@ impl ProcessGroup {
 
     /// As [`ProcessGroup::send_short`], of a tensor. Others may have the memory of one that has its
     /// own, so that a copy is sent: nobody waits here for who has an access to it.
-    pub(super) fn send_plain(&self, given: Option<Given<'_>>, peer: u32, tag: u32) -> bool {
+    pub(super) fn send_plain(&self, given: Option<PlainInput<'_>>, peer: u32, tag: u32) -> bool {
         let to = |dtype| Envelope { peer: Some(peer), tag, dtype };
         match given {
-            Some(Given::Borrowed(dtype, payload)) => self.send_short(payload, to(dtype)),
-            Some(Given::Owned(tensor)) if tensor.bytes() <= FAST_PATH_BYTES => {
+            Some(PlainInput::Borrowed(dtype, payload)) => self.send_short(payload, to(dtype)),
+            Some(PlainInput::Owned(tensor)) if tensor.bytes() <= FAST_PATH_BYTES => {
                 let payload = tensor.region().read(<[u8]>::to_vec);
                 self.send_short(&payload, to(tensor.dtype()))
             }

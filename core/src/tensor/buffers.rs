@@ -95,7 +95,7 @@ pub(crate) enum InPlace<'a> {
 }
 
 /// One contiguous tensor that an operation only reads, as [`InPlace`].
-pub(crate) enum Given<'a> {
+pub(crate) enum PlainInput<'a> {
     Borrowed(DType, &'a [u8]),
     Owned(&'a Tensor),
 }
@@ -117,11 +117,11 @@ pub(crate) fn in_place<B: Buffers + ?Sized>(buffers: &mut B) -> Option<InPlace<'
 }
 
 /// What `buffers` are, if they are one contiguous tensor.
-pub(crate) fn given<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<Given<'_>> {
+pub(crate) fn given<B: ConstBuffers + ?Sized>(buffers: &B) -> Option<PlainInput<'_>> {
     let proof = LendingProof(());
     match buffers.owned_const(proof) {
-        Some(tensor) => is_plain(tensor).then_some(Given::Owned(tensor)),
-        None => buffers.flat(proof).map(|(dtype, bytes)| Given::Borrowed(dtype, bytes)),
+        Some(tensor) => is_plain(tensor).then_some(PlainInput::Owned(tensor)),
+        None => buffers.flat(proof).map(|(dtype, bytes)| PlainInput::Borrowed(dtype, bytes)),
     }
 }
 
@@ -131,10 +131,10 @@ pub(crate) fn apart<'a, O: Buffers + ?Sized, I: ConstBuffers + ?Sized>(
     input: &'a I,
 ) -> Option<Apart<'a>> {
     match (in_place(output)?, given(input)?) {
-        (InPlace::Borrowed(to, output), Given::Borrowed(from, input)) => {
+        (InPlace::Borrowed(to, output), PlainInput::Borrowed(from, input)) => {
             Some(Apart::Borrowed((to, output), (from, input)))
         }
-        (InPlace::Owned(output), Given::Owned(input)) => {
+        (InPlace::Owned(output), PlainInput::Owned(input)) => {
             let are_apart = !output.region().overlaps(input.region());
             are_apart.then_some(Apart::Owned(output, input))
         }

@@ -18,7 +18,7 @@ mod strided;
 mod view;
 
 pub(crate) use buffers::{
-    Apart, Given, InPlace, apart, given, in_place, lend, lend_bytes, lend_bytes_mut, lend_mut,
+    Apart, InPlace, PlainInput, apart, given, in_place, lend, lend_bytes, lend_bytes_mut, lend_mut,
 };
 pub use buffers::{Buffers, ConstBuffers, OwnedBuffers, TensorMut};
 pub use element::Element;
