@@ -11,6 +11,13 @@ export class OnDevice {
     Object.assign(this, { pr, index });
   }
 
+  /** The device of a rank: `cuda` is that with the rank's number, `cuda:0` the first for all; null
+   * without a name. */
+  static named(pr, name, rank) {
+    const [kind, index] = (name ?? "").split(":");
+    return kind === "cuda" ? new OnDevice(pr, Number(index ?? rank)) : null;
+  }
+
   /** Whether a case can be run: with strides, ranks with a block of one element have no reason to
    * refuse what the others refuse. */
   takes(call) {

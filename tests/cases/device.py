@@ -65,6 +65,13 @@ class OnDevice:
         assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), index) == 0
         assert self.driver.cuCtxSetCurrent(context) == 0
 
+    @staticmethod
+    def named(name, rank):
+        """The device of a rank: `cuda` is that with the rank's number, `cuda:0` the first for all;
+        None without a name."""
+        kind, _, index = (name or "").partition(":")
+        return OnDevice(int(index or rank)) if kind == "cuda" else None
+
     def takes(self, case):
         """Whether a case can be run: with strides, ranks with a block of one element have no reason
         to refuse what the others refuse."""

@@ -34,7 +34,7 @@ export async function main(pr, here) {
   await pr.initProcessGroup(here.init);
   const group = pr.defaultGroup();
   const [rank, world] = [pr.getRank(), pr.getWorldSize()];
-  const device = here.device === "cuda" ? new OnDevice(pr, rank) : null;
+  const device = OnDevice.named(pr, here.device, rank);
   const all = file.pairwise[world].map((row) => new Case(file, row, rank, world));
   const rows = all.filter((call) => device?.takes(call) ?? true);
   let failed = 0;

@@ -226,7 +226,7 @@ def main():
     group = pr.group.WORLD
     rank, world = pr.get_rank(), pr.get_world_size()
     failed = 0
-    device = OnDevice(rank) if os.environ.get("POLYRANK_TEST_DEVICE") == "cuda" else None
+    device = OnDevice.named(os.environ.get("POLYRANK_TEST_DEVICE"), rank)
     cases = [Case(row, rank, world) for row in FILE["pairwise"][str(world)]]
     cases = [case for case in cases if device is None or device.takes(case)]
     for case in cases:

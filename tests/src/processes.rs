@@ -121,7 +121,7 @@ thread_local! {
     static VARIABLES: RefCell<Vec<(String, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `run`, whose ranks get the variable `name`.
+/// Runs `run`, whose ranks get the variable `name`. `{rank}` in its value is the rank's number.
 pub fn with_variable<R>(name: &str, value: &str, run: impl FnOnce() -> R) -> R {
     VARIABLES.with_borrow_mut(|variables| variables.push((name.into(), value.into())));
     let result = run();
@@ -178,12 +178,13 @@ impl Drop for RunningRank {
 }
 
 fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {
+    let number = rank.to_string();
     Command::new(std::env::current_exe().expect("the test has a path"))
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, test)
-        .envs(variables())
-        .env("RANK", rank.to_string())
-        .env("LOCAL_RANK", rank.to_string())
+        .envs(variables().into_iter().map(|(name, value)| (name, value.replace("{rank}", &number))))
+        .env("RANK", &number)
+        .env("LOCAL_RANK", &number)
         .env("WORLD_SIZE", size.to_string())
         .env("MASTER_ADDR", "127.0.0.1")
         .env("MASTER_PORT", port.to_string())

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use polyrank::process_group::{GroupOptions, SplitOptions};
 use polyrank::store::{HashStore, Store};
-use polyrank::{Collective, Device, Error, OnDevice, ProcessGroup, Request, Tensor, Work};
+use polyrank::{Collective, Device, Error, ProcessGroup, Request, Tensor, Work};
 use polyrank_tests::LIMIT;
 use polyrank_tests::nccl::{
-    NcclSetup, calls, count, forget_calls, in_double, in_double_with_log, nccl_ranks, numbers,
-    on_device, request,
+    NcclSetup, calls, contract, count, forget_calls, in_double, in_double_with_log, nccl_ranks,
+    numbers, on_device, request,
 };
 use polyrank_tests::processes::with_variable;
 
@@ -92,32 +92,7 @@ fn what_was_ordered_comes_to_its_end_when_the_group_is_dropped() {
 fn waiting_orders_the_stream_of_the_thread_that_waits() {
     in_double("waiting_orders_the_stream_of_the_thread_that_waits", || {
         nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
-            let (rank, store) = (group.rank(), group.get_group_store());
-            let context = cudarc::driver::CudaContext::new(rank as usize).unwrap();
-            let (owner, waiter) = (context.new_stream().unwrap(), context.new_stream().unwrap());
-            let tensor = Tensor::from(owner.clone_htod(&[1.0_f32, 2.0]).unwrap());
-            if rank == 1 {
-                store.wait(&["ordered"], None).unwrap();
-            }
-            let work = issue(&group, Collective::Allreduce, &tensor);
-            let stream = OnDevice { index: rank, stream: waiter.cu_stream() as usize };
-            match work.order_on(&[stream]) {
-                Some(ordered) => ordered.unwrap(),
-                // Rank 0 was there already.
-                None => assert!(rank == 1 && work.is_done()),
-            }
-            if rank == 0 {
-                // Returns, though rank 1 has not come: it was not ordered.
-                owner.synchronize().unwrap();
-                let comes = waiter.record_event(None).unwrap();
-                assert!(!comes.is_complete(), "rank 1 has not come");
-                store.set("ordered", b"").unwrap();
-            }
-            waiter.synchronize().unwrap();
-            work.wait(Some(LIMIT)).unwrap();
-            drop(work);
-            let slice = tensor.into_cuda_slice::<f32>().expect("nobody else has it");
-            assert_eq!(waiter.clone_dtoh(&slice).unwrap(), [2.0, 4.0]);
+            contract::waiting_orders_the_stream_of_the_thread_that_waits(&group);
         });
     });
 }

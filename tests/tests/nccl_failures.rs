@@ -9,28 +9,15 @@ use std::time::Duration;
 
 use polyrank::backend::nccl::{NcclConfig, NcclOptions};
 use polyrank::distributed::{InitOptions, is_backend_available};
-use polyrank::process_group::{GroupOptions, SplitOptions};
+use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
-use polyrank::tensor::cuda;
-use polyrank::{Collective, DType, Device, Error, ProcessGroup, Request, Tensor};
+use polyrank::{Collective, Error, ProcessGroup};
+use polyrank_tests::nccl::contract::{self, allreduce, finish};
 use polyrank_tests::nccl::{
     NcclSetup, calls, count, forget_calls, in_double, in_double_as, in_double_with_log,
-    nccl_processes, nccl_ranks, numbers, on_device, request,
+    nccl_processes, nccl_ranks, on_device, request,
 };
 use polyrank_tests::processes::{bare_processes, report, with_variable};
-
-fn allreduce(group: &ProcessGroup, elements: usize) -> Request {
-    request(Collective::Allreduce, &on_device(group.rank(), &vec![1.0; elements]))
-}
-
-fn broadcast(group: &ProcessGroup, elements: usize) -> Request {
-    request(Collective::Broadcast, &on_device(group.rank(), &vec![1.0; elements]))
-}
-
-/// Issues `request`, and waits until it is done on the device.
-fn finish(group: &ProcessGroup, request: Request) -> polyrank::Result<()> {
-    group.issue(request)?.wait(Some(polyrank_tests::LIMIT))
-}
 
 fn said(error: &Error) -> String {
     format!("{}: {}", error.kind(), error.to_string().replace('\n', " "))
@@ -145,76 +132,27 @@ fn a_first_call_to_which_not_all_come_names_who_is_missing() {
 #[test]
 fn an_operation_past_its_deadline_names_who_is_late() {
     in_double("an_operation_past_its_deadline_names_who_is_late", || {
-        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
-            finish(&group, allreduce(&group, 10)).unwrap();
-            let store = group.get_group_store();
-            if group.rank() == 1 {
-                store.wait(&["gave up"], None).unwrap();
-                // The device of rank 0 may not have given up yet, and then takes part in this one.
-                let error = loop {
-                    if let Err(error) = finish(&group, allreduce(&group, 1000)) {
-                        break error;
-                    }
-                };
-                store.set("heard", b"").unwrap();
-                return said(&error);
-            }
-            let request =
-                Request { timeout: Some(Duration::from_millis(900)), ..allreduce(&group, 1000) };
-            let error = finish(&group, request).unwrap_err();
-            let again = group.run(allreduce(&group, 1)).unwrap_err();
-            assert_eq!(again.kind(), "CollectiveTimeout", "{again}");
-            store.set("gave up", b"").unwrap();
-            store.wait(&["heard"], None).unwrap();
-            said(&error)
+        nccl_ranks(2, &NcclSetup::default(), |group| {
+            contract::an_operation_past_its_deadline_names_who_is_late(&group);
         });
-        for error in errors {
-            assert!(error.starts_with("CollectiveTimeout: allreduce"), "{error}");
-            assert!(error.contains("waiting for rank 1"), "{error}");
-        }
     });
 }
 
 #[test]
 fn ranks_that_call_different_things_learn_of_it() {
     in_double("ranks_that_call_different_things_learn_of_it", || {
-        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
-            finish(&group, allreduce(&group, 10)).unwrap();
-            let request = match group.rank() {
-                0 => allreduce(&group, 10),
-                _ => broadcast(&group, 12),
-            };
-            let request = Request { root: 0, ..request };
-            said(&finish(&group, request).unwrap_err())
+        nccl_ranks(2, &NcclSetup::default(), |group| {
+            contract::ranks_that_call_different_things_learn_of_it(&group);
         });
-        for error in errors {
-            assert!(error.starts_with("CollectiveMismatch"), "{error}");
-            assert!(error.contains("allreduce") && error.contains("broadcast"), "{error}");
-        }
     });
-}
-
-/// A broadcast on which two ranks disagree, and NCCL does not: bytes are bytes to it, whatever
-/// their type.
-fn broadcast_of_other_types(group: &ProcessGroup) -> Request {
-    let region = cuda::upload(&[0; 40], group.rank()).unwrap();
-    let (dtype, elements) = [(DType::F32, 10), (DType::U8, 40)][group.rank() as usize];
-    let mut request = Request::new(Collective::Broadcast);
-    request.outputs = vec![vec![Tensor::contiguous(region, dtype, vec![elements])]];
-    request
 }
 
 #[test]
 fn what_passes_unnoticed_is_told_when_the_ranks_leave() {
     in_double("what_passes_unnoticed_is_told_when_the_ranks_leave", || {
-        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
-            finish(&group, broadcast_of_other_types(&group)).unwrap();
-            said(&group.shutdown().unwrap_err())
+        nccl_ranks(2, &NcclSetup::default(), |group| {
+            contract::what_passes_unnoticed_is_told_when_the_ranks_leave(&group);
         });
-        for error in errors {
-            assert!(error.starts_with("CollectiveMismatch"), "{error}");
-            assert!(error.contains("of 10 f32") && error.contains("of 40 u8"), "{error}");
-        }
     });
 }
 
@@ -223,15 +161,9 @@ fn what_would_pass_unnoticed_is_found_at_level_detail() {
     let test = "what_would_pass_unnoticed_is_found_at_level_detail";
     with_variable("POLYRANK_DEBUG", "DETAIL", || {
         in_double(test, || {
-            let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
-                for _ in 0..4 {
-                    finish(&group, allreduce(&group, 10)).unwrap();
-                }
-                said(&finish(&group, broadcast_of_other_types(&group)).unwrap_err())
+            nccl_ranks(2, &NcclSetup::default(), |group| {
+                contract::what_would_pass_unnoticed_is_found_at_level_detail(&group);
             });
-            for error in errors {
-                assert!(error.starts_with("CollectiveMismatch"), "{error}");
-            }
         });
     });
 }
@@ -239,32 +171,9 @@ fn what_would_pass_unnoticed_is_found_at_level_detail() {
 #[test]
 fn abort_returns_at_once_and_all_ranks_learn_of_it() {
     in_double("abort_returns_at_once_and_all_ranks_learn_of_it", || {
-        let errors = nccl_ranks(3, &NcclSetup::default(), |group| {
-            finish(&group, allreduce(&group, 10)).unwrap();
-            let store = group.get_group_store();
-            if group.rank() == 0 {
-                let work = group.issue(allreduce(&group, 10)).unwrap();
-                store.wait(&["issued/1"], None).unwrap();
-                group.abort();
-                assert!(group.is_broken() && work.is_done());
-                return said(&work.wait(Some(polyrank_tests::LIMIT)).unwrap_err());
-            }
-            if group.rank() == 1 {
-                let work = group.issue(allreduce(&group, 10)).unwrap();
-                store.set("issued/1", b"").unwrap();
-                let error = work.wait(Some(polyrank_tests::LIMIT)).unwrap_err();
-                store.set("over/1", b"").unwrap();
-                return said(&error);
-            }
-            // Comes when all is over. Had it come before the devices of the others gave up, the
-            // operation would have been whole, and would have ended well at rank 1.
-            store.wait(&["over/1"], None).unwrap();
-            said(&finish(&group, allreduce(&group, 10)).unwrap_err())
+        nccl_ranks(3, &NcclSetup::default(), |group| {
+            contract::abort_returns_at_once_and_all_ranks_learn_of_it(&group);
         });
-        for error in errors {
-            assert!(error.starts_with("Aborted"), "{error}");
-            assert!(error.contains("aborted by rank 0: it called abort()"), "{error}");
-        }
     });
 }
 
@@ -298,18 +207,9 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
 #[test]
 fn a_rank_that_left_is_named() {
     in_double("a_rank_that_left_is_named", || {
-        let errors = nccl_ranks(2, &NcclSetup::default(), |group| {
-            finish(&group, allreduce(&group, 10)).unwrap();
-            if group.rank() == 1 {
-                group.shutdown().expect("the ranks agree");
-                let error = group.run(allreduce(&group, 1)).unwrap_err().to_string();
-                assert!(error.contains("the process group was destroyed"), "{error}");
-                return String::new();
-            }
-            said(&finish(&group, allreduce(&group, 10)).unwrap_err())
+        nccl_ranks(2, &NcclSetup::default(), |group| {
+            contract::a_rank_that_left_is_named(&group);
         });
-        assert!(errors[0].starts_with("RankFailed: rank 1"), "{}", errors[0]);
-        assert!(errors[0].contains("it left the group"), "{}", errors[0]);
     });
 }
 
@@ -321,14 +221,7 @@ fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
             forget_calls();
             let nccl = Some(NcclOptions::default().is_high_priority_stream(true));
             nccl_ranks(3, &NcclSetup { bound, nccl, ..NcclSetup::default() }, |group| {
-                let child = group.split_group(&[2, 0], Default::default()).unwrap();
-                assert_eq!(child.is_none(), group.rank() == 1);
-                let Some(child) = child else { return };
-                assert_eq!(child.rank(), u32::from(group.rank() == 0));
-                let tensor = on_device(group.rank(), &[1.0; 4]);
-                child.run(request(Collective::Allreduce, &tensor)).unwrap();
-                assert_eq!(numbers(&tensor), [2.0; 4]);
-                child.shutdown().expect("the ranks agree");
+                contract::a_group_is_split(&group);
             });
             let made = (count("ncclCommSplit"), count("ncclCommInitRankConfig"));
             assert_eq!(made, if bound { (3, 3) } else { (0, 2) });
@@ -342,16 +235,7 @@ fn bound_groups_split_their_communicator_and_others_make_a_new_one() {
 fn several_groups_are_split_off_at_once_and_a_rank_stays_out() {
     in_double("several_groups_are_split_off_at_once_and_a_rank_stays_out", || {
         nccl_ranks(5, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
-            let lists = [[0, 1], [3, 2]];
-            let Some(list) = lists.iter().find(|list| list.contains(&group.rank())) else {
-                return group.stay_out_of_split(&Default::default()).unwrap();
-            };
-            let child = group.split_group(list, Default::default()).unwrap().unwrap();
-            assert_eq!(child.size(), 2);
-            let tensor = on_device(group.rank(), &[1.0; 4]);
-            child.run(request(Collective::Allreduce, &tensor)).unwrap();
-            assert_eq!(numbers(&tensor), [2.0; 4]);
-            child.shutdown().expect("the ranks agree");
+            contract::several_groups_are_split_off_at_once_and_a_rank_stays_out(&group);
         });
     });
 }
@@ -362,18 +246,7 @@ fn a_child_over_another_backend_leaves_the_communicator_alone() {
     in_double_with_log(test, || {
         let made = NcclSetup { backend: "cpu:tcp,cuda:nccl", bound: true, ..NcclSetup::default() };
         nccl_ranks(3, &made, |group| {
-            // The others would have to come to a split.
-            if group.rank() != 1 {
-                let options = SplitOptions::default().backend("tcp".parse().unwrap());
-                let child = group.split_group(&[2, 0], options).unwrap().unwrap();
-                let mut numbers = [1.0_f32; 4];
-                child.allreduce(&mut numbers, ()).unwrap();
-                assert_eq!(numbers, [2.0; 4]);
-                child.shutdown().expect("the ranks agree");
-            }
-            let tensor = on_device(group.rank(), &[1.0; 4]);
-            finish(&group, request(Collective::Allreduce, &tensor)).unwrap();
-            assert_eq!(numbers(&tensor), [3.0; 4]);
+            contract::a_child_over_another_backend_leaves_the_communicator_alone(&group);
         });
         assert_eq!(count("ncclCommSplit"), 0);
         assert_eq!(count("ncclCommAbort"), 0, "all left in order");
@@ -428,9 +301,7 @@ fn with_blocking_wait_the_thread_waits_for_the_device() {
     in_double("with_blocking_wait_the_thread_waits_for_the_device", || {
         let nccl = Some(NcclOptions::default().blocking_wait(true));
         nccl_ranks(2, &NcclSetup { nccl, ..NcclSetup::default() }, |group| {
-            let work = group.issue(allreduce(&group, 1000)).unwrap();
-            work.wait(None).unwrap();
-            assert!(work.is_done());
+            contract::with_blocking_wait_the_thread_waits_for_the_device(&group);
         });
     });
 }
@@ -439,11 +310,7 @@ fn with_blocking_wait_the_thread_waits_for_the_device() {
 fn calls_without_tensors_need_a_device_to_run_on() {
     in_double("calls_without_tensors_need_a_device_to_run_on", || {
         nccl_ranks(2, &NcclSetup { bound: true, ..NcclSetup::default() }, |group| {
-            assert_eq!(group.bound_device_id(), Some(Device::Cuda(group.rank())));
-            assert_eq!(group.backend_name(), "nccl");
-            let work = group.issue(Request::new(Collective::Barrier)).unwrap();
-            work.wait(None).unwrap();
-            assert!(work.is_done(), "there is no stream that could come after it");
+            contract::calls_without_tensors_need_a_device_to_run_on(&group);
         });
     });
 }

@@ -236,6 +236,13 @@ variables! {
             unset: "those of `SSL_CERT_FILE`, or else the system's",
             reader: "ranks that connect by `wss://`"
         }
+        /// What this host is called by NCCL: ranks with different names count as on different
+        /// hosts, for polyrank as for NCCL.
+        NCCL_HOSTID {
+            values: "text",
+            unset: "hosts are told apart by their boots and namespaces",
+            reader: "backend `nccl`"
+        }
     }
     "How collectives run" {
         /// The algorithm of a collective, instead of the one that is estimated to be the fastest.

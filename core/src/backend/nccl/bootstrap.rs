@@ -9,6 +9,7 @@ use super::abort_watch::WaitLimit;
 use super::communicator::{Communicator, new_id};
 use super::library::LoadedLibrary;
 use crate::clock::Instant;
+use crate::env::variable;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::timed_out;
 use crate::store::Store;
@@ -43,7 +44,9 @@ impl Arrival<'_> {
     /// without saying why, where two ranks have one.
     fn publish_device(&self, gpu: &Gpu) -> Result<()> {
         let (rank, size) = self.ranks;
-        let ours = format!("{} {}", gpu.bus_id()?, host::identity());
+        // The library tells hosts apart by the same variable.
+        let host = variable::NCCL_HOSTID.text().unwrap_or_else(host::identity);
+        let ours = format!("{} {host}", gpu.bus_id()?);
         let key = |rank: u32| format!("nccl/device/{rank}");
         self.store.set(&key(rank), ours.as_bytes())?;
         let keys: Vec<String> = (0..size).map(key).collect();

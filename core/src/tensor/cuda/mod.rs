@@ -67,6 +67,17 @@ pub fn available() -> std::result::Result<(), String> {
     }
 }
 
+/// How many CUDA devices this process sees.
+///
+/// # Errors
+/// [`Error::BackendUnavailable`] without a driver or a device; [`Error::Network`] with the driver's
+/// words.
+pub fn device_count() -> Result<u32> {
+    available().map_err(|why| Error::BackendUnavailable { backend: "cuda".into(), why })?;
+    let count = checked("cuDeviceGetCount", result::device::get_count())?;
+    Ok(u32::try_from(count).unwrap_or(0))
+}
+
 /// What the child of a process that used the driver is told.
 const FORKED: &str = "CUDA was used before this process was forked, and the driver cannot be used \
                       in a forked child; start processes with 'spawn', or fork before CUDA is used";
@@ -108,14 +119,13 @@ impl Gpu {
     /// no device has; [`Error::Network`] with the driver's words.
     pub(crate) fn open(index: u32) -> Result<Arc<Gpu>> {
         static OPEN: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
-        available().map_err(|why| Error::BackendUnavailable { backend: "cuda".into(), why })?;
+        let count = device_count()?;
         let devices = OPEN.get_or_init(Mutex::default);
         let mut devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = devices.get(&index) {
             return Ok(gpu.clone());
         }
-        let count = checked("cuDeviceGetCount", result::device::get_count())?;
-        if i64::from(index) >= i64::from(count) {
+        if index >= count {
             let message = format!("there is no CUDA device {index}: this process sees {count}");
             return Err(Error::InvalidArgument { message });
         }

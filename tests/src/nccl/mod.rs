@@ -1,6 +1,9 @@
-//! Ranks over NCCL where there is no device: a library stands for NCCL and the CUDA driver, over
-//! host memory (`tests/nccl/double`). What passes with it says that our side is right, and nothing
-//! about a real device. Knows nothing of what the ranks do.
+//! Ranks over NCCL. Where there is no device, a library stands for NCCL and the CUDA driver, over
+//! host memory (`tests/nccl/double`): what passes with it says that our side is right, and nothing
+//! about a real device. Where there is one, `devices` runs what is in `contract` on it.
+
+pub mod contract;
+pub mod devices;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -148,6 +151,16 @@ pub fn job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
 
 /// As [`job`], where nothing stands for NCCL and the driver.
 pub fn without_double(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
+    launch(program, parts, &[], "cuda")
+}
+
+/// As [`job`], with these words before each command, and tensors on such a device.
+fn launch(
+    program: Program,
+    parts: &[(Language, u32)],
+    before: &[&str],
+    device: &str,
+) -> Option<Output> {
     let mut command = Command::new(built("polyrank"));
     command.args(["run", "--no-prefix"]);
     for (index, (language, ranks)) in parts.iter().enumerate() {
@@ -158,20 +171,28 @@ pub fn without_double(program: Program, parts: &[(Language, u32)]) -> Option<Out
                 return None;
             }
         };
-        command.args((index > 0).then_some(":")).args(["-n", &ranks.to_string()]).args(words);
+        command.args((index > 0).then_some(":")).args(["-n", &ranks.to_string()]);
+        command.args(before).args(words);
     }
-    command.envs([("POLYRANK_TEST_BACKEND", "nccl"), ("POLYRANK_TEST_DEVICE", "cuda")]);
+    command.envs([("POLYRANK_TEST_BACKEND", "nccl"), ("POLYRANK_TEST_DEVICE", device)]);
     let output = command.envs(variables()).output();
     Some(output.expect("the launcher starts"))
 }
 
-/// Runs a case with tensors on the device that has the rank's number; what is wrong, if something
-/// is. What NCCL does not have must be a typed error.
+/// The device of a rank. Where there are fewer than ranks, several have one.
+///
+/// # Panics
+/// There is none.
+pub fn device_of(rank: u32) -> u32 {
+    rank % cuda::device_count().expect("there is a device")
+}
+
+/// Runs a case with tensors on this rank's device; what is wrong, if something is. What NCCL does not have must be a typed error.
 ///
 /// # Errors
 /// What differs, or how the operation failed.
 pub fn check(group: &ProcessGroup, case: &Case) -> std::result::Result<(), String> {
-    let outcome = cases::run_on(group, case, Memory::Device(group.rank()));
+    let outcome = cases::run_on(group, case, Memory::Device(device_of(group.rank())));
     let reduces = case.collective.facts().reduces;
     let expected = !reduces || nccl::reduces(case.reduce_op, case.dtype);
     match outcome {

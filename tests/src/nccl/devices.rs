@@ -1,0 +1,70 @@
+//! Ranks over NCCL on the devices of this host, each a process. NCCL takes one rank of a host for
+//! each device; where there are more ranks, they say that they are on different hosts
+//! (`NCCL_HOSTID`), share a device, and NCCL moves everything over sockets.
+
+use std::process::Output;
+
+use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::{Device, ProcessGroup};
+
+use super::{NcclSetup, device_of, launch};
+use crate::languages::{Language, Program, say_skipped};
+use crate::processes::{ProcessEnd, bare_processes, is_rank, with_variable};
+
+/// Runs `rank_main` on so many ranks, which must all end well. `test` is the full name of the
+/// calling test. Says so where there is no device.
+pub fn device_ranks(
+    test: &str,
+    size: u32,
+    made: &NcclSetup,
+    rank_main: impl FnOnce(&ProcessGroup),
+) {
+    let ended = device_processes(test, size, made, rank_main);
+    for (rank, ended) in ended.iter().enumerate() {
+        assert_eq!(ended.code, Some(0), "rank {rank} of {size}:\n{}", ended.output);
+    }
+}
+
+/// As [`device_ranks`]; how each ended, by rank. Nothing where there is no device.
+pub fn device_processes(
+    test: &str,
+    size: u32,
+    made: &NcclSetup,
+    rank_main: impl FnOnce(&ProcessGroup),
+) -> Vec<ProcessEnd> {
+    if is_rank() {
+        // A test may have worlds of several sizes, each of ranks of its own.
+        if std::env::var("WORLD_SIZE").is_ok_and(|text| text != size.to_string()) {
+            return Vec::new();
+        }
+    } else if let Err(why) = polyrank::backend::nccl::available() {
+        say_skipped(&why.to_string());
+        return Vec::new();
+    }
+    with_variable("NCCL_HOSTID", "host of {rank}", || {
+        bare_processes(test, size, || run_rank(made, rank_main))
+    })
+}
+
+/// Runs a program of several languages on the first device of this host. `None`, after saying so,
+/// where there is none, or a language is missing.
+pub fn device_job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
+    if let Err(why) = polyrank::backend::nccl::available() {
+        say_skipped(&why.to_string());
+        return None;
+    }
+    let before = ["sh", "-c", "NCCL_HOSTID=\"host of $RANK\" exec \"$@\"", "sh"];
+    launch(program, parts, &before, "cuda:0")
+}
+
+fn run_rank(made: &NcclSetup, rank_main: impl FnOnce(&ProcessGroup)) {
+    let mut options = InitOptions::default().backend(made.backend).timeout(made.timeout);
+    options.backend_options = made.nccl.clone().map(Into::into);
+    if made.bound {
+        let rank = std::env::var("RANK").ok().and_then(|rank| rank.parse().ok());
+        options = options.device(Device::Cuda(device_of(rank.expect("a rank knows its number"))));
+    }
+    let group = init_process_group(options).expect("the group is made");
+    rank_main(&group);
+    destroy_process_group(None).expect("the group is destroyed");
+}
