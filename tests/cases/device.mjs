@@ -4,6 +4,7 @@
 /** What NCCL does not reduce. */
 const TYPES = new Set(["u16", "i16"]);
 const OPERATORS = new Set(["BAND", "BOR", "BXOR"]);
+const ROUNDED = new Set(["f16", "bf16", "f32", "f64", "complex64", "complex128"]);
 
 /** The memory of one device, for the tensors of cases. */
 export class OnDevice {
@@ -19,9 +20,11 @@ export class OnDevice {
   }
 
   /** Whether a case can be run: with strides, ranks with a block of one element have no reason to
-   * refuse what the others refuse. */
-  takes(call) {
-    return !call.strided;
+   * refuse what the others refuse; and NCCL has each rank divide for an average, which is not exact
+   * unless the world is a power of two. */
+  takes({ strided, facts, op, dtype, world }) {
+    const isRounded = facts.reduces && op === "AVG" && ROUNDED.has(dtype);
+    return !strided && !(isRounded && world & (world - 1));
   }
 
   /** Whether the call must be refused, on all ranks. */

@@ -16,6 +16,7 @@ BFLOAT = 4
 # What NCCL does not reduce.
 TYPES = {"u16", "i16"}
 OPERATORS = {"BAND", "BOR", "BXOR"}
+ROUNDED = {"f16", "bf16", "f32", "f64", "complex64", "complex128"}
 
 
 class DeviceTensor:
@@ -74,8 +75,10 @@ class OnDevice:
 
     def takes(self, case):
         """Whether a case can be run: with strides, ranks with a block of one element have no reason
-        to refuse what the others refuse."""
-        return not case.strided
+        to refuse what the others refuse; and NCCL has each rank divide for an average, which is not
+        exact unless the world is a power of two."""
+        is_rounded = case.facts["reduces"] and case.op == "AVG" and case.dtype in ROUNDED
+        return not case.strided and not (is_rounded and case.world & (case.world - 1))
 
     def refuses(self, case):
         """Whether the call must be refused, on all ranks."""

@@ -92,6 +92,12 @@ class OfLibrary(OnDevice):
         return (CUDA, self.device)
 
 
+class WithBuffer(OfLibrary, bytearray):
+    """As CuPy's arrays, which have buffers that are not their elements."""
+
+    __module__ = "cupy.core"
+
+
 def library():
     """What is asked for the current stream."""
     cuda = types.SimpleNamespace(
@@ -194,6 +200,11 @@ def main():
     assert tensor.numbers() == [size * (size - 1) / 2, size, 2.0 * size], tensor.numbers()
     assert tensor.streams == [1], "the legacy default stream, as DLPack names it"
 
+    library()
+    tensor = WithBuffer([rank, 1.0], rank)
+    pr.all_reduce(tensor)
+    assert tensor.numbers() == [size * (size - 1) / 2, size], tensor.numbers()
+
     on_host = np.full(3, 1.0, np.float32)
     pr.all_reduce(on_host)
     assert on_host.tolist() == [size] * 3
@@ -216,7 +227,6 @@ def main():
         assert "must be contiguous" in str(error), error
     else:
         raise AssertionError("a tensor with strides was taken")
-    library()
     the_current_stream_waits(rank, size)
     if size > 1:
         who_only_reads_orders_the_current_stream_too(rank, size)

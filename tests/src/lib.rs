@@ -13,6 +13,7 @@ pub mod lists;
 pub mod mpi;
 pub mod nccl;
 pub mod processes;
+pub mod rounding;
 pub mod support;
 
 use std::sync::Arc;

@@ -199,9 +199,8 @@ fn with_blocking_wait_the_thread_waits_for_the_device() {
     run(test, &[2], &made, contract::with_blocking_wait_the_thread_waits_for_the_device);
 }
 
-#[test]
-fn the_death_of_a_rank_is_an_error_that_names_it() {
-    let test = "the_death_of_a_rank_is_an_error_that_names_it";
+/// Rank 2 of 3 is killed after an operation; the others are in one of so many elements then.
+fn a_rank_dies(test: &str, elements: usize) {
     let ended = device_processes(test, 3, &NcclSetup::default(), |group| {
         finish(group, allreduce(group, 10)).unwrap();
         let store = group.get_group_store();
@@ -211,7 +210,7 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
             store.wait(&["through/0", "through/1"], None).unwrap();
             die();
         }
-        let error = finish(group, allreduce(group, 100_000)).unwrap_err();
+        let error = finish(group, allreduce(group, elements)).unwrap_err();
         report(format!("{}: {error}", error.kind()));
         let again = group.run(allreduce(group, 1)).unwrap_err();
         assert_eq!(again.kind(), "RankFailed", "{again}");
@@ -222,6 +221,42 @@ fn the_death_of_a_rank_is_an_error_that_names_it() {
         let line = rank.printed.concat();
         assert!(line.starts_with("RankFailed: rank 2"), "{line}\n{}", rank.output);
     }
+}
+
+#[test]
+fn the_death_of_a_rank_is_an_error_that_names_it() {
+    a_rank_dies("the_death_of_a_rank_is_an_error_that_names_it", 10);
+}
+
+#[test]
+fn the_death_of_a_rank_to_which_nccl_would_connect_is_an_error_that_names_it() {
+    let test = "the_death_of_a_rank_to_which_nccl_would_connect_is_an_error_that_names_it";
+    a_rank_dies(test, 100_000);
+}
+
+#[test]
+fn who_waits_for_the_first_operation_of_others_hears_of_their_death() {
+    let test = "who_waits_for_the_first_operation_of_others_hears_of_their_death";
+    let ended = device_processes(test, 3, &bound(), |group| {
+        let store = group.get_group_store();
+        if group.rank() == 2 {
+            store.wait(&["there/0", "there/1"], None).unwrap();
+            die();
+        }
+        store.set(&format!("there/{}", group.rank()), b"").unwrap();
+        let error = finish(group, allreduce(group, 10)).unwrap_err();
+        report(format!("{}: {error}", error.kind()));
+    });
+    for rank in ended.iter().take(2) {
+        let line = rank.printed.concat();
+        assert!(line.starts_with("RankFailed: rank 2"), "{line}\n{}", rank.output);
+    }
+}
+
+#[test]
+fn ranks_whose_first_operations_differ_learn_of_it() {
+    let test = "ranks_whose_first_operations_differ_learn_of_it";
+    run(test, &[2], &bound(), contract::ranks_whose_first_operations_differ_learn_of_it);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Output;
 
 use polyrank_tests::cases;
 use polyrank_tests::languages::{CASES, Language, Program};
-use polyrank_tests::nccl::{job, program, without_double};
+use polyrank_tests::nccl::{is_same_in_all_languages, job, program, without_double};
 
 /// What the ranks said, if all ended well.
 fn said(output: &Output) -> String {
@@ -22,8 +22,8 @@ fn the_pairwise_cases_of(languages: &[Language]) {
     let parts: Vec<_> = languages.iter().map(|&language| (language, 1)).collect();
     let Some(output) = job(CASES, &parts) else { return };
     let (said, world) = (said(&output), parts.len() as u32);
-    // With strides, some ranks may have a block of one element, and no reason to refuse.
-    let passed = cases::pairwise(world).iter().filter(|(_, case)| !case.strided).count();
+    let cases = cases::pairwise(world).into_iter();
+    let passed = cases.filter(|(_, case)| is_same_in_all_languages(case, world)).count();
     assert!(passed > 50, "{passed} cases for {world} ranks");
     for (rank, language) in languages.iter().enumerate() {
         let line = format!("{language:?} rank {rank} of {world}: {passed} passed, 0 failed");

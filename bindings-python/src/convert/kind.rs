@@ -28,6 +28,9 @@ pub(super) enum Kind {
     Exchange(&'static ExchangeTable),
     /// A tensor through `__dlpack__`.
     Dlpack,
+    /// A tensor through the buffer protocol in memory of the host, and through `__dlpack__` on a
+    /// device: CuPy's arrays have buffers that nobody gets.
+    BufferOrDlpack,
     /// A `range`: a sequence of integers.
     Range,
     /// An integer through `__index__`.
@@ -75,16 +78,21 @@ fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
     if object.is_instance_of::<DType>() {
         return Kind::DType;
     }
-    if is_numpy_scalar(class) {
+    // They have the buffer protocol, but they are values, not memory to reduce into.
+    if is_of_numpy(class, "generic") {
         return Kind::Scalar;
     }
+    let has_dlpack = || class.hasattr(intern!(py, "__dlpack__")).unwrap_or(false);
     if buffer::supports(object) {
-        return Kind::Buffer;
+        return match !is_of_numpy(class, "ndarray") && has_dlpack() {
+            true => Kind::BufferOrDlpack,
+            false => Kind::Buffer,
+        };
     }
     if let Some(table) = dlpack::exchange_table(class.as_any()) {
         return Kind::Exchange(table);
     }
-    if class.hasattr(intern!(py, "__dlpack__")).unwrap_or(false) {
+    if has_dlpack() {
         return Kind::Dlpack;
     }
     if object.is_instance_of::<PyRange>() {
@@ -120,11 +128,11 @@ fn interfaces(object: &Bound<'_, PyAny>) -> &'static [&'static str] {
     }
 }
 
-/// NumPy's scalars have the buffer protocol, but they are values, not memory to reduce into.
-fn is_numpy_scalar(class: &Bound<'_, PyType>) -> bool {
+/// Whether a type is NumPy's of this name, or derived from it.
+fn is_of_numpy(class: &Bound<'_, PyType>, wanted: &str) -> bool {
     class.mro().iter().any(|base| {
         base.cast_into::<PyType>().is_ok_and(|base| {
-            base.name().is_ok_and(|name| name == "generic")
+            base.name().is_ok_and(|name| name == wanted)
                 && base.module().is_ok_and(|module| module == "numpy")
         })
     })

@@ -13,6 +13,10 @@ pub(super) fn tensor_of_kind(object: &Bound<'_, PyAny>, kind: Kind) -> PyResult<
         Kind::Buffer => buffer::from_buffer(object)?,
         Kind::Exchange(table) => dlpack::from_table(object, table)?,
         Kind::Dlpack => dlpack::from_method(object)?,
+        Kind::BufferOrDlpack => match cuda::index_of(object) {
+            Some(_) => dlpack::from_method(object)?,
+            None => buffer::from_buffer(object)?,
+        },
         _ => return Ok(None),
     };
     layout.into_tensor(lease).map(Some)
@@ -22,7 +26,7 @@ pub(super) fn tensor_of_kind(object: &Bound<'_, PyAny>, kind: Kind) -> PyResult<
 pub(crate) fn device_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let kind = kind_of(object);
     // A buffer is memory of the host.
-    if !matches!(kind, Kind::Exchange(_) | Kind::Dlpack) {
+    if !matches!(kind, Kind::Exchange(_) | Kind::Dlpack | Kind::BufferOrDlpack) {
         return Ok(None);
     }
     let tensor = tensor_of_kind(object, kind)?;

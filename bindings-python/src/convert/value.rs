@@ -94,13 +94,15 @@ fn value_at_depth<'py>(
     }
     let kind = kind_of(object);
     Ok(match kind {
-        Kind::Buffer | Kind::Exchange(_) | Kind::Dlpack => match tensor_of_kind(object, kind)? {
-            Some(tensor) => {
-                opaque_objects.tensors.push((tensor.clone(), object.clone()));
-                Value::Tensor(tensor)
+        Kind::Buffer | Kind::Exchange(_) | Kind::Dlpack | Kind::BufferOrDlpack => {
+            match tensor_of_kind(object, kind)? {
+                Some(tensor) => {
+                    opaque_objects.tensors.push((tensor.clone(), object.clone()));
+                    Value::Tensor(tensor)
+                }
+                None => opaque_objects.keep(object, &[])?,
             }
-            None => opaque_objects.keep(object, &[])?,
-        },
+        }
         Kind::Timedelta => Value::Duration(duration(object)?),
         Kind::Scalar => {
             let item = object.call_method0(intern!(object.py(), "item"))?;

@@ -28,7 +28,10 @@ pub fn every_small(group: &ProcessGroup, elements: &[usize]) {
 pub fn pairwise(group: &ProcessGroup) {
     let cases = cases::pairwise(group.size()).into_iter().map(|(_, case)| case);
     // With strides, some ranks may have a block of one element, and no reason to refuse.
-    cases.filter(|case| !case.strided).for_each(|case| expect(group, &case));
+    let cases = cases.filter(|case| !case.strided);
+    let wrong = cases.filter_map(|case| Some(format!("{case}: {}", check(group, &case).err()?)));
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "world {}:\n{}", group.size(), wrong.join("\n"));
 }
 
 /// Tensors of many pieces.
@@ -45,10 +48,13 @@ pub fn two_hundred_in_flight(group: &ProcessGroup) {
 }
 
 /// Waiting without a limit orders the stream, and what is issued next comes after it. Of two ranks.
+/// The first operation of its kind makes NCCL's connections, and waits for the others.
 pub fn waiting_orders_the_stream(group: &ProcessGroup) {
     let store = group.get_group_store();
     let rank = group.rank();
     let other = group.split_group(&[0, 1], Default::default()).unwrap().unwrap();
+    finish(group, broadcast(group, 4)).unwrap();
+    finish(&other, allreduce(&other, 4)).unwrap();
     let tensor = on_device(device_of(rank), &[rank as f32 + 1.0; 4]);
     if rank == 1 {
         // What rank 0 sends comes late; it has issued everything by then.
@@ -72,6 +78,7 @@ pub fn waiting_orders_the_stream(group: &ProcessGroup) {
 
 /// A stream that waits is ordered, and no other. Of two ranks.
 pub fn waiting_orders_the_stream_of_the_thread_that_waits(group: &ProcessGroup) {
+    finish(group, allreduce(group, 2)).unwrap();
     let (rank, store) = (group.rank(), group.get_group_store());
     let index = device_of(rank);
     let context = cudarc::driver::CudaContext::new(index as usize).unwrap();
@@ -103,6 +110,7 @@ pub fn waiting_orders_the_stream_of_the_thread_that_waits(group: &ProcessGroup) 
 
 /// Tensors that nobody else holds are kept until the device is done with them. Of two ranks.
 pub fn memory_is_let_go_of_when_the_device_is_done_with_it(group: &ProcessGroup) {
+    finish(group, broadcast(group, 10_000)).unwrap();
     let (store, index) = (group.get_group_store(), device_of(group.rank()));
     let mut works = Vec::new();
     if group.rank() == 0 {
@@ -247,6 +255,16 @@ pub fn ranks_that_call_different_things_learn_of_it(group: &ProcessGroup) {
     assert_eq!(error.kind(), "CollectiveMismatch", "{error}");
     let text = error.to_string();
     assert!(text.contains("allreduce") && text.contains("broadcast"), "{error}");
+}
+
+/// As [`ranks_that_call_different_things_learn_of_it`], before there are connections.
+pub fn ranks_whose_first_operations_differ_learn_of_it(group: &ProcessGroup) {
+    let request = match group.rank() {
+        0 => allreduce(group, 10),
+        _ => broadcast(group, 12),
+    };
+    let error = finish(group, Request { root: 0, ..request }).unwrap_err();
+    assert_eq!(error.kind(), "CollectiveMismatch", "{error}");
 }
 
 /// A broadcast on which the ranks disagree and NCCL does not, for bytes are bytes to it, is told

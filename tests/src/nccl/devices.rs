@@ -21,7 +21,8 @@ pub fn device_ranks(
 ) {
     let ended = device_processes(test, size, made, rank_main);
     for (rank, ended) in ended.iter().enumerate() {
-        assert_eq!(ended.code, Some(0), "rank {rank} of {size}:\n{}", ended.output);
+        let how = (ended.code, ended.signal);
+        assert_eq!(how, (Some(0), None), "rank {rank} of {size}:\n{}", ended.output);
     }
 }
 

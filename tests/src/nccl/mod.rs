@@ -15,12 +15,13 @@ use polyrank::distributed::{InitOptions, destroy_process_group, init_process_gro
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 use polyrank::tensor::cuda;
-use polyrank::{Collective, DType, Error, ProcessGroup, Request, Tensor};
+use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Request, Tensor};
 
 use super::cases::{self, Case, Memory};
 use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
 use super::processes::{ProcessEnd, bare_processes, is_rank, variables, with_variable};
+use super::rounding::rounds;
 
 /// Runs `run`, whose started processes find the double instead of NCCL and the driver, and leave
 /// what they write in a folder that is gone afterwards.
@@ -205,6 +206,14 @@ pub fn check(group: &ProcessGroup, case: &Case) -> std::result::Result<(), Strin
         Ok(outcome) => outcome,
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Whether a case is run over NCCL by ranks of all languages (`cases/device.py`): with strides, some
+/// ranks may have a block of one element, and no reason to refuse; and what NCCL rounds is compared
+/// in Rust alone.
+pub fn is_same_in_all_languages(case: &Case, world: u32) -> bool {
+    let averages = case.collective.facts().reduces && case.reduce_op == ReduceOp::Avg;
+    !case.strided && !(averages && rounds(case.dtype) && !world.is_power_of_two())
 }
 
 /// How the groups of [`nccl_ranks`] are made.

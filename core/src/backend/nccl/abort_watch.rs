@@ -1,9 +1,10 @@
 //! Ends a wait for the other ranks when the group breaks: on this rank, or on another, as the store
 //! tells. Knows no library.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
-use crate::backend::group_status::{FoundBy, GroupStatus};
+use crate::backend::group_status::{FoundBy, GroupStatus, STALL};
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::wire::abort::Abort;
@@ -19,29 +20,39 @@ pub(super) struct WaitLimit<'a> {
 /// that reason, without locks.
 pub(super) struct AbortWatch<'a> {
     status: Option<&'a GroupStatus>,
+    /// The collective that waits for the others, 0 if none does.
+    collective: Cell<u64>,
     reason: RefCell<Option<(Abort, FoundBy)>>,
 }
 
 impl<'a> AbortWatch<'a> {
     /// Watches what the ranks of a group publish.
     pub(super) fn new(status: &'a GroupStatus) -> AbortWatch<'a> {
-        AbortWatch { status: Some(status), reason: RefCell::default() }
+        AbortWatch { status: Some(status), collective: Cell::new(0), reason: RefCell::default() }
     }
 
     /// Watches nothing.
     pub(super) fn none() -> AbortWatch<'static> {
-        AbortWatch { status: None, reason: RefCell::default() }
+        AbortWatch { status: None, collective: Cell::new(0), reason: RefCell::default() }
     }
 
-    /// Looks whether the group broke; the store is asked only from time to time.
+    /// The collective of this number waits from now on. If it stands still, the ranks compare what
+    /// they run.
+    pub(super) fn waits_in(&self, collective: u64) {
+        self.collective.set(collective);
+    }
+
+    /// Looks whether the group broke; the store is asked only from time to time. It was `waited`
+    /// until now.
     ///
     /// # Errors
     /// That the group broke. What the call ends with is the reason, which is known now.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self, waited: Duration) -> Result<()> {
         let Some(status) = self.status else { return Ok(()) };
         let mut reason = self.reason.borrow_mut();
         if reason.is_none() && !status.is_broken() && status.is_due() {
-            *reason = status.look(0);
+            let stalled = if waited >= STALL { self.collective.get() } else { 0 };
+            *reason = status.look(stalled);
         }
         match reason.is_some() || status.is_broken() {
             true => Err(Error::InvalidGroup { message: "the process group broke".to_owned() }),

@@ -31,6 +31,9 @@ use crate::tensor::{Device, Region};
 use crate::wire::abort::Abort;
 use crate::wire::frame::Fingerprint;
 
+/// How long a rank that leaves waits for the library to abort a communicator.
+const ABORT_LIMIT: Duration = Duration::from_secs(10);
+
 /// One group of ranks over NCCL.
 struct NcclBackend {
     found: &'static LoadedLibrary,
@@ -55,21 +58,25 @@ pub(super) fn connect(
     found: &'static LoadedLibrary,
     bootstrap: Bootstrap<'_>,
 ) -> Result<Arc<dyn Backend>> {
-    let Bootstrap { store, rank, size, group: name, timeout, options, share, .. } = bootstrap;
+    let Bootstrap { store, rank, size, group: name, timeout, options, share, failure, .. } =
+        bootstrap;
     let ranks = (rank, size);
     let device = match bootstrap.device {
         Some(Device::Cuda(index)) => Some(index),
         _ => None,
     };
-    let group = Group {
+    let group = Arc::new(Group {
         status: GroupStatus::join("nccl", name, ranks, store)?,
         communicator: OnceLock::new(),
         in_flight: AtomicUsize::new(0),
+        aborting: AtomicUsize::new(0),
         is_failing: AtomicBool::new(false),
-    };
+        host_failure: failure,
+    });
+    progress().heed_host(&group);
     let backend = NcclBackend {
         found,
-        group: Arc::new(group),
+        group,
         store: store.clone(),
         ranks,
         timeout,
@@ -120,7 +127,7 @@ enum IssueError {
     /// The library failed at splitting one, here or on another rank.
     Split(Error),
     /// A part of it may be enqueued, and the device may use the memory.
-    Midway(Error, Box<(Vec<Item>, Calls)>),
+    Midway(Error, Instant, Box<(Vec<Item>, Calls)>),
 }
 
 impl NcclBackend {
@@ -201,13 +208,16 @@ impl NcclBackend {
         limit: WaitLimit<'_>,
         add: impl FnOnce(&mut Calls, &Communicator) -> Result<()>,
     ) -> std::result::Result<Vec<IssuedOperation>, IssueError> {
-        let mut calls = Calls::default();
+        let (mut calls, since) = (Calls::default(), Instant::now());
+        if let Some(first) = items.first().filter(|item| item.is_collective) {
+            limit.watch.waits_in(first.sequence);
+        }
         let enqueued = add(&mut calls, &on)
             .and_then(|()| calls.enqueue(&on, limit))
             .and_then(|()| Event::now(&on.gpu, on.stream.raw()));
         let event = match enqueued {
             Ok(event) => Arc::new(event),
-            Err(error) => return Err(IssueError::Midway(error, Box::new((items, calls)))),
+            Err(error) => return Err(IssueError::Midway(error, since, Box::new((items, calls)))),
         };
         let deadline = limit.until;
         let mut scratch = std::mem::take(&mut calls.scratch);
@@ -223,7 +233,7 @@ impl NcclBackend {
                 sequence: item.sequence,
                 is_collective: item.is_collective,
                 event: event.clone(),
-                since: Instant::now(),
+                since,
                 deadline,
                 memory: (item.regions, std::mem::take(&mut scratch)),
                 streams: streams.clone(),
@@ -275,7 +285,7 @@ impl NcclBackend {
                 let broken = status.check(name).err().filter(|_| was_broken);
                 broken.unwrap_or(error)
             }
-            IssueError::Midway(error, used) => {
+            IssueError::Midway(error, since, used) => {
                 let (items, calls) = *used;
                 let first = items.first().map(|item| (item.sequence, item.is_collective));
                 let (sequence, is_collective) = first.unwrap_or_default();
@@ -289,7 +299,7 @@ impl NcclBackend {
                             rank: self.ranks.0,
                             sequence,
                             operation: name.to_owned(),
-                            waited_ms: 0,
+                            waited_ms: since.elapsed().as_millis() as u64,
                             waiting_for: late.unwrap_or_default(),
                         };
                         (abort, FoundBy::ThisRank)
@@ -353,6 +363,8 @@ impl NcclBackend {
         // The device moves what was enqueued.
         let compared = self.group.status.compare_before_leaving(leaving, &breaks, &|| ());
         self.group.leave();
+        // Nobody may end the process while the library works in it.
+        self.progress.wait_aborted(&self.group, Instant::now() + ABORT_LIMIT);
         compared
     }
 

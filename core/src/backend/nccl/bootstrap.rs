@@ -106,6 +106,7 @@ impl Arrival<'_> {
     /// [`Error::StoreTimeout`]; that the group broke before they were.
     fn wait(&self, keys: &[&str]) -> Result<()> {
         let WaitLimit { until, watch } = self.limit;
+        let since = Instant::now();
         loop {
             // Zero would be no limit.
             let left = until.saturating_duration_since(Instant::now());
@@ -114,7 +115,7 @@ impl Arrival<'_> {
                 Err(Error::StoreTimeout { .. }) if Instant::now() < until => {}
                 other => return other,
             }
-            let Err(broke) = watch.check() else { continue };
+            let Err(broke) = watch.check(since.elapsed()) else { continue };
             // A rank that has them may have broken the group over what they say. Then this one sees
             // it as well.
             if !self.store.check(keys)? {

@@ -182,7 +182,7 @@ impl Communicator {
             }
             let waited = now - since;
             if waited >= CALM {
-                limit.watch.check()?;
+                limit.watch.check(waited)?;
             }
             STAGES.pause(waited, false);
         }

@@ -103,15 +103,27 @@ fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {
         available()?;
         let found = found().map_err(unavailable)?;
-        let Bootstrap { backend, rank, size, timeout, device, share, .. } = bootstrap;
+        let Bootstrap { backend, rank, size, timeout, device, share, failure, .. } = bootstrap;
         let (store, group) = (bootstrap.store.clone(), bootstrap.group.to_owned());
         let options = bootstrap.options.cloned();
         // NCCL has no call for that which does not block.
         unblock(move || {
             let (store, group, options) = (&store, &*group, options.as_ref());
-            let bootstrap =
-                Bootstrap { backend, store, rank, size, group, timeout, device, options, share };
-            backend::connect(found, bootstrap)
+            backend::connect(
+                found,
+                Bootstrap {
+                    backend,
+                    store,
+                    rank,
+                    size,
+                    group,
+                    timeout,
+                    device,
+                    options,
+                    share,
+                    failure,
+                },
+            )
         })
         .await
     })

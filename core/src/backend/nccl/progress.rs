@@ -119,6 +119,25 @@ impl Progress {
         self.give_up(group, None);
     }
 
+    /// Has the group break when its backend for the host finds that a rank is gone.
+    pub(super) fn heed_host(&'static self, group: &Arc<Group>) {
+        let Some(failure) = &group.host_failure else { return };
+        let group = Arc::downgrade(group);
+        failure.on_end(move |result| {
+            let (Err(Error::RankFailed { rank, why, .. }), Some(group)) = (result, group.upgrade())
+            else {
+                return;
+            };
+            let abort = Abort::Failed { rank: *rank, why: why.clone() };
+            // The store is told, and that may take a while.
+            let fail = move || self.break_group(&group, abort, FoundBy::ThisRank);
+            let thread = std::thread::Builder::new().name("polyrank-failure".to_owned());
+            if let Err(error) = thread.spawn(fail) {
+                tracing::warn!(%error, "no thread to end operations over NCCL");
+            }
+        });
+    }
+
     /// Leaves a group that nobody has any more, when its operations are over: what was enqueued
     /// comes to its end. Each has its deadline.
     pub(super) fn leave_when_idle(&'static self, group: Arc<Group>) {
@@ -147,6 +166,13 @@ impl Progress {
         true
     }
 
+    /// Waits until the communicator of a group that broke is aborted, or `until`.
+    pub(super) fn wait_aborted(&self, group: &Group, until: Instant) {
+        while group.aborting.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(REST);
+        }
+    }
+
     /// Ends the operations of a group that broke, and its communicator. `more` is of one that was
     /// enqueued in part.
     pub(super) fn give_up(&self, group: &Arc<Group>, more: Option<AbandonedOperation>) {
@@ -162,15 +188,19 @@ impl Progress {
         let communicator = group.communicator.get().cloned();
         // Without a thread it is lost, and not overwritten under the device.
         let kept = ManuallyDrop::new(kept);
+        let aborting = group.clone();
+        group.aborting.fetch_add(1, Ordering::SeqCst);
         let end = move || {
             if let Some(communicator) = &communicator {
                 communicator.abort();
             }
             release(ManuallyDrop::into_inner(kept), communicator.as_deref());
+            aborting.aborting.fetch_sub(1, Ordering::SeqCst);
         };
         // The library may take its time, and who waits shall not.
         let thread = std::thread::Builder::new().name("polyrank-abort".to_owned());
         if let Err(error) = thread.spawn(end) {
+            group.aborting.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!(%error, "no thread to abort an NCCL communicator");
         }
         ended.into_iter().for_each(FinishedOperation::settle);

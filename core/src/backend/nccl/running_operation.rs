@@ -18,6 +18,11 @@ pub(super) struct Group {
     pub(super) communicator: OnceLock<Arc<Communicator>>,
     /// Operations that have not ended.
     pub(super) in_flight: AtomicUsize,
+    /// Threads that abort the communicator, and keep what the device may still use.
+    pub(super) aborting: AtomicUsize,
+    /// Fails when the group's backend for the host finds that a rank is gone, which takes it
+    /// milliseconds: the library may never notice.
+    pub(super) host_failure: Option<Arc<Completion>>,
     /// Whether somebody finds out why the library says that it failed.
     pub(super) is_failing: AtomicBool,
 }
