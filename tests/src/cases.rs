@@ -418,20 +418,25 @@ impl RankCase<'_> {
                 if got == expected || self.is_rounded() && are_close(dtype, &got, &expected) {
                     continue;
                 }
-                if let Some(byte) = (0..expected.len()).find(|&byte| got[byte] != expected[byte]) {
-                    let start = byte / self.case.dtype.size_bytes() * self.case.dtype.size_bytes();
-                    let end = start + self.case.dtype.size_bytes();
-                    let (got, expected) = (&got[start..end], &expected[start..end]);
-                    return Err(format!(
-                        "rank {} {side} {at}: byte {byte} is of {got:02x?}, expected \
-                         {expected:02x?}",
-                        self.rank
-                    ));
+                if let Some(how) = difference(dtype.size_bytes(), &got, &expected) {
+                    return Err(format!("rank {} {side} {at}: {how}", self.rank));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// How many elements of so many bytes differ, and the first that does.
+fn difference(width: usize, got: &[u8], expected: &[u8]) -> Option<String> {
+    let pairs = got.chunks(width).zip(expected.chunks(width)).enumerate();
+    let wrong: Vec<_> = pairs.filter(|(_, (got, expected))| got != expected).collect();
+    let (first, (got, expected)) = wrong.first()?;
+    let (count, last) = (wrong.len(), wrong.last()?.0);
+    Some(format!(
+        "{count} elements from {first} to {last} differ; the first is {got:02x?}, expected \
+         {expected:02x?}"
+    ))
 }
 
 fn region(bytes: Vec<u8>, memory: Memory) -> Region {
