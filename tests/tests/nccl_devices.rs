@@ -1,6 +1,6 @@
 //! Ranks over NCCL on the CUDA devices of this host: the contract that the double keeps in the
 //! other suites, kept by NCCL, and the death of a process. Skipped, after saying so, where there
-//! is no device.
+//! are no devices.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -188,7 +188,8 @@ pub fn device_of(rank: u32) -> u32 {
     rank % cuda::device_count().expect("there is a device")
 }
 
-/// Runs a case with tensors on this rank's device; what is wrong, if something is. What NCCL does not have must be a typed error.
+/// Runs a case with tensors on this rank's device; what is wrong, if something is. What NCCL does
+/// not have must be a typed error.
 ///
 /// # Errors
 /// What differs, or how the operation failed.
@@ -208,9 +209,9 @@ pub fn check(group: &ProcessGroup, case: &Case) -> std::result::Result<(), Strin
     }
 }
 
-/// Whether a case is run over NCCL by ranks of all languages (`cases/device.py`): with strides, some
-/// ranks may have a block of one element, and no reason to refuse; and what NCCL rounds is compared
-/// in Rust alone.
+/// Whether a case is run over NCCL by ranks of all languages (`cases/device.py`): with strides,
+/// some ranks may have a block of one element, and no reason to refuse; and what NCCL rounds is
+/// compared in Rust alone.
 pub fn is_same_in_all_languages(case: &Case, world: u32) -> bool {
     let averages = case.collective.facts().reduces && case.reduce_op == ReduceOp::Avg;
     !case.strided && !(averages && rounds(case.dtype) && !world.is_power_of_two())

@@ -127,7 +127,14 @@ enum IssueError {
     /// The library failed at splitting one, here or on another rank.
     Split(Error),
     /// A part of it may be enqueued, and the device may use the memory.
-    Midway(Error, Instant, Box<(Vec<Item>, Calls)>),
+    Midway(Error, Box<PartialOperation>),
+}
+
+/// What was enqueued in part.
+struct PartialOperation {
+    since: Instant,
+    items: Vec<Item>,
+    calls: Calls,
 }
 
 impl NcclBackend {
@@ -217,7 +224,10 @@ impl NcclBackend {
             .and_then(|()| Event::now(&on.gpu, on.stream.raw()));
         let event = match enqueued {
             Ok(event) => Arc::new(event),
-            Err(error) => return Err(IssueError::Midway(error, since, Box::new((items, calls)))),
+            Err(error) => {
+                let partial = PartialOperation { since, items, calls };
+                return Err(IssueError::Midway(error, Box::new(partial)));
+            }
         };
         let deadline = limit.until;
         let mut scratch = std::mem::take(&mut calls.scratch);
@@ -285,8 +295,8 @@ impl NcclBackend {
                 let broken = status.check(name).err().filter(|_| was_broken);
                 broken.unwrap_or(error)
             }
-            IssueError::Midway(error, since, used) => {
-                let (items, calls) = *used;
+            IssueError::Midway(error, partial) => {
+                let PartialOperation { since, items, calls } = *partial;
                 let first = items.first().map(|item| (item.sequence, item.is_collective));
                 let (sequence, is_collective) = first.unwrap_or_default();
                 let is_late = Instant::now() >= limit.until;
