@@ -16,16 +16,16 @@ pub fn rounds(dtype: DType) -> bool {
 /// [`ROUNDINGS`] times the distance of one from the next number. Other types round nothing.
 pub fn are_close(dtype: DType, ours: &[u8], theirs: &[u8]) -> bool {
     let width = dtype.size_bytes();
-    let (numbers, epsilon): (fn(DType, &[u8]) -> [f64; 2], f64) = match dtype {
-        DType::F16 => (parts, f64::from(f16::EPSILON)),
-        DType::Bf16 => (parts, f64::from(bf16::EPSILON)),
-        DType::F32 | DType::Complex64 => (parts, f64::from(f32::EPSILON)),
-        DType::F64 | DType::Complex128 => (parts, f64::EPSILON),
+    let epsilon = match dtype {
+        DType::F16 => f64::from(f16::EPSILON),
+        DType::Bf16 => f64::from(bf16::EPSILON),
+        DType::F32 | DType::Complex64 => f64::from(f32::EPSILON),
+        DType::F64 | DType::Complex128 => f64::EPSILON,
         _ => return ours == theirs,
     };
     ours.len() == theirs.len()
         && ours.chunks(width).zip(theirs.chunks(width)).all(|(one, other)| {
-            let (one, other) = (numbers(dtype, one), numbers(dtype, other));
+            let (one, other) = (parts(dtype, one), parts(dtype, other));
             one.iter().zip(other).all(|(one, other)| (one - other).abs() <= ROUNDINGS * epsilon)
         })
 }

@@ -1,6 +1,6 @@
-//! Ranks over NCCL on the CUDA devices of this host: the contract that the double keeps in the
-//! other suites, kept by NCCL, and the death of a process. Skipped, after saying so, where there
-//! are no devices.
+//! Ranks over NCCL on the CUDA devices of this host, each a process: the contract that the double
+//! keeps in the other suites, kept by NCCL, and the death of a process. Where there are no devices
+//! it is the double here, too.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +11,7 @@ use polyrank::backend::nccl::NcclOptions;
 use polyrank_tests::languages::{CASES, Language, Program, say_skipped};
 use polyrank_tests::nccl::NcclSetup;
 use polyrank_tests::nccl::contract::{self, allreduce, finish};
-use polyrank_tests::nccl::devices::{device_job, device_processes, device_ranks};
+use polyrank_tests::nccl::devices::{device_job, device_processes, device_ranks, has_device};
 use polyrank_tests::processes::{die, report, with_variable};
 
 fn bound() -> NcclSetup {
@@ -277,8 +277,8 @@ fn the_pairwise_cases_in_other_languages() {
 
 #[test]
 fn tensors_of_pytorch_and_cupy() {
-    if !has_torch() {
-        return say_skipped("POLYRANK_PYTHON names no interpreter that has PyTorch");
+    if !has_device() || !has_torch() {
+        return say_skipped("it needs a CUDA device, NCCL, and PyTorch in POLYRANK_PYTHON");
     }
     for size in [1, 2, 3] {
         let program = Program { example: "", script: "nccl/torch_tensors" };
