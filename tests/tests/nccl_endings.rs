@@ -65,6 +65,9 @@ fn what_was_ordered_comes_to_its_end_when_the_group_is_dropped() {
     in_double_with_log(test, || {
         ranks_with_groups_of_their_own(2, true, |group, store| {
             let rank = group.rank();
+            // Connections are made by the first operation of a kind, which waits for all.
+            issue(&group, Collective::Broadcast, &on_device(rank, &[0.0])).wait(None).unwrap();
+            group.run(Request::new(Collective::Barrier)).unwrap();
             let tensor = on_device(rank, &[rank as f32 + 1.0; 1000]);
             if rank == 1 {
                 store.wait(&["dropped"], None).unwrap();

@@ -1,13 +1,13 @@
 //! Communicators: how they are made, ready, broken, aborted. Knows no function of the library.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use super::mesh::{ID_BYTES, Mesh, new_id};
-use super::operation::{self, Operation, Operator};
+use super::operation::{self, Connection, Operation, Operator};
 
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const SYSTEM_ERROR: c_int = 2;
@@ -19,7 +19,7 @@ pub(crate) const IN_PROGRESS: c_int = 7;
 /// The number of the first operator that is made.
 const FIRST_MADE: c_int = 5;
 
-/// The sockets of a communicator: for operations, and for splitting it.
+/// The sockets of a communicator: for operations, and for connecting and splitting it.
 struct Meshes {
     data: Mesh,
     control: Mesh,
@@ -33,8 +33,10 @@ pub(crate) struct Communicator {
     state: AtomicI32,
     /// How often it says that a call is in progress before it is not.
     busy: AtomicI32,
-    /// How many splits are under way.
-    splits: AtomicI32,
+    /// How many splits and connections are under way.
+    pending: AtomicI32,
+    /// The kinds of operations for which the ranks are connected.
+    connected: Mutex<HashSet<Connection>>,
     aborted: Mutex<bool>,
     rung: Condvar,
     is_aborted: AtomicBool,
@@ -49,7 +51,8 @@ impl Communicator {
             meshes: OnceLock::new(),
             state: AtomicI32::new(IN_PROGRESS),
             busy: AtomicI32::new(0),
-            splits: AtomicI32::new(0),
+            pending: AtomicI32::new(0),
+            connected: Mutex::default(),
             aborted: Mutex::new(false),
             rung: Condvar::new(),
             is_aborted: AtomicBool::new(false),
@@ -104,14 +107,14 @@ impl Communicator {
         told: impl FnOnce(Arc<Communicator>) + Send + 'static,
     ) {
         let (parent, child) = (self.clone(), Communicator::new(self.device));
-        self.splits.fetch_add(1, Ordering::SeqCst);
+        self.pending.fetch_add(1, Ordering::SeqCst);
         std::thread::spawn(move || {
             match parent.split_here(&child, color, key) {
                 Ok(()) if color >= 0 => told(child),
                 Ok(()) => {}
                 Err(_) => parent.state.store(REMOTE_ERROR, Ordering::SeqCst),
             }
-            parent.splits.fetch_sub(1, Ordering::SeqCst);
+            parent.pending.fetch_sub(1, Ordering::SeqCst);
         });
     }
 
@@ -145,7 +148,7 @@ impl Communicator {
     /// The state, for who asks: after some calls it takes a while until it is good.
     pub(crate) fn async_error(&self) -> c_int {
         let state = self.state.load(Ordering::SeqCst);
-        if state == SUCCESS && self.splits.load(Ordering::SeqCst) > 0 {
+        if state == SUCCESS && self.pending.load(Ordering::SeqCst) > 0 {
             return IN_PROGRESS;
         }
         if state == SUCCESS && self.busy.load(Ordering::SeqCst) > 0 {
@@ -157,9 +160,38 @@ impl Communicator {
 
     /// Whether something can be issued: the caller asked until it was ready.
     pub(crate) fn is_ready(&self) -> bool {
-        let counts = [&self.busy, &self.splits];
+        let counts = [&self.busy, &self.pending];
         self.state.load(Ordering::SeqCst) == SUCCESS
             && counts.iter().all(|count| count.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Runs `launch` when the ranks are connected for these operations, which the first of a kind
+    /// has them do: the communicator is busy until all have come. As with the library, a rank that
+    /// is gone meanwhile is not noticed. False if `launch` says that it could not.
+    pub(crate) fn when_connected(
+        self: &Arc<Self>,
+        all: &[Operation],
+        launch: impl FnOnce() -> bool + Send + 'static,
+    ) -> bool {
+        let mut connected = self.connected.lock().unwrap();
+        let kinds = all.iter().filter_map(Operation::connection);
+        let is_new = kinds.fold(false, |is_new, kind| connected.insert(kind) || is_new);
+        let (Some(meshes), Some((rank, _))) = (self.meshes.get(), self.place()) else {
+            return launch();
+        };
+        if !is_new || meshes.control.is_alone() {
+            return launch();
+        }
+        let here = self.clone();
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        std::thread::spawn(move || {
+            let meshes = here.meshes.get();
+            if meshes.is_some_and(|meshes| meshes.control.gather(rank, b"connect").is_ok()) {
+                launch();
+                here.pending.fetch_sub(1, Ordering::SeqCst);
+            }
+        });
+        true
     }
 
     /// Something was issued, and the caller has to ask.

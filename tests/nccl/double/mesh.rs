@@ -81,6 +81,11 @@ impl Mesh {
         Ok(Mesh(peers))
     }
 
+    /// Whether there are no others.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.0.len() == 1
+    }
+
     /// The socket to `peer`.
     pub(crate) fn peer(&self, peer: usize) -> io::Result<&UnixStream> {
         self.0[peer].as_ref().ok_or_else(|| io::Error::other("that is this rank"))

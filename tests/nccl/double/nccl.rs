@@ -236,7 +236,9 @@ fn launch(calls: Vec<(usize, usize, Operation)>) -> c_int {
         let launched = with(comm, |it| {
             let here = it.clone();
             it.note_busy();
-            match stream::push(of, Box::new(move || here.run(&calls))) {
+            let first = calls.clone();
+            let push = move || stream::push(of, Box::new(move || here.run(&calls)));
+            match it.when_connected(&first, push) {
                 true => IN_PROGRESS,
                 false => INVALID_ARGUMENT,
             }

@@ -11,7 +11,7 @@ use super::reduce;
 /// Bytes up to which a rank writes before it reads; sockets hold as much.
 const WRITE_FIRST_BYTES: usize = 16 << 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     AllReduce,
     Broadcast,
@@ -21,6 +21,12 @@ pub(crate) enum Kind {
     Send,
     Recv,
 }
+
+/// Operations for which ranks are connected once: of a kind, and of few bytes or many.
+pub(crate) type Connection = (Kind, bool);
+
+/// More bytes than go by the way that is best for few.
+const MANY_BYTES: usize = 64 << 10;
 
 /// How elements are reduced: by an operator of the library, or by one that was made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -214,6 +220,13 @@ impl RankView<'_> {
 }
 
 impl Operation {
+    /// The connection that it needs of all ranks; messages are between two.
+    pub(crate) fn connection(&self) -> Option<Connection> {
+        let is_message = matches!(self.kind, Kind::Send | Kind::Recv);
+        let many = self.count * reduce::width(self.dtype) > MANY_BYTES;
+        (!is_message).then_some((self.kind, many))
+    }
+
     /// What both sides must call alike.
     fn what(&self) -> Vec<u8> {
         let kind = match self.kind {
