@@ -175,7 +175,7 @@ impl Communicator {
     ) -> bool {
         let mut connected = self.connected.lock().unwrap();
         let kinds = all.iter().filter_map(Operation::connection);
-        let is_new = kinds.fold(false, |is_new, kind| connected.insert(kind) || is_new);
+        let is_new = kinds.filter(|kind| connected.insert(*kind)).count() > 0;
         let (Some(meshes), Some((rank, _))) = (self.meshes.get(), self.place()) else {
             return launch();
         };
