@@ -14,6 +14,9 @@ use super::rounding::are_close;
 /// Bytes that no operation may touch, and that every output must replace.
 const UNTOUCHED: u8 = 0xa5;
 
+/// How many elements are shown of a tensor that is not what it should be.
+const SHOWN: usize = 8;
+
 /// Elements of a tensor that no way of moving it takes whole.
 const LARGE: usize = (1 << 20) + 1;
 
@@ -431,11 +434,14 @@ impl RankCase<'_> {
 fn difference(width: usize, got: &[u8], expected: &[u8]) -> Option<String> {
     let pairs = got.chunks(width).zip(expected.chunks(width)).enumerate();
     let wrong: Vec<_> = pairs.filter(|(_, (got, expected))| got != expected).collect();
-    let (first, (got, expected)) = wrong.first()?;
+    let (first, (one, other)) = wrong.first()?;
     let (count, last) = (wrong.len(), wrong.last()?.0);
+    let some = |all: &[u8]| format!("{:02x?}", all.chunks(width).take(SHOWN).collect::<Vec<_>>());
     Some(format!(
-        "{count} elements from {first} to {last} differ; the first is {got:02x?}, expected \
-         {expected:02x?}"
+        "{count} elements from {first} to {last} differ; the first is {one:02x?}, expected \
+         {other:02x?}; it begins with {}, expected {}",
+        some(got),
+        some(expected)
     ))
 }
 

@@ -5,13 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use polyrank::ProcessGroup;
 use polyrank::backend::nccl::NcclOptions;
+use polyrank::{ProcessGroup, Request};
+use polyrank_tests::cases;
 use polyrank_tests::languages::{CASES, Language, Program, say_skipped};
-use polyrank_tests::nccl::NcclSetup;
 use polyrank_tests::nccl::contract::{self, allreduce, finish};
 use polyrank_tests::nccl::devices::{device_job, device_processes, device_ranks, has_device};
+use polyrank_tests::nccl::{NcclSetup, is_same_in_all_languages};
 use polyrank_tests::processes::{die, report, with_variable};
 
 fn bound() -> NcclSetup {
@@ -254,6 +256,43 @@ fn who_waits_for_the_first_operation_of_others_hears_of_their_death() {
 }
 
 #[test]
+fn who_breaks_the_group_and_ends_is_not_taken_for_one_that_died() {
+    let test = "who_breaks_the_group_and_ends_is_not_taken_for_one_that_died";
+    let ended = device_processes(test, 2, &bound(), |group| {
+        finish(group, allreduce(group, 10)).unwrap();
+        let late = allreduce(group, 10);
+        if group.rank() == 1 {
+            let late = Request { timeout: Some(Duration::from_millis(500)), ..late };
+            let error = finish(group, late).unwrap_err();
+            assert_eq!(error.kind(), "CollectiveTimeout", "{error}");
+            std::process::exit(0);
+        }
+        while !group.is_broken() {
+            std::thread::yield_now();
+        }
+        report(finish(group, late).unwrap_err().kind());
+        std::process::exit(0);
+    });
+    let Some(waited) = ended.first() else { return };
+    assert_eq!(waited.printed, ["CollectiveTimeout"], "{}", waited.output);
+}
+
+#[test]
+fn ranks_may_end_without_leaving() {
+    let test = "ranks_may_end_without_leaving";
+    run(test, &[3], &bound(), |group| {
+        finish(group, allreduce(group, 10)).unwrap();
+        let store = group.get_group_store();
+        match group.rank() {
+            // The store ends with it.
+            0 => store.wait(&["done/1", "done/2"], None).unwrap(),
+            rank => store.set(&format!("done/{rank}"), b"").unwrap(),
+        }
+        std::process::exit(0);
+    });
+}
+
+#[test]
 fn ranks_whose_first_operations_differ_learn_of_it() {
     let test = "ranks_whose_first_operations_differ_learn_of_it";
     run(test, &[2], &bound(), contract::ranks_whose_first_operations_differ_learn_of_it);
@@ -268,9 +307,11 @@ fn the_pairwise_cases_in_other_languages() {
         let (said, errors) = texts(&output);
         assert!(output.status.success(), "{languages:?}\n{said}\n{errors}");
         for (rank, language) in languages.iter().enumerate() {
-            let line = format!("{language:?} rank {rank} of {}: ", languages.len());
-            let line = said.lines().find(|said| said.starts_with(&line));
-            assert!(line.is_some_and(|line| line.ends_with(" passed, 0 failed")), "{said}");
+            let world = languages.len() as u32;
+            let cases = cases::pairwise(world).into_iter();
+            let passed = cases.filter(|(_, case)| is_same_in_all_languages(case, world)).count();
+            let line = format!("{language:?} rank {rank} of {world}: {passed} passed, 0 failed");
+            assert!(said.contains(&line), "{line}\n{said}");
         }
     }
 }

@@ -133,6 +133,20 @@ fn what_was_enqueued_in_part_keeps_its_memory_until_the_device_lets_go() {
 }
 
 #[test]
+fn who_leaves_waits_until_an_abort_is_over() {
+    let test = "who_leaves_waits_until_an_abort_is_over";
+    with_variable("NCCL_DOUBLE_ABORTS_SLOWLY", "1", || {
+        in_double_with_log(test, || {
+            nccl_ranks(2, &NcclSetup::default(), |group| {
+                contract::ranks_that_call_different_things_learn_of_it(&group);
+                group.shutdown().expect("that they disagree is known");
+            });
+            assert_eq!(count("aborted"), 2, "{:?}", calls());
+        });
+    });
+}
+
+#[test]
 fn who_waits_for_the_first_call_of_others_hears_of_an_abort() {
     in_double("who_waits_for_the_first_call_of_others_hears_of_an_abort", || {
         ranks_with_groups_of_their_own(3, false, |group, store| match group.rank() {

@@ -373,6 +373,12 @@ impl GroupStatus {
         }
     }
 
+    /// Why the group broke, if another rank has told and the store can be asked.
+    #[cfg(feature = "nccl")]
+    pub(super) fn reason_told(&self) -> Option<(Abort, FoundBy)> {
+        Some((self.told().ok()??, FoundBy::OtherRank))
+    }
+
     /// Why the group broke, if a rank has told.
     fn told(&self) -> Result<Option<Abort>> {
         let (store, abort) = (&self.own, self.key("abort"));

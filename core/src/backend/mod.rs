@@ -352,6 +352,12 @@ pub trait Backend: Send + Sync + 'static {
         let _ = rank;
         false
     }
+    /// Whether it is known that `rank` has ended without leaving: its process, or its connection to
+    /// this rank. A rank that cannot be reached may live. False where the backend cannot tell.
+    fn has_died(&self, rank: u32) -> bool {
+        let _ = rank;
+        false
+    }
     /// Whether the group failed or was left, so that nothing can be issued any more.
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Backend, BackendOptions, Capabilities, Share};
-use crate::completion::Completion;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::Rendezvous;
 use crate::store::Store;
@@ -65,9 +64,8 @@ pub(crate) struct Bootstrap<'a> {
     pub(crate) options: Option<&'a BackendOptions>,
     /// What was split off the group from which this one comes.
     pub(crate) share: Option<Share>,
-    /// What ends, badly, when the group's backend for the host finds that a rank is gone; none
-    /// where it cannot tell.
-    pub(crate) failure: Option<Arc<Completion>>,
+    /// The group's backend for the host, for that of another device.
+    pub(crate) host: Option<Arc<dyn Backend>>,
 }
 
 /// What the caller of `init_process_group` says of this process.

@@ -320,6 +320,10 @@ impl Backend for ScheduledBackend {
         self.driver.has_left(rank)
     }
 
+    fn has_died(&self, rank: u32) -> bool {
+        self.driver.has_died(rank)
+    }
+
     fn is_broken(&self) -> bool {
         self.driver.is_broken()
     }

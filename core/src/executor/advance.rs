@@ -383,6 +383,11 @@ impl Executor {
         over_board || self.state.peers.has_left(peer)
     }
 
+    /// Whether it is known that `peer` has ended without leaving.
+    pub fn has_died(&self, peer: Rank) -> bool {
+        self.state.peers.has_died(peer)
+    }
+
     /// The error that broke the group, if no caller has seen it and one should.
     pub fn untold(&self) -> Option<Error> {
         self.state.broken.as_ref().and_then(|broken| broken.untold(&self.state.group))

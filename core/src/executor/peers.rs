@@ -93,6 +93,11 @@ impl Peers {
         self.get(peer).is_some_and(|peer| peer.lost == Some(LossReason::Goodbye))
     }
 
+    /// Whether the connection to a peer ended without a goodbye.
+    pub(super) fn has_died(&self, peer: Rank) -> bool {
+        self.get(peer).is_some_and(|peer| matches!(peer.lost, Some(LossReason::Died(_))))
+    }
+
     /// The peers that said goodbye.
     pub(super) fn departed(&self) -> impl Iterator<Item = Rank> {
         let left = |(_, peer): &(&Rank, &Peer)| peer.lost == Some(LossReason::Goodbye);

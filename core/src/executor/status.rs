@@ -18,6 +18,11 @@ impl Driver {
         self.lock().has_left(peer)
     }
 
+    /// Whether it is known that `peer` has ended without leaving.
+    pub fn has_died(&self, peer: Rank) -> bool {
+        self.lock().has_died(peer)
+    }
+
     /// The number of the last collective that this rank issued.
     pub fn issued(&self) -> u64 {
         self.lock().issued()

@@ -109,15 +109,6 @@ fn check_rank(rank: u32, size: u32) -> Result<()> {
     Err(Error::InvalidArgument { message })
 }
 
-/// The ranks whose connections a rank watches for all: each rank is watched by two others, and who
-/// finds that one is gone tells all.
-fn neighbours(rank: u32, size: u32) -> Vec<u32> {
-    let mut two = vec![(rank + 1) % size, (rank + size - 1) % size];
-    two.dedup();
-    two.retain(|&other| other != rank);
-    two
-}
-
 /// A connection to `store` for a group of `size` ranks; one rank alone waits for nobody.
 pub(super) async fn own_connection(store: &Arc<dyn Store>, size: u32) -> Result<Arc<dyn Store>> {
     if size == 1 { Ok(store.clone()) } else { store.clone_store_async().await }
@@ -180,7 +171,7 @@ impl ProcessGroup {
             }
             return Err(why);
         }
-        let connect = |backend: BackendName, store, share, failure| {
+        let connect = |backend: BackendName, store, share, host| {
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),
                 store,
@@ -191,17 +182,14 @@ impl ProcessGroup {
                 device: options.device,
                 options: options.backend_options.as_ref(),
                 share,
-                failure,
+                host,
             })
         };
         // Tensors of the host are needed in every group.
         let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
         let cpu = connect(cpu, &own, None, None).await?;
         let cuda = match options.backend.backend_for("cuda") {
-            Some(backend) => {
-                let failure = cpu.await_failure(&neighbours(rank, size));
-                Some(connect(backend, &store, share, failure).await?)
-            }
+            Some(backend) => Some(connect(backend, &store, share, Some(cpu.clone())).await?),
             None => None,
         };
         let identity = next_identity();

@@ -166,8 +166,8 @@ impl Communicator {
     }
 
     /// Runs `launch` when the ranks are connected for these operations, which the first of a kind
-    /// has them do: the communicator is busy until all have come. As with the library, a rank that
-    /// is gone meanwhile is not noticed. False if `launch` says that it could not.
+    /// has them do: the communicator is busy until all have come, for ever if they come for
+    /// different ones. As with the library, a rank that is gone meanwhile is not noticed. False if `launch` says that it could not.
     pub(crate) fn when_connected(
         self: &Arc<Self>,
         all: &[Operation],
@@ -175,18 +175,20 @@ impl Communicator {
     ) -> bool {
         let mut connected = self.connected.lock().unwrap();
         let kinds = all.iter().filter_map(Operation::connection);
-        let is_new = kinds.filter(|kind| connected.insert(*kind)).count() > 0;
+        let is_new = kinds.clone().filter(|kind| connected.insert(*kind)).count() > 0;
         let (Some(meshes), Some((rank, _))) = (self.meshes.get(), self.place()) else {
             return launch();
         };
         if !is_new || meshes.control.is_alone() {
             return launch();
         }
+        let kinds = format!("{:?}", kinds.collect::<Vec<_>>());
         let here = self.clone();
         self.pending.fetch_add(1, Ordering::SeqCst);
         std::thread::spawn(move || {
-            let meshes = here.meshes.get();
-            if meshes.is_some_and(|meshes| meshes.control.gather(rank, b"connect").is_ok()) {
+            let Some(meshes) = here.meshes.get() else { return };
+            let Ok(kinds) = meshes.control.gather(rank, kinds.as_bytes()) else { return };
+            if kinds.iter().all(|other| *other == kinds[0]) {
                 launch();
                 here.pending.fetch_sub(1, Ordering::SeqCst);
             }

@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use super::communicator::{
     Communicator, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, SUCCESS, SYSTEM_ERROR,
@@ -140,8 +141,12 @@ unsafe extern "C" fn ncclCommAbort(comm: usize) -> c_int {
     forbid_children("ncclCommAbort");
     log("ncclCommAbort");
     let found = communicators().remove(&comm);
+    // It takes the library a while.
+    let slowly = std::env::var_os("NCCL_DOUBLE_ABORTS_SLOWLY").is_some();
+    std::thread::sleep(Duration::from_millis(if slowly { 300 } else { 0 }));
     found.map_or(INVALID_ARGUMENT, |found| {
         found.abort();
+        log("aborted");
         SUCCESS
     })
 }

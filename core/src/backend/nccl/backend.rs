@@ -58,8 +58,7 @@ pub(super) fn connect(
     found: &'static LoadedLibrary,
     bootstrap: Bootstrap<'_>,
 ) -> Result<Arc<dyn Backend>> {
-    let Bootstrap { store, rank, size, group: name, timeout, options, share, failure, .. } =
-        bootstrap;
+    let Bootstrap { store, rank, size, group: name, timeout, options, share, host, .. } = bootstrap;
     let ranks = (rank, size);
     let device = match bootstrap.device {
         Some(Device::Cuda(index)) => Some(index),
@@ -71,7 +70,8 @@ pub(super) fn connect(
         in_flight: AtomicUsize::new(0),
         aborting: AtomicUsize::new(0),
         is_failing: AtomicBool::new(false),
-        host_failure: failure,
+        host_failure: host.as_ref().and_then(|host| host.await_failure(&[])),
+        host: host.as_ref().map(Arc::downgrade),
     });
     progress().heed_host(&group);
     let backend = NcclBackend {
@@ -309,7 +309,8 @@ impl NcclBackend {
                             rank: self.ranks.0,
                             sequence,
                             operation: name.to_owned(),
-                            waited_ms: since.elapsed().as_millis() as u64,
+                            waited_ms: u64::try_from(since.elapsed().as_millis())
+                                .unwrap_or(u64::MAX),
                             waiting_for: late.unwrap_or_default(),
                         };
                         (abort, FoundBy::ThisRank)
@@ -373,8 +374,6 @@ impl NcclBackend {
         // The device moves what was enqueued.
         let compared = self.group.status.compare_before_leaving(leaving, &breaks, &|| ());
         self.group.leave();
-        // Nobody may end the process while the library works in it.
-        self.progress.wait_aborted(&self.group, Instant::now() + ABORT_LIMIT);
         compared
     }
 
@@ -539,7 +538,12 @@ impl Backend for NcclBackend {
     }
 
     fn shutdown(&self, leaving: Leaving) -> Result<()> {
-        self.leave(leaving)
+        let left = self.leave(leaving);
+        if self.process == clock::process_id() {
+            // Nobody may end the process while the library works in it.
+            self.group.wait_aborted(Instant::now() + ABORT_LIMIT);
+        }
+        left
     }
 
     fn open_comparison(&self) -> Option<OpenComparison> {

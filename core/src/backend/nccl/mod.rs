@@ -103,7 +103,7 @@ fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {
         available()?;
         let found = found().map_err(unavailable)?;
-        let Bootstrap { backend, rank, size, timeout, device, share, failure, .. } = bootstrap;
+        let Bootstrap { backend, rank, size, timeout, device, share, host, .. } = bootstrap;
         let (store, group) = (bootstrap.store.clone(), bootstrap.group.to_owned());
         let options = bootstrap.options.cloned();
         // NCCL has no call for that which does not block.
@@ -121,7 +121,7 @@ fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
                     device,
                     options,
                     share,
-                    failure,
+                    host,
                 },
             )
         })

@@ -24,8 +24,10 @@ const STAGES: PollStages = PollStages {
     yielding: Duration::from_micros(100),
     nap: Duration::from_micros(50),
 };
+/// How long operations may take to end after a rank was found to have died.
+const LAST_MOMENTS: Duration = Duration::from_millis(100);
 /// A sleep between two looks of the background.
-const REST: Duration = Duration::from_micros(500);
+pub(super) const REST: Duration = Duration::from_micros(500);
 /// How often it is asked whether something failed elsewhere, or stands still.
 const TICK: Duration = Duration::from_millis(20);
 /// How long what the device uses of an operation that was given up is kept at most after the
@@ -109,6 +111,7 @@ impl Progress {
     /// Fails everything of a group, in flight and later, and ends what is on the device. Tells
     /// the waiters, so no lock may be held.
     pub(super) fn break_group(&self, group: &Arc<Group>, abort: Abort, found: FoundBy) {
+        let aborting = group.begin_abort();
         if !group.status.set_broken(abort) {
             return;
         }
@@ -117,9 +120,10 @@ impl Progress {
             group.status.publish();
         }
         self.give_up(group, None);
+        drop(aborting);
     }
 
-    /// Has the group break when its backend for the host finds that a rank is gone.
+    /// Has the group break when its backend for the host finds that a rank has died.
     pub(super) fn heed_host(&'static self, group: &Arc<Group>) {
         let Some(failure) = &group.host_failure else { return };
         let group = Arc::downgrade(group);
@@ -128,14 +132,34 @@ impl Progress {
             else {
                 return;
             };
-            let abort = Abort::Failed { rank: *rank, why: why.clone() };
-            // The store is told, and that may take a while.
-            let fail = move || self.break_group(&group, abort, FoundBy::ThisRank);
+            let (rank, why) = (*rank, why.clone());
+            // It waits, and tells the store.
+            let lose = move || self.lose_rank(&group, rank, why);
             let thread = std::thread::Builder::new().name("polyrank-failure".to_owned());
-            if let Err(error) = thread.spawn(fail) {
+            if let Err(error) = thread.spawn(lose) {
                 tracing::warn!(%error, "no thread to end operations over NCCL");
             }
         });
+    }
+
+    /// Fails everything of a group that needs a rank of which the host's backend says that it
+    /// failed, if that has died: NCCL may reach one that TCP does not.
+    fn lose_rank(&'static self, group: &Arc<Group>, rank: u32, why: String) {
+        if !group.has_died(rank) {
+            return;
+        }
+        // A rank may end when it is done with an operation that this one's device is still in.
+        self.wait_idle(group, Instant::now() + LAST_MOMENTS);
+        // Who breaks the group tells why before it ends.
+        let died = (Abort::Failed { rank, why }, FoundBy::ThisRank);
+        let (abort, found) = group.status.reason_told().unwrap_or(died);
+        if group.in_flight.load(Ordering::SeqCst) > 0 {
+            return self.break_group(group, abort, found);
+        }
+        // There is nothing to abort, and this process may be about to end, too.
+        if group.status.set_broken(abort) && found == FoundBy::ThisRank {
+            group.status.publish();
+        }
     }
 
     /// Leaves a group that nobody has any more, when its operations are over: what was enqueued
@@ -166,13 +190,6 @@ impl Progress {
         true
     }
 
-    /// Waits until the communicator of a group that broke is aborted, or `until`.
-    pub(super) fn wait_aborted(&self, group: &Group, until: Instant) {
-        while group.aborting.load(Ordering::SeqCst) > 0 && Instant::now() < until {
-            std::thread::sleep(REST);
-        }
-    }
-
     /// Ends the operations of a group that broke, and its communicator. `more` is of one that was
     /// enqueued in part.
     pub(super) fn give_up(&self, group: &Arc<Group>, more: Option<AbandonedOperation>) {
@@ -188,19 +205,17 @@ impl Progress {
         let communicator = group.communicator.get().cloned();
         // Without a thread it is lost, and not overwritten under the device.
         let kept = ManuallyDrop::new(kept);
-        let aborting = group.clone();
-        group.aborting.fetch_add(1, Ordering::SeqCst);
+        let aborting = group.begin_abort();
         let end = move || {
             if let Some(communicator) = &communicator {
                 communicator.abort();
             }
             release(ManuallyDrop::into_inner(kept), communicator.as_deref());
-            aborting.aborting.fetch_sub(1, Ordering::SeqCst);
+            drop(aborting);
         };
         // The library may take its time, and who waits shall not.
         let thread = std::thread::Builder::new().name("polyrank-abort".to_owned());
         if let Err(error) = thread.spawn(end) {
-            group.aborting.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!(%error, "no thread to abort an NCCL communicator");
         }
         ended.into_iter().for_each(FinishedOperation::settle);

@@ -1,10 +1,12 @@
 //! An operation that was enqueued: the event recorded after it, and what must not move until
 //! that event has completed. Knows no store.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::communicator::Communicator;
+use super::progress::REST;
+use crate::backend::Backend;
 use crate::backend::group_status::GroupStatus;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
@@ -18,16 +20,46 @@ pub(super) struct Group {
     pub(super) communicator: OnceLock<Arc<Communicator>>,
     /// Operations that have not ended.
     pub(super) in_flight: AtomicUsize,
-    /// Threads that abort the communicator, and keep what the device may still use.
+    /// How many threads are about to abort the communicator, or do so.
     pub(super) aborting: AtomicUsize,
     /// Fails when the group's backend for the host finds that a rank is gone, which takes it
     /// milliseconds: the library may never notice.
     pub(super) host_failure: Option<Arc<Completion>>,
+    /// That backend.
+    pub(super) host: Option<Weak<dyn Backend>>,
     /// Whether somebody finds out why the library says that it failed.
     pub(super) is_failing: AtomicBool,
 }
 
+/// While it lives, the communicator of a group is being aborted, or about to be.
+pub(super) struct Aborting(Arc<Group>);
+
+impl Drop for Aborting {
+    fn drop(&mut self) {
+        self.0.aborting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Group {
+    /// Notes that the communicator is about to be aborted.
+    pub(super) fn begin_abort(self: &Arc<Self>) -> Aborting {
+        self.aborting.fetch_add(1, Ordering::SeqCst);
+        Aborting(self.clone())
+    }
+
+    /// Waits until nothing aborts the communicator, or `until`.
+    pub(super) fn wait_aborted(&self, until: Instant) {
+        while self.aborting.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(REST);
+        }
+    }
+
+    /// Whether the group's backend for the host has seen the end of `rank`.
+    pub(super) fn has_died(&self, rank: u32) -> bool {
+        let host = self.host.as_ref().and_then(Weak::upgrade);
+        host.is_some_and(|host| host.has_died(rank))
+    }
+
     /// Leaves it cleanly, when nothing is under way.
     pub(super) fn leave(&self) {
         if self.status.leave()
