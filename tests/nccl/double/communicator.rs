@@ -167,7 +167,8 @@ impl Communicator {
 
     /// Runs `launch` when the ranks are connected for these operations, which the first of a kind
     /// has them do: the communicator is busy until all have come, for ever if they come for
-    /// different ones. As with the library, a rank that is gone meanwhile is not noticed. False if `launch` says that it could not.
+    /// different ones. As with the library, a rank that is gone meanwhile is not noticed. False if
+    /// `launch` says that it could not.
     pub(crate) fn when_connected(
         self: &Arc<Self>,
         all: &[Operation],
