@@ -13,7 +13,7 @@ pub fn rounds(dtype: DType) -> bool {
 }
 
 /// Whether the elements are equal but for rounding, as small numbers are: by no more than
-/// [`ROUNDINGS`] times the distance of one from the next number. Other types round nothing.
+/// sixteen times the distance of one from the next number. Other types round nothing.
 pub fn are_close(dtype: DType, ours: &[u8], theirs: &[u8]) -> bool {
     let width = dtype.size_bytes();
     let epsilon = match dtype {
