@@ -52,22 +52,14 @@ class Raw:
         torch.cuda.current_stream().wait_stream(self.stream)
 
 
-class Polyrank:
-    """polyrank's call."""
+class Library:
+    """A library with the calls of torch.distributed."""
+
+    def __init__(self, library):
+        self.library = library
 
     def __call__(self, tensor):
-        return pr.all_reduce(tensor, async_op=True)
-
-    def wait(self, work):
-        """The current stream comes after it."""
-        work.wait()
-
-
-class Torch:
-    """PyTorch's call."""
-
-    def __call__(self, tensor):
-        return dist.all_reduce(tensor, async_op=True)
+        return self.library.all_reduce(tensor, async_op=True)
 
     def wait(self, work):
         """The current stream comes after it."""
@@ -106,7 +98,7 @@ def main():
     pr.broadcast_object_list(meeting, 0)
     dist.init_process_group("nccl", init_method=f"file://{meeting[0]}", rank=RANK,
                             world_size=SIZE, device_id=DEVICE)
-    contenders = {"raw": Raw(), "polyrank": Polyrank(), "torch": Torch()}
+    contenders = {"raw": Raw(), "polyrank": Library(pr), "torch": Library(dist)}
     names = list(contenders)
     if RANK == 0:
         print(f"{torch.cuda.get_device_name()}, NCCL {torch.cuda.nccl.version()}, {SIZE} ranks, "

@@ -34,15 +34,23 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs `rank_main` on `size` ranks, each a thread with a group over TCP; the results by rank.
 pub fn ranks<R: Send>(size: u32, rank_main: impl Fn(ProcessGroup) -> R + Sync) -> Vec<R> {
+    ranks_with(size, |_| GroupOptions::default().timeout(LIMIT), rank_main)
+}
+
+/// As [`ranks`], with the options of each rank.
+pub fn ranks_with<R: Send>(
+    size: u32,
+    options: impl Fn(u32) -> GroupOptions + Sync,
+    rank_main: impl Fn(ProcessGroup) -> R + Sync,
+) -> Vec<R> {
     let store: Arc<dyn Store> = Arc::new(HashStore::new());
-    let rank_main = &rank_main;
+    let (options, rank_main) = (&options, &rank_main);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..size)
             .map(|rank| {
                 let store = store.clone();
                 scope.spawn(move || {
-                    let options = GroupOptions::default().timeout(LIMIT);
-                    let group = ProcessGroup::new(store, rank, size, "test", options)
+                    let group = ProcessGroup::new(store, rank, size, "test", options(rank))
                         .expect("the group is made");
                     let result = rank_main(group.clone());
                     group.shutdown().expect("the ranks agree");

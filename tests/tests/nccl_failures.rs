@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::backend::nccl::{NcclConfig, NcclOptions};
-use polyrank::distributed::{InitOptions, is_backend_available};
+use polyrank::distributed::is_backend_available;
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
 use polyrank::{Collective, Error, ProcessGroup};
 use polyrank_tests::nccl::contract::{self, allreduce, finish};
 use polyrank_tests::nccl::{
-    NcclSetup, calls, count, forget_calls, in_double, in_double_as, in_double_with_log,
-    nccl_processes, nccl_ranks, on_device, request,
+    NcclSetup, calls, count, forget_calls, in_double, in_double_as, in_double_with_log, nccl_ranks,
+    on_device, request,
 };
 use polyrank_tests::processes::{bare_processes, report, with_variable};
 
@@ -175,33 +175,6 @@ fn abort_returns_at_once_and_all_ranks_learn_of_it() {
             contract::abort_returns_at_once_and_all_ranks_learn_of_it(&group);
         });
     });
-}
-
-#[test]
-fn the_death_of_a_rank_is_an_error_that_names_it() {
-    let test = "the_death_of_a_rank_is_an_error_that_names_it";
-    let options = InitOptions::default().backend("nccl");
-    let ended = nccl_processes(test, 3, options, |group| {
-        finish(&group, allreduce(&group, 10)).unwrap();
-        let store = group.get_group_store();
-        store.set(&format!("through/{}", group.rank()), b"").unwrap();
-        if group.rank() == 2 {
-            // A rank that is done with an operation may leave while others are still in it.
-            store.wait(&["through/0", "through/1"], None).unwrap();
-            std::process::Command::new("kill")
-                .args(["-9", &std::process::id().to_string()])
-                .status()
-                .unwrap();
-        }
-        report(said(&finish(&group, allreduce(&group, 100_000)).unwrap_err()));
-        let again = group.run(allreduce(&group, 1)).unwrap_err();
-        assert_eq!(again.kind(), "RankFailed", "{again}");
-    });
-    assert_eq!(ended[2].signal, Some(9), "{}", ended[2].output);
-    for rank in &ended[..2] {
-        let line = rank.printed.concat();
-        assert!(line.starts_with("RankFailed: rank 2"), "{line}\n{}", rank.output);
-    }
 }
 
 #[test]

@@ -387,7 +387,7 @@ pub fn calls_without_tensors_need_a_device_to_run_on(group: &ProcessGroup) {
     assert_eq!(group.backend_name(), "nccl");
     let work = group.issue(Request::new(Collective::Barrier)).unwrap();
     work.wait(None).unwrap();
-    assert!(work.is_done(), "there is no stream that could come after it");
+    assert!(work.is_done(), "without a stream to order, waiting is for the device");
 }
 
 /// An allreduce of ones.

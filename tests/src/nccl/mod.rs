@@ -7,20 +7,18 @@ pub mod devices;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::time::Duration;
 
 use polyrank::backend::nccl::{self, NcclOptions};
-use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::process_group::GroupOptions;
-use polyrank::store::{HashStore, Store};
 use polyrank::tensor::cuda;
-use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Request, Tensor};
+use polyrank::{Collective, DType, Device, Error, ProcessGroup, ReduceOp, Request, Tensor};
 
 use super::cases::{self, Case, Memory};
 use super::folder::Folder;
 use super::languages::{Language, Program, built, say_skipped};
 use super::processes::{ProcessEnd, bare_processes, is_rank, variables, with_variable};
+use super::ranks_with;
 use super::rounding::rounds;
 
 /// Runs `run`, whose started processes find the double instead of NCCL and the driver, and leave
@@ -112,24 +110,6 @@ pub fn request(collective: Collective, tensor: &Tensor) -> Request {
     let mut request = Request::new(collective);
     request.outputs = vec![vec![tensor.clone()]];
     request
-}
-
-/// Runs `rank_main` on `size` processes with the double and the default group, made with `options`
-/// and, with `bound`, bound to a device of its own; how each ended, by rank.
-pub fn nccl_processes(
-    test: &str,
-    size: u32,
-    options: InitOptions,
-    rank_main: impl FnOnce(ProcessGroup),
-) -> Vec<ProcessEnd> {
-    with_double(|| {
-        bare_processes(test, size, || {
-            let group =
-                init_process_group(options.timeout(super::LIMIT)).expect("the group is made");
-            rank_main(group);
-            destroy_process_group(None).expect("the group is destroyed");
-        })
-    })
 }
 
 /// Runs a script of `tests/nccl` on `size` Python ranks with the double. `None`, after saying so,
@@ -243,27 +223,12 @@ pub fn nccl_ranks<R: Send>(
     made: &NcclSetup,
     rank_main: impl Fn(ProcessGroup) -> R + Sync,
 ) -> Vec<R> {
-    let store: Arc<dyn Store> = Arc::new(HashStore::new());
-    let rank_main = &rank_main;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..size)
-            .map(|rank| {
-                let store = store.clone();
-                scope.spawn(move || {
-                    let spec = made.backend.parse().expect("a backend");
-                    let mut options = GroupOptions::default().backend(spec).timeout(made.timeout);
-                    options.backend_options = made.nccl.clone().map(Into::into);
-                    if made.bound {
-                        options = options.device(polyrank::Device::Cuda(rank));
-                    }
-                    let group = ProcessGroup::new(store, rank, size, "test", options)
-                        .expect("the group is made");
-                    let result = rank_main(group.clone());
-                    group.shutdown().expect("the ranks agree");
-                    result
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().expect("the rank did not panic")).collect()
-    })
+    let options = |rank| {
+        let spec = made.backend.parse().expect("a backend");
+        let mut options = GroupOptions::default().backend(spec).timeout(made.timeout);
+        options.backend_options = made.nccl.clone().map(Into::into);
+        options.device = made.bound.then_some(Device::Cuda(rank));
+        options
+    };
+    ranks_with(size, options, rank_main)
 }

@@ -73,9 +73,13 @@ pub fn available() -> std::result::Result<(), String> {
 /// [`Error::BackendUnavailable`] without a driver or a device; [`Error::Network`] with the driver's
 /// words.
 pub fn device_count() -> Result<u32> {
-    available().map_err(|why| Error::BackendUnavailable { backend: "cuda".into(), why })?;
+    check_available()?;
     let count = checked("cuDeviceGetCount", result::device::get_count())?;
     Ok(u32::try_from(count).unwrap_or(0))
+}
+
+fn check_available() -> Result<()> {
+    available().map_err(|why| Error::BackendUnavailable { backend: "cuda".into(), why })
 }
 
 /// What the child of a process that used the driver is told.
@@ -119,12 +123,13 @@ impl Gpu {
     /// no device has; [`Error::Network`] with the driver's words.
     pub(crate) fn open(index: u32) -> Result<Arc<Gpu>> {
         static OPEN: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
-        let count = device_count()?;
+        check_available()?;
         let devices = OPEN.get_or_init(Mutex::default);
         let mut devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = devices.get(&index) {
             return Ok(gpu.clone());
         }
+        let count = device_count()?;
         if index >= count {
             let message = format!("there is no CUDA device {index}: this process sees {count}");
             return Err(Error::InvalidArgument { message });
