@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import namedtuple
 
-OPERATIONS = ["allreduce", "allgather", "broadcast"]
+OPERATIONS = ["allreduce", "allgather", "broadcast", "barrier"]
 
 #: An operation to call with the number of the turn, and the arrays that are its inputs.
 Prepared = namedtuple("Prepared", "once inputs")
@@ -190,6 +190,8 @@ def prepare(adapter, operation, size, rank, world):
         adapter.allgather(whole, own)
         assert (gathered == numpy.repeat(numpy.arange(1, world + 1), part.size)).all()
         return Prepared(lambda _: adapter.allgather(whole, own), [part])
+    if operation == "barrier":
+        return Prepared(lambda _: adapter.barrier(), [])
     if operation in PREPARE:
         return PREPARE[operation](adapter, elements, rank, world)
     known = ", ".join(OPERATIONS + list(PREPARE))
