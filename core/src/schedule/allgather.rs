@@ -4,7 +4,7 @@
 //! to the other writes there, and what is sent to others is the input.
 
 use super::builder::Builder;
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::{
     Algorithm, Block, BlockContent, Build, Chunk, Contract, Place, Schedule, Team, Topology,
     figures, peers,
@@ -35,7 +35,10 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "bruck",
         meant_for: "many ranks, small tensors of different sizes: the fewest rounds and few peers",
         build: Build::Flat(bruck),
-        load: |on| Load::everywhere(on, figures::blocks(on.size(), on.size().ilog2())),
+        load: |on| {
+            let blocks = figures::blocks(on.size(), on.size().ilog2());
+            Load::everywhere(on, blocks).to_one_a_round()
+        },
     },
     Algorithm {
         name: "ring",
@@ -82,13 +85,14 @@ fn hierarchical_load(on: &Topology) -> Load {
         bytes: f64::from(messages) * share,
         message: if messages > 0 { share } else { 0.0 },
         local: 0.0,
+        average: Average::EVEN,
     };
     let received = brought * lanes.min(others);
     let handed_out = traffic(others.min(on.hosts() - 1).min(1), (brought * others).max(received));
     Load::of([
-        Phase::host(within),
+        Phase::host(within, on),
         Phase::wire(traffic(on.hosts() - 1, brought), lanes),
-        Phase::host(handed_out),
+        Phase::host(handed_out, on),
     ])
 }
 

@@ -5,7 +5,7 @@
 
 use super::builder::Builder;
 use super::contract::everyone;
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::peers::{self, Fold};
 use super::{
     Algorithm, Block, BlockContent, Build, Chunk, Contract, Operands, Place, Schedule, Share, Team,
@@ -32,7 +32,8 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let (peers, once) = (f64::from(others), f64::from(others.min(1)));
             let (bytes, message, local) = (peers, once, peers + once);
             let rounds = others.min(1);
-            Load::everywhere(on, Traffic { rounds, messages: others, bytes, message, local })
+            let (messages, average) = (others, Average::EVEN);
+            Load::everywhere(on, Traffic { rounds, messages, bytes, message, local, average })
         },
     },
     Algorithm {
@@ -83,7 +84,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let into = figures::binomial(on.most(), true);
             let between = figures::folded_doubling(on.hosts());
             let out = figures::binomial(on.most(), false);
-            Load::of([Phase::host(into), Phase::wire(between, 1), Phase::host(out)])
+            Load::of([Phase::host(into, on), Phase::wire(between, 1), Phase::host(out, on)])
         },
     },
     Algorithm {

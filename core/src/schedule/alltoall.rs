@@ -3,7 +3,7 @@
 //! have one size.
 
 use super::builder::Builder;
-use super::cost::{Load, Traffic};
+use super::cost::{Average, Load, Traffic};
 use super::{
     Algorithm, Block, BlockContent, Build, Chunk, Contract, Place, Schedule, figures, peers,
 };
@@ -68,6 +68,7 @@ fn bruck_traffic(size: u32) -> Traffic {
         bytes: f64::from(sent) * share,
         message: f64::from(largest) * share,
         local: 1.0 + f64::from(sent) * share,
+        average: Average::EVEN,
     }
 }
 

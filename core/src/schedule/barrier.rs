@@ -1,7 +1,7 @@
 //! Barrier: no data, and nobody leaves before everybody came. Messages carry nothing.
 
 use super::builder::Builder;
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::{Algorithm, Build, Chunk, Contract, Place, Rank, Schedule, Team, Topology, peers};
 
 /// No buffers.
@@ -27,8 +27,15 @@ pub const ALGORITHMS: &[Algorithm] = &[
         meant_for: "several hosts: one rank of each tells the other hosts",
         build: Build::ByHost(hierarchical),
         load: |on| {
-            let tree = nothing(on.most().ilog2(), peers::doublings(on.most()));
-            Load::of([Phase::host(tree), Phase::wire(doublings(on.hosts()), 1), Phase::host(tree)])
+            let doublings_of_host = peers::doublings(on.most());
+            let average = Average::of_trees(1, on.most(), doublings_of_host);
+            let tree = nothing(on.most().ilog2(), doublings_of_host);
+            let tree = Traffic { average, ..tree };
+            Load::of([
+                Phase::host(tree, on),
+                Phase::wire(doublings(on.hosts()), 1),
+                Phase::host(tree, on),
+            ])
         },
     },
 ];
@@ -40,7 +47,7 @@ fn doublings(size: u32) -> Traffic {
 
 /// What messages without data cost.
 fn nothing(rounds: u32, messages: u32) -> Traffic {
-    Traffic { rounds, messages, bytes: 0.0, message: 0.0, local: 0.0 }
+    Traffic { rounds, messages, ..Traffic::default() }
 }
 
 /// Everyone tells everyone that it came.

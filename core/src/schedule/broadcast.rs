@@ -1,7 +1,7 @@
 //! Broadcast: every rank ends with the root's tensor, in place.
 
 use super::builder::Builder;
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::{
     Algorithm, Block, BlockContent, Build, Contract, Place, Schedule, Share, Team, Topology,
     figures, moves, peers,
@@ -62,7 +62,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let halves = if on.size() > 1 { 2 } else { 0 };
             let bytes = f64::from(halves) / 2.0;
             let (rounds, message) = (peers::double_tree_depth(on.size()), bytes / 2.0);
-            let traffic = Traffic { rounds, messages: halves, bytes, message, local: 0.0 };
+            let average = Average::of_trees(2, on.size(), halves);
+            let (messages, local) = (halves, 0.0);
+            let traffic = Traffic { rounds, messages, bytes, message, local, average };
             let load = Load::everywhere(on, traffic).with_turns(rounds);
             load.at_pace(figures::DOUBLE_TREE_PACE)
         },
@@ -74,7 +76,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         load: |on| {
             let between = figures::binomial(on.hosts(), false);
             let within = figures::binomial(on.most(), false);
-            Load::of([Phase::wire(between, 1), Phase::host(within)])
+            Load::of([Phase::wire(between, 1), Phase::host(within, on)])
         },
     },
     Algorithm {
@@ -84,7 +86,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         load: |on| {
             let traffic = whole(on.size(), on.size() - 1, on.size().min(2) - 1);
             match on.hosts() {
-                1 => Load::of([Phase::host(traffic)]),
+                1 => Load::of([Phase::host(traffic, on)]),
                 _ => Load::of([Phase::wire(traffic, 1)]),
             }
         },
@@ -101,6 +103,7 @@ fn whole(size: u32, rounds: u32, copies: u32) -> Traffic {
         bytes: f64::from(copies),
         message: if size > 1 { 1.0 } else { 0.0 },
         local: 0.0,
+        average: Average::of_trees(1, size, copies),
     }
 }
 

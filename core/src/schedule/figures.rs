@@ -1,7 +1,7 @@
 //! What pieces of algorithms cost, as shares of the whole: the figures to [`moves`](super::moves)
 //! and to what else several collectives have in common. Knows no steps.
 
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::{Topology, peers};
 
 /// What reduce-scatter and allgather of equal shares cost in `rounds` rounds.
@@ -14,6 +14,7 @@ pub fn shares(size: u32, rounds: u32) -> Traffic {
         bytes: 2.0 * others,
         message: if size > 1 { share } else { 0.0 },
         local: others,
+        average: Average::EVEN,
     }
 }
 
@@ -26,6 +27,7 @@ pub fn blocks(size: u32, rounds: u32) -> Traffic {
         bytes: f64::from(size - 1) * share,
         message: if size > 1 { share } else { 0.0 },
         local: share,
+        average: Average::EVEN,
     }
 }
 
@@ -42,7 +44,22 @@ pub fn exchanges(
     if !size.is_power_of_two() || near.is_empty() || far.is_empty() {
         return Load::everywhere(on, folded(size));
     }
-    Load::of([Phase::host(figures(&near, size)), Phase::wire(figures(&far, size), on.most())])
+    let near = Phase::host(figures(&near, size), on);
+    Load::of([near, Phase::wire(figures(&far, size), on.most())])
+}
+
+/// What ranks do on average, if `all` that take part do the same, and the others send one message
+/// and get one.
+fn folded(all: &Traffic, size: u32) -> Average {
+    let core = f64::from(peers::power_of_two_below(size));
+    let surplus = f64::from(size) - core;
+    let part =
+        |each: f64, folds: f64| (core * each + folds * surplus) / (f64::from(size) * (each + 1.0));
+    Average {
+        messages: part(f64::from(all.messages), 2.0),
+        bytes: part(all.bytes, 2.0),
+        local: part(all.local, 1.0),
+    }
 }
 
 fn distances(size: u32) -> Vec<u32> {
@@ -60,6 +77,7 @@ pub fn doubling(distances: &[u32], size: u32) -> Traffic {
         bytes: f64::from(rounds),
         message: f64::from(rounds.min(1)),
         local: f64::from(rounds + u32::from(copy)),
+        average: Average::EVEN,
     }
 }
 
@@ -78,6 +96,7 @@ pub fn folded_doubling(size: u32) -> Traffic {
         bytes: all.bytes + 1.0,
         message: 1.0,
         local: all.local + 1.0,
+        average: folded(&all, size),
     }
 }
 
@@ -92,6 +111,7 @@ pub fn halving(distances: &[u32], size: u32) -> Traffic {
         bytes: 2.0 * moved,
         message: distances.iter().map(share).fold(0.0, f64::max),
         local: moved,
+        average: Average::EVEN,
     }
 }
 
@@ -108,6 +128,7 @@ pub fn folded_halving(size: u32) -> Traffic {
         bytes: all.bytes + 1.0,
         message: 1.0,
         local: all.local + 1.0,
+        average: folded(&all, size),
     }
 }
 
@@ -126,6 +147,7 @@ pub fn packed(size: u32) -> Traffic {
         bytes: f64::from(size - 1) * share,
         message: f64::from(largest) * share,
         local: 0.0,
+        average: Average::EVEN,
     }
 }
 
@@ -144,6 +166,7 @@ pub fn circulant(size: u32) -> Traffic {
         bytes: 2.0 * once.bytes,
         message: once.message,
         local: once.bytes,
+        average: Average::EVEN,
     }
 }
 
@@ -155,12 +178,16 @@ pub const DOUBLE_TREE_PACE: f64 = 2.0;
 pub fn double_tree(size: u32) -> Traffic {
     // A rank with two children in one tree hands on what it gets to three, and to one in the other.
     let messages = [0, 2, 3, 4][size.min(4) as usize - 1];
+    // Up and down the edges of both; each edge is reduced over once.
+    let edges = Average::of_trees(4, size, messages);
+    let average = Average { local: Average::of_trees(1, size, 1).local, ..edges };
     Traffic {
         rounds: 2 * peers::double_tree_depth(size),
         messages,
         bytes: f64::from(messages) / 2.0,
         message: if size > 1 { 0.5 } else { 0.0 },
         local: f64::from(size.min(2) - 1),
+        average,
     }
 }
 
@@ -173,6 +200,7 @@ pub fn binomial(size: u32, reduces: bool) -> Traffic {
         bytes: f64::from(messages),
         message: f64::from(messages.min(1)),
         local: if reduces { f64::from(messages) } else { 0.0 },
+        average: Average::of_trees(1, size, messages),
     }
 }
 
@@ -182,12 +210,19 @@ pub fn binomial_blocks(size: u32) -> Traffic {
     let messages = || peers::binomial_children(0, size).map(|(_, blocks)| blocks);
     // The root has a place for a block that travels alone; the others are copied, as is its own.
     let copied = 1 + messages().filter(|&blocks| blocks > 1).sum::<u32>();
+    // A block travels as often as its rank has bits, half of them on average. Every other rank has
+    // children, and copies its own block to those that it gets from them.
+    let doublings = peers::doublings(size);
+    let sent = f64::from(doublings) / 2.0 / f64::from(size.max(2) - 1);
+    let copies = f64::from(copied + size / 2) * share / f64::from(copied);
+    let average = Average { bytes: sent, local: copies, ..Average::of_trees(1, size, doublings) };
     Traffic {
         rounds: size.ilog2(),
         messages: peers::doublings(size),
         bytes: f64::from(size - 1) * share,
         message: f64::from(messages().max().unwrap_or(0)) * share,
         local: f64::from(copied) * share,
+        average,
     }
 }
 
@@ -199,6 +234,7 @@ pub fn by_lanes(on: &Topology, between: Traffic) -> Load {
     // Where hosts differ, a rank without a lane sends every part; one with a lane gets from all.
     let sent = if on.most() > lanes { lanes } else { lanes - 1 };
     let round = Traffic {
+        average: Average::EVEN,
         rounds: others.min(1),
         messages: others.max(sent),
         bytes: f64::from(others.max(sent)) * lane,
@@ -212,5 +248,5 @@ pub fn by_lanes(on: &Topology, between: Traffic) -> Load {
         ..between
     };
     let reduced = Traffic { local: f64::from(others) * lane, ..round };
-    Load::of([Phase::host(reduced), Phase::wire(between, lanes), Phase::host(round)])
+    Load::of([Phase::host(reduced, on), Phase::wire(between, lanes), Phase::host(round, on)])
 }

@@ -5,7 +5,7 @@
 //! At the root, the input and its own output block may be the same memory.
 
 use super::builder::Builder;
-use super::cost::Load;
+use super::cost::{Average, Load, Traffic};
 use super::{Algorithm, Block, BlockContent, Build, Contract, Place, Schedule, figures, peers};
 
 /// One input block everywhere, one output block for each rank at the root.
@@ -28,7 +28,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "linear",
         meant_for: "everything: everyone sends to the root",
         build: Build::Flat(linear),
-        load: |on| Load::everywhere(on, figures::blocks(on.size(), on.size().min(2) - 1)),
+        load: |on| {
+            let blocks = figures::blocks(on.size(), on.size().min(2) - 1);
+            let average = Average::of_trees(1, on.size(), on.size() - 1);
+            Load::everywhere(on, Traffic { average, ..blocks })
+        },
     },
     Algorithm {
         name: "binomial",

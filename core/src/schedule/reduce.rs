@@ -5,7 +5,7 @@
 
 use super::builder::Builder;
 use super::contract::everyone;
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::{
     Algorithm, Block, BlockContent, Build, Contract, Operands, Place, Schedule, Team, Topology,
     figures, peers,
@@ -32,7 +32,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let others = on.size() - 1;
             let (bytes, message) = (f64::from(others), f64::from(others.min(1)));
             let (rounds, local) = (others.min(1), bytes.max(1.0));
-            Load::everywhere(on, Traffic { rounds, messages: others, bytes, message, local })
+            let average = Average::of_trees(1, on.size(), others);
+            let messages = others;
+            Load::everywhere(on, Traffic { rounds, messages, bytes, message, local, average })
         },
     },
     Algorithm {
@@ -48,7 +50,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
         load: |on| {
             let (rounds, messages) = (on.size() - 1, on.size().min(2) - 1);
             let once = f64::from(messages);
-            let traffic = Traffic { rounds, messages, bytes: once, message: once, local: 1.0 };
+            let average = Average::of_trees(1, on.size(), 1);
+            let (bytes, message, local) = (once, once, 1.0);
+            let traffic = Traffic { rounds, messages, bytes, message, local, average };
             Load::neighbours(on, traffic)
         },
     },
@@ -60,7 +64,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
             let halves = if on.size() > 1 { 2 } else { 0 };
             let bytes = f64::from(halves) / 2.0;
             let (rounds, message) = (peers::double_tree_depth(on.size()), bytes / 2.0);
-            let traffic = Traffic { rounds, messages: halves, bytes, message, local: 1.0 };
+            let average = Average::of_trees(2, on.size(), halves);
+            let (messages, local) = (halves, 1.0);
+            let traffic = Traffic { rounds, messages, bytes, message, local, average };
             let load = Load::everywhere(on, traffic).with_turns(rounds);
             load.at_pace(figures::DOUBLE_TREE_PACE)
         },
@@ -69,7 +75,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "hierarchical",
         meant_for: "several hosts, small tensors: one rank of each sends to another host",
         build: Build::ByHost(hierarchical),
-        load: |on| Load::of([Phase::host(tree(on.most())), Phase::wire(tree(on.hosts()), 1)]),
+        load: |on| Load::of([Phase::host(tree(on.most()), on), Phase::wire(tree(on.hosts()), 1)]),
     },
 ];
 

@@ -5,7 +5,7 @@
 
 use super::builder::Builder;
 use super::contract::everyone;
-use super::cost::{Load, Phase, Traffic};
+use super::cost::{Average, Load, Phase, Traffic};
 use super::{
     Algorithm, Block, BlockContent, Buffer, Build, Contract, Operands, Place, Rank, Schedule, Team,
     Topology, figures, peers,
@@ -41,7 +41,10 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "halving",
         meant_for: "many ranks, small blocks of different sizes: the fewest rounds and few peers",
         build: Build::Flat(halving),
-        load: |on| Load::everywhere(on, blocks(on.size(), on.size().ilog2())),
+        load: |on| {
+            let blocks = blocks(on.size(), on.size().ilog2());
+            Load::everywhere(on, blocks).to_one_a_round()
+        },
     },
     Algorithm {
         name: "halving_packed",
@@ -76,6 +79,7 @@ fn hierarchical_load(on: &Topology) -> Load {
         bytes: f64::from(messages) * share,
         message: if messages > 0 { share } else { 0.0 },
         local: f64::from(reduced) * share,
+        average: Average::EVEN,
     };
     // The blocks of each host for which a lane's rank sums up.
     let carried = on.most().div_ceil(lanes);
@@ -85,9 +89,9 @@ fn hierarchical_load(on: &Topology) -> Load {
     let last = u32::from(on.most() > lanes) * carried;
     let alone = u32::from(on.size() == 1);
     Load::of([
-        Phase::host(within),
+        Phase::host(within, on),
         Phase::wire(traffic(on.hosts() - 1, between, between), lanes),
-        Phase::host(traffic(last.min(1), last, alone)),
+        Phase::host(traffic(last.min(1), last, alone), on),
     ])
 }
 

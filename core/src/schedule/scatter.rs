@@ -5,7 +5,7 @@
 //! At the root, its own input block and the output may be the same memory.
 
 use super::builder::Builder;
-use super::cost::Load;
+use super::cost::{Average, Load, Traffic};
 use super::{Algorithm, Block, BlockContent, Build, Contract, Place, Schedule, figures, peers};
 
 /// One input block for each rank at the root, one output block everywhere.
@@ -26,7 +26,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "linear",
         meant_for: "everything: the root sends to everyone",
         build: Build::Flat(linear),
-        load: |on| Load::everywhere(on, figures::blocks(on.size(), on.size().min(2) - 1)),
+        load: |on| {
+            let blocks = figures::blocks(on.size(), on.size().min(2) - 1);
+            let average = Average::of_trees(1, on.size(), on.size() - 1);
+            Load::everywhere(on, Traffic { average, ..blocks })
+        },
     },
     Algorithm {
         name: "binomial",

@@ -58,6 +58,9 @@ pub(crate) struct PredictArguments {
     /// A file of measured link costs, as `polyrank bench --calibrate` writes it
     #[arg(long, value_name = "FILE")]
     link_costs: Option<PathBuf>,
+    /// Cores that the ranks of a host share, which --simulate leaves out [default: one for each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cores: Option<u32>,
     /// Time from host to host: "2us", "150us", "30ms"
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     latency: Option<f64>,
@@ -172,6 +175,9 @@ impl PredictArguments {
             }
         };
         let mut link_costs = calibration.link_costs(within);
+        if let Some(cores) = self.cores {
+            link_costs.cores = f64::from(cores);
+        }
         if let Some(latency_s) = self.latency {
             link_costs.between = Link { latency_s, ..link_costs.between };
         }

@@ -86,6 +86,7 @@ impl Calibration {
             wire_byte_s: self.wire_byte_s.unwrap_or(unmeasured.wire_byte_s),
             local_byte_s: self.local_byte_s.unwrap_or(unmeasured.local_byte_s),
             crowd_s: self.crowd_s.unwrap_or(unmeasured.crowd_s),
+            wake_s: link(LinkClass::Loopback).overhead_s,
             ..unmeasured
         }
     }

@@ -40,6 +40,13 @@ pub struct LinkCosts {
     pub crowd_s: f64,
     /// The size at which messages are cut.
     pub segment_bytes: f64,
+    /// Seconds that it occupies cores to wake a rank that sleeps: about what a message by a socket
+    /// costs either end, system calls that they are.
+    pub wake_s: f64,
+    /// Seconds that a rank waits before it sleeps, where ranks share cores.
+    pub awake_s: f64,
+    /// The cores that the ranks of a host share; infinite if each has its own, or nobody knows.
+    pub cores: f64,
 }
 
 impl LinkClass {
@@ -91,6 +98,9 @@ impl LinkCosts {
             local_byte_s: 0.08e-9,
             crowd_s: 0.05e-6,
             segment_bytes: 262_144.0,
+            wake_s: LinkClass::Loopback.link().overhead_s,
+            awake_s: 50e-6,
+            cores: f64::INFINITY,
         }
     }
 

@@ -4,6 +4,9 @@
 use super::{Link, LinkCosts, blocks_moved, rounds};
 use crate::schedule::{Action, Schedule, Step, Topology};
 
+/// Both ends of a message occupy a core.
+const ENDS: f64 = 2.0;
+
 /// What an algorithm sends, for a number of ranks. Bytes are fractions of the whole: of the tensor
 /// in an allreduce, reduce or broadcast, of all blocks together elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,6 +21,19 @@ pub struct Traffic {
     pub message: f64,
     /// The most that one rank reduces and copies.
     pub local: f64,
+    /// What ranks do on average.
+    pub average: Average,
+}
+
+/// What a rank does on average, as a part of what the busiest one does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Average {
+    /// Of the messages.
+    pub messages: f64,
+    /// Of the bytes.
+    pub bytes: f64,
+    /// Of what is reduced and copied.
+    pub local: f64,
 }
 
 /// What an algorithm costs: phases that follow one another.
@@ -30,6 +46,8 @@ pub struct Load {
     pub turns: u32,
     /// How many times longer the bytes take than over links that never pause.
     pub pace: f64,
+    /// Whether all messages of a round go to the same rank.
+    pub to_one: bool,
 }
 
 /// A part of an algorithm that goes over links of one class, or mostly.
@@ -39,6 +57,8 @@ pub struct Phase {
     pub traffic: Traffic,
     /// Which way it goes.
     pub over: LinkScope,
+    /// The most ranks of one host that take part.
+    pub ranks: u32,
 }
 
 /// The links of a phase.
@@ -66,7 +86,7 @@ impl Load {
 
     /// Phases that follow one another.
     pub fn of(phases: impl IntoIterator<Item = Phase>) -> Load {
-        Load { phases: phases.into_iter().collect(), turns: 0, pace: 1.0 }
+        Load { phases: phases.into_iter().collect(), turns: 0, pace: 1.0, to_one: false }
     }
 
     /// The same, if ranks on the longest path have so many other children to serve first.
@@ -81,16 +101,41 @@ impl Load {
         Load { pace, ..self }
     }
 
+    /// The same, if all messages of a round go to the same rank, which takes them in one turn.
+    #[must_use]
+    pub fn to_one_a_round(self) -> Load {
+        Load { to_one: true, ..self }
+    }
+
     fn flat(on: &Topology, traffic: Traffic, senders: u32) -> Load {
         let over = if on.hosts() == 1 { LinkScope::Host } else { LinkScope::Wire { senders } };
-        Load::of([Phase { traffic, over }])
+        Load::of([Phase { traffic, over, ranks: on.most() }])
     }
 
     /// Seconds for `whole_bytes`.
+    ///
+    /// Where each rank has a core, the longest path or the busiest rank decides. Where ranks share
+    /// cores, these have to do what all ranks do besides: that takes no longer than both times
+    /// together. Brent: The Parallel Evaluation of General Arithmetic Expressions (1974).
     pub fn cost(&self, whole_bytes: f64, link_costs: &LinkCosts) -> f64 {
-        let phases = self.phases.iter().map(|phase| phase.cost(whole_bytes, self.pace, link_costs));
+        let sum = |of: &dyn Fn(&Phase) -> f64| self.phases.iter().map(of).sum::<f64>();
         let overheads = self.phases.iter().map(|phase| phase.link(link_costs).overhead_s);
-        phases.sum::<f64>() + f64::from(self.turns) * overheads.fold(0.0, f64::max)
+        let turns_s = f64::from(self.turns) * overheads.fold(0.0, f64::max);
+        let alone = sum(&|phase| phase.cost(whole_bytes, self.pace, link_costs)) + turns_s;
+        let ranks = self.phases.iter().map(|phase| phase.ranks).max().unwrap_or(1);
+        let ranks_per_core = f64::from(ranks) / link_costs.cores;
+        if ranks_per_core <= 1.0 {
+            return alone;
+        }
+        // Who waits long sleeps, and has to be woken.
+        let sleeps = ranks_per_core * link_costs.wake_s > link_costs.awake_s;
+        let wake_s = if sleeps { link_costs.wake_s } else { 0.0 };
+        let work = sum(&|phase| phase.work(whole_bytes, self.to_one, wake_s, link_costs));
+        // Before a rank has its core again, each of the others there takes and sends a message.
+        let one_by_one =
+            |phase: &Phase| f64::from(phase.traffic.rounds) * phase.link(link_costs).overhead_s;
+        let others = (ranks_per_core - 1.0) * ENDS * (sum(&one_by_one) + turns_s);
+        alone + work / link_costs.cores + others
     }
 
     /// All phases together, as if the same rank were the busiest in each.
@@ -103,6 +148,17 @@ impl Load {
             total.message = total.message.max(traffic.message);
             total.local += traffic.local;
         }
+        let part = |of: fn(&Traffic) -> (f64, f64)| {
+            let parts = self.phases.iter().map(|phase| of(&phase.traffic));
+            let (most, mean) =
+                parts.fold((0.0, 0.0), |all, (most, part)| (all.0 + most, all.1 + most * part));
+            if most > 0.0 { mean / most } else { 1.0 }
+        };
+        total.average = Average {
+            messages: part(|it| (f64::from(it.messages), it.average.messages)),
+            bytes: part(|it| (it.bytes, it.average.bytes)),
+            local: part(|it| (it.local, it.average.local)),
+        };
         total
     }
 
@@ -117,14 +173,14 @@ impl Load {
 }
 
 impl Phase {
-    /// A phase inside of hosts.
-    pub const fn host(traffic: Traffic) -> Phase {
-        Phase { traffic, over: LinkScope::Host }
+    /// A phase of all ranks, inside of hosts.
+    pub fn host(traffic: Traffic, on: &Topology) -> Phase {
+        Phase { traffic, over: LinkScope::Host, ranks: on.most() }
     }
 
     /// A phase in which `senders` ranks of each host send to other hosts.
     pub const fn wire(traffic: Traffic, senders: u32) -> Phase {
-        Phase { traffic, over: LinkScope::Wire { senders } }
+        Phase { traffic, over: LinkScope::Wire { senders }, ranks: senders }
     }
 
     fn link(&self, link_costs: &LinkCosts) -> Link {
@@ -137,20 +193,70 @@ impl Phase {
     /// Seconds for `whole_bytes`. A segmented pipeline is as slow as its busiest rank, or as long
     /// as its longest path, whichever is more.
     fn cost(&self, whole_bytes: f64, pace: f64, link_costs: &LinkCosts) -> f64 {
-        let Traffic { rounds, messages, bytes, message, local } = self.traffic;
+        let Traffic { rounds, messages, bytes, message, local, .. } = self.traffic;
         let Link { latency_s, overhead_s, byte_s } = self.link(link_costs);
         let message = message * whole_bytes;
         let before_the_last = f64::from(rounds.saturating_sub(1));
         let path = before_the_last * message.min(link_costs.segment_bytes) + message;
         let busiest = bytes * whole_bytes;
         let messages = f64::from(messages);
-        let at_once = (messages / f64::from(rounds.max(1)) - 1.0).max(0.0);
         let one_by_one = f64::from(rounds) * (latency_s + overhead_s);
         let all_at_once = f64::from(rounds.min(1)) * latency_s + messages * overhead_s;
         one_by_one.max(all_at_once)
-            + messages * at_once * link_costs.crowd_s
+            + messages * self.at_once() * link_costs.crowd_s
             + busiest.max(path) * byte_s * pace
             + local * whole_bytes * link_costs.local_byte_s
+    }
+
+    /// How many further messages are in flight with one of the busiest rank.
+    fn at_once(&self) -> f64 {
+        let Traffic { rounds, messages, .. } = self.traffic;
+        (f64::from(messages) / f64::from(rounds.max(1)) - 1.0).max(0.0)
+    }
+
+    /// Seconds for which all ranks of a host together occupy cores, if all messages of a round go
+    /// `to_one` rank or not, and it takes `wake_s` to wake one that waits.
+    fn work(&self, whole_bytes: f64, to_one: bool, wake_s: f64, link_costs: &LinkCosts) -> f64 {
+        let Traffic { rounds, messages, bytes, local, average, .. } = self.traffic;
+        let Link { overhead_s, byte_s, .. } = self.link(link_costs);
+        let messages = f64::from(messages) * average.messages;
+        let waits = f64::from(rounds).min(messages);
+        // Messages of several ranks come one by one, and are looked for as often.
+        let (arrivals, at_once) = if to_one { (waits, 0.0) } else { (messages, self.at_once()) };
+        // When a rank has its core again, the others' data is in the caches.
+        let local_byte_s = link_costs.local_byte_s.max(byte_s);
+        let one = messages * (ENDS * overhead_s + at_once * link_costs.crowd_s)
+            + arrivals * overhead_s
+            + waits * wake_s
+            + bytes * average.bytes * whole_bytes * ENDS * byte_s
+            + local * average.local * whole_bytes * local_byte_s;
+        f64::from(self.ranks) * one
+    }
+}
+
+impl Average {
+    /// All ranks do the same.
+    pub const EVEN: Average = Average::all(1.0);
+
+    /// Ranks do this part of everything.
+    pub const fn all(part: f64) -> Average {
+        Average { messages: part, bytes: part, local: part }
+    }
+
+    /// `ranks` ranks send as often and reduce as often as there are edges in a tree of them, in
+    /// `trees` of these, and the busiest one `most` times.
+    pub fn of_trees(trees: u32, ranks: u32, most: u32) -> Average {
+        if ranks < 2 {
+            return Average::EVEN;
+        }
+        let edges = f64::from(trees) * f64::from(ranks - 1);
+        Average::all(edges / f64::from(ranks) / f64::from(most.max(1)))
+    }
+}
+
+impl Default for Average {
+    fn default() -> Average {
+        Average::EVEN
     }
 }
 
@@ -164,7 +270,9 @@ impl Traffic {
             bytes: 0.0,
             message: 0.0,
             local: 0.0,
+            average: Average::EVEN,
         };
+        let mut all = (0, 0.0, 0.0);
         for schedule in schedules {
             let (mut sent, mut received) = ((0, 0.0), (0, 0.0));
             let mut local = 0.0;
@@ -180,10 +288,18 @@ impl Traffic {
                     local += share;
                 }
             }
+            all = (all.0 + sent.0, all.1 + sent.1, all.2 + local);
             traffic.messages = traffic.messages.max(sent.0).max(received.0);
             traffic.bytes = traffic.bytes.max(sent.1).max(received.1);
             traffic.local = traffic.local.max(local);
         }
+        let ranks = schedules.len() as f64;
+        let part = |all: f64, most: f64| if most > 0.0 { all / ranks / most } else { 1.0 };
+        traffic.average = Average {
+            messages: part(f64::from(all.0), f64::from(traffic.messages)),
+            bytes: part(all.1, traffic.bytes),
+            local: part(all.2, traffic.local),
+        };
         Some(traffic)
     }
 }

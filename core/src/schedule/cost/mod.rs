@@ -7,6 +7,8 @@
 //! per byte, and arrives a latency later. Messages are cut into segments, which overlap where one
 //! step hands on what another is still receiving. Ranks of one host reach each other over one class
 //! of link and other hosts over another, and share their host's wire.
+//! Where ranks share cores, what all of them do together counts besides ([`Load::cost`]), which the
+//! simulation leaves out.
 //! Alexandrov, Ionescu, Schauser, Scheiman: LogGP (1995).
 
 mod calibration;
@@ -19,7 +21,7 @@ mod tests;
 
 pub use calibration::{Calibration, CalibrationError, MAX_CALIBRATION_BYTES, Sample};
 pub use link_costs::{Link, LinkClass, LinkCosts};
-pub use load::{LinkScope, Load, Phase, Traffic};
+pub use load::{Average, LinkScope, Load, Phase, Traffic};
 pub use simulate::simulate;
 pub(super) use simulate::simulate_steps;
 

@@ -14,6 +14,9 @@ const ROUND: LinkCosts = LinkCosts {
     local_byte_s: 0.0,
     crowd_s: 0.0,
     segment_bytes: 4.0,
+    wake_s: 1.0,
+    awake_s: 1.0,
+    cores: f64::INFINITY,
 };
 
 fn schedules(collective: Collective, algorithm: usize, on: &Topology) -> Vec<Schedule> {
@@ -69,6 +72,39 @@ fn schedules_that_do_not_fit_have_no_cost() {
     assert_eq!(simulate(&ring[..3], 1.0, &ROUND, &Topology::one_host(3)), None);
     assert_eq!(rounds(&ring[..3]), None);
     assert_eq!(Traffic::of(&ring[1..], 4), None);
+}
+
+#[test]
+fn ranks_that_share_cores_do_all_the_work_on_these() {
+    let on = Topology::one_host(16);
+    let shared = |cores: f64| LinkCosts { cores, local_byte_s: 0.1e-9, ..LinkCosts::LOOPBACK };
+    for collective in Collective::ALL {
+        for algorithm in collective.algorithms() {
+            let load = (algorithm.load)(&on);
+            for bytes in [0.0, 4.0, 1e6] {
+                let cost = |cores| load.cost(bytes, &shared(cores));
+                let name = algorithm.name;
+                assert_eq!(cost(16.0), cost(f64::INFINITY), "{name}: a core for each");
+                let costs = [16.0, 15.0, 8.0, 2.0, 1.0].map(cost);
+                assert!(costs.is_sorted(), "{collective:?} {name} of {bytes}: {costs:?}");
+            }
+        }
+    }
+    // By hand: a tree of 16 ranks has 15 messages, four of them on the longest path.
+    let tree = Load::of([Phase::host(crate::schedule::figures::binomial(16, false), &on)]);
+    let Link { latency_s, overhead_s, byte_s } = LinkCosts::LOOPBACK.within;
+    let path = 4.0 * (latency_s + overhead_s + 1000.0 * byte_s);
+    let work = 15.0 * (3.0 * overhead_s + 2.0 * 1000.0 * byte_s);
+    for (cores, others) in [(1.0, 15.0), (2.0, 7.0)] {
+        let looks = 4.0 * 2.0 * overhead_s * others;
+        let awake = LinkCosts { awake_s: 1.0, ..shared(cores) };
+        let seconds = path + work / cores + looks;
+        assert!((tree.cost(1000.0, &awake) - seconds).abs() < 1e-12, "{cores}");
+        // All wait for a first message, and inner ranks for those of several children at once.
+        let asleep = LinkCosts { awake_s: 0.0, ..awake };
+        let wakes = 15.0 * awake.wake_s / cores;
+        assert!((tree.cost(1000.0, &asleep) - seconds - wakes).abs() < 1e-12, "{cores}");
+    }
 }
 
 #[test]
