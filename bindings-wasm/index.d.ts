@@ -184,6 +184,8 @@ export type ErrorKind =
   | "WaitTimeout"
   | "RankFailed"
   | "Aborted"
+  | "HookFailed"
+  | "NonFiniteInput"
   | "MessageSize"
   | "MessageDType"
   | "RendezvousTimeout"
@@ -320,6 +322,37 @@ export class WaitTimeoutError extends PolyrankError {
   readonly seq: number;
   /** How long it waited, ms. */
   readonly waitedMs: number;
+}
+
+/**
+ * A function of the user that runs before operations failed with what is no error of polyrank.
+ */
+export class HookFailedError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "HookFailed";
+}
+
+/**
+ * What an operation was to read has an element that is not a finite number: found by
+ * `nanCheck`.
+ */
+export class NonFiniteInputError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "NonFiniteInput";
+  /** The operation: `ALLREDUCE`. */
+  readonly operation: string;
+  /** This process's rank in the group. */
+  readonly rank: number;
+  /** The position of the tensor among the inputs. */
+  readonly tensor: number;
+  /** The index of the first such element: `(3, 0)`. */
+  readonly element: string;
+  /** The element type. */
+  readonly dtype: string;
+  /** The element: `NaN`, `inf` or `-inf`. */
+  readonly value: string;
 }
 
 /** A point-to-point message and the buffer for it differ in size. */
@@ -639,30 +672,55 @@ export interface NcclOptions extends BackendOptions {
   config?: NcclConfig | undefined;
 }
 
-/** What a hook learns before an operation is issued. */
+/**
+ * What a hook learns before an operation is issued. Its tensors are the caller's, and must not
+ * be kept.
+ */
 export interface PreHookArgs {
-  /** The operation: `ALLREDUCE`, `SEND`, … */
+  /**
+   * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
+   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
+   */
   name: string;
-  /** Whether the caller gets a `Work`. */
+  /** This process's rank in the group. */
+  rank: number;
+  /** Whether the caller gets a `Work`, and does not wait in the call. */
   asyncOp: boolean;
   /** The tensors that are read. */
   inputTensors: readonly TensorLike[];
   /** The tensors that are written. */
   outputTensors: readonly TensorLike[];
-  /** The root, or the peer of a message; -1 if there is none. */
+  /** The root, or the peer of a message, a rank of the group; -1 if there is none. */
   root: number;
-  /** The number of the operation, from 0; the hooks before and after it get the same one. */
+  /** How elements are reduced; none where they are not. */
+  reduceOp: ReduceOp | null;
+  /**
+   * The number of the operation among those of the group that had hooks, from 0. All hooks of
+   * one operation get the same one.
+   */
   opId: number | bigint;
 }
 
 /** What a hook learns after an operation was issued. */
 export interface PostHookArgs {
-  /** The operation: `ALLREDUCE`, `SEND`, … */
+  /** The operation, as before it. */
   name: string;
   /** The number of the operation. */
   opId: number | bigint;
   /** The operation's handle. */
   work: Work;
+}
+
+/** What a hook learns when an operation has ended. */
+export interface CompletionHookArgs {
+  /** The operation, as before it. */
+  name: string;
+  /** The number of the operation. */
+  opId: number | bigint;
+  /** How long it took, from its issue on. In ms. */
+  duration: number;
+  /** What it failed with; none if it ended well. */
+  error: unknown;
 }
 
 /** Options of `allreduce`. */
@@ -1577,60 +1635,68 @@ export class ProcessGroup {
     waitAllRanks?: boolean | undefined;
   }): Promise<void>;
   /**
-   * Calls `hook` before each operation, in the order of ids.
+   * Calls `hook` before each collective and message of this group on this rank, in the order of
+   * ids, on the thread that issues it and outside every lock.
    *
-   * Not implemented in this version.
+   * If a hook raises, the operation is not issued, and the call raises what the hook did. The
+   * other ranks would wait for this one: the group is aborted, and their errors say which hook
+   * stopped which operation, and why. `nanCheck` makes such a hook.
    *
-   * @param hookId - Its number; hooks run in the order of numbers.
+   * Operations without hooks cost what they did; those with hooks take the long way, as calls
+   * with unusual arguments do. A hook must not run operations of its own group.
+   *
+   * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
-   * @throws {@link UnsupportedError}
    */
   registerPreHook(hookId: number | bigint, hook: (args: PreHookArgs) => void): void;
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not implemented in this version.
-   *
    * @param hookId - Its number; hooks run in the order of numbers.
-   * @throws {@link UnsupportedError}
    */
   unregisterPreHook(hookId: number | bigint): void;
   /**
-   * Calls `hook` after each operation was issued, in the order of ids.
+   * Calls `hook` after each operation was issued, in the order of ids, on the thread that issued
+   * it. An error in it is reported, and changes nothing. As `registerPreHook` otherwise.
    *
-   * Not implemented in this version.
-   *
-   * @param hookId - Its number; hooks run in the order of numbers.
+   * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
-   * @throws {@link UnsupportedError}
    */
   registerPostHook(hookId: number | bigint, hook: (args: PostHookArgs) => void): void;
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not implemented in this version.
-   *
    * @param hookId - Its number; hooks run in the order of numbers.
-   * @throws {@link UnsupportedError}
    */
   unregisterPostHook(hookId: number | bigint): void;
   /**
-   * Calls `hook` before the group is aborted because of an error or a deadline.
+   * Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
+   * that notices the end: it must not wait for operations. An error in it is reported, and
+   * changes nothing.
    *
-   * Not implemented in this version.
+   * @param hookId - Its number; a hook of the same number is replaced.
+   * @param hook - The function.
+   */
+  registerCompletionHook(hookId: number | bigint, hook: (args: CompletionHookArgs) => void): void;
+  /**
+   * Forgets a hook; an unknown id is ignored.
    *
    * @param hookId - Its number; hooks run in the order of numbers.
+   */
+  unregisterCompletionHook(hookId: number | bigint): void;
+  /**
+   * Calls `hook` once, when this rank finds or is told that the group has failed, in the order
+   * of ids; operations of this rank that were in flight report it afterwards. Not if this rank
+   * aborts or leaves the group. An error in it is reported, and changes nothing.
+   *
+   * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
-   * @throws {@link UnsupportedError}
    */
   registerAbortHook(hookId: number | bigint, hook: () => void): void;
   /**
    * Forgets a hook; an unknown id is ignored.
    *
-   * Not implemented in this version.
-   *
    * @param hookId - Its number; hooks run in the order of numbers.
-   * @throws {@link UnsupportedError}
    */
   unregisterAbortHook(hookId: number | bigint): void;
   /**
@@ -2700,6 +2766,19 @@ export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
+
+/**
+ * Makes a pre-hook that finds NaN and infinity in what an operation reads, before it spreads:
+ * it raises {@link NonFiniteInputError}, which says where. It reads every input once more, and
+ * leaves alone what is on a device, or has no floating-point elements.
+ */
+export function nanCheck(options?: {
+    /**
+     * Whether only NaN is an error.
+     * @defaultValue `false`
+     */
+    allowInfinity?: boolean | undefined;
+  }): (args: PreHookArgs) => void;
 
 /**
  * All ranks get the objects of `src`, in their `objectList`, which has the same length.

@@ -188,6 +188,31 @@ dictionary Aborted {
   required unsigned long long _sequence;
 };
 
+/// A function of the user that runs before operations failed with what is no error of polyrank.
+[Error, Python=HookFailedError, Message="{message}"]
+dictionary HookFailed {
+  /// What it failed with.
+  required DOMString message;
+};
+
+/// What an operation was to read has an element that is not a finite number: found by `nan_check`.
+[Error, Python=NonFiniteInputError, Bases=(ValueError),
+ Message="{operation} of rank {rank}: element {element} of input {tensor}, of {dtype}, is {value}"]
+dictionary NonFiniteInput {
+  /// The operation: `ALLREDUCE`.
+  required DOMString operation;
+  /// This process's rank in the group.
+  required Rank rank;
+  /// The position of the tensor among the inputs.
+  required unsigned long tensor;
+  /// The index of the first such element: `(3, 0)`.
+  required DOMString element;
+  /// The element type.
+  required DOMString dtype;
+  /// The element: `NaN`, `inf` or `-inf`.
+  required DOMString value;
+};
+
 /// A point-to-point message and the buffer for it differ in size.
 [Error, Python=MessageSizeError, Bases=(ValueError),
  Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"]

@@ -1,29 +1,48 @@
-// Functions of the user that run before and after operations. Not implemented in this version.
+// Functions of the user that run before and after operations.
 
-/// What a hook learns before an operation is issued.
+/// What a hook learns before an operation is issued. Its tensors are the caller's, and must not be
+/// kept.
 dictionary PreHookArgs {
-  /// The operation: `ALLREDUCE`, `SEND`, …
+  /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
+  /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
   required DOMString name;
-  /// Whether the caller gets a `Work`.
+  /// This process's rank in the group.
+  required Rank rank;
+  /// Whether the caller gets a `Work`, and does not wait in the call.
   required boolean async_op;
   /// The tensors that are read.
   required sequence<Tensor> input_tensors;
   /// The tensors that are written.
   required sequence<Tensor> output_tensors;
-  /// The root, or the peer of a message; -1 if there is none.
+  /// The root, or the peer of a message, a rank of the group; -1 if there is none.
   required long root;
-  /// The number of the operation, from 0; the hooks before and after it get the same one.
+  /// How elements are reduced; none where they are not.
+  required ReduceOp? reduce_op;
+  /// The number of the operation among those of the group that had hooks, from 0. All hooks of one
+  /// operation get the same one.
   required unsigned long long op_id;
 };
 
 /// What a hook learns after an operation was issued.
 dictionary PostHookArgs {
-  /// The operation: `ALLREDUCE`, `SEND`, …
+  /// The operation, as before it.
   required DOMString name;
   /// The number of the operation.
   required unsigned long long op_id;
   /// The operation's handle.
   required Work work;
+};
+
+/// What a hook learns when an operation has ended.
+dictionary CompletionHookArgs {
+  /// The operation, as before it.
+  required DOMString name;
+  /// The number of the operation.
+  required unsigned long long op_id;
+  /// How long it took, from its issue on.
+  required Duration duration;
+  /// What it failed with; none if it ended well.
+  required Object? error;
 };
 
 /// Runs before an operation is issued. An error in it stops the operation.
@@ -32,25 +51,64 @@ callback PreHook = undefined (PreHookArgs args);
 /// Runs after an operation was issued.
 callback PostHook = undefined (PostHookArgs args);
 
+/// Runs when an operation has ended.
+callback CompletionHook = undefined (CompletionHookArgs args);
+
 /// Runs before the group is aborted because of an error or a deadline.
 callback AbortHook = undefined ();
 
 partial interface ProcessGroup {
-  /// Calls `hook` before each operation, in the order of ids.
-  [Unbuilt] undefined register_pre_hook(long long hook_id, PreHook hook);
+  /// Calls `hook` before each collective and message of this group on this rank, in the order of
+  /// ids, on the thread that issues it and outside every lock.
+  ///
+  /// If a hook raises, the operation is not issued, and the call raises what the hook did. The
+  /// other ranks would wait for this one: the group is aborted, and their errors say which hook
+  /// stopped which operation, and why. `nan_check` makes such a hook.
+  ///
+  /// Operations without hooks cost what they did; those with hooks take the long way, as calls
+  /// with unusual arguments do. A hook must not run operations of its own group.
+  ///
+  /// - `hook_id`: its number; a hook of the same number is replaced.
+  undefined register_pre_hook(long long hook_id, PreHook hook);
 
   /// Forgets a hook; an unknown id is ignored.
-  [Unbuilt] undefined unregister_pre_hook(long long hook_id);
+  undefined unregister_pre_hook(long long hook_id);
 
-  /// Calls `hook` after each operation was issued, in the order of ids.
-  [Unbuilt] undefined register_post_hook(long long hook_id, PostHook hook);
-
-  /// Forgets a hook; an unknown id is ignored.
-  [Unbuilt] undefined unregister_post_hook(long long hook_id);
-
-  /// Calls `hook` before the group is aborted because of an error or a deadline.
-  [Unbuilt] undefined register_abort_hook(long long hook_id, AbortHook hook);
+  /// Calls `hook` after each operation was issued, in the order of ids, on the thread that issued
+  /// it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
+  ///
+  /// - `hook_id`: its number; a hook of the same number is replaced.
+  undefined register_post_hook(long long hook_id, PostHook hook);
 
   /// Forgets a hook; an unknown id is ignored.
-  [Unbuilt] undefined unregister_abort_hook(long long hook_id);
+  undefined unregister_post_hook(long long hook_id);
+
+  /// Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
+  /// that notices the end: it must not wait for operations. An error in it is reported, and
+  /// changes nothing.
+  ///
+  /// - `hook_id`: its number; a hook of the same number is replaced.
+  undefined register_completion_hook(long long hook_id, CompletionHook hook);
+
+  /// Forgets a hook; an unknown id is ignored.
+  undefined unregister_completion_hook(long long hook_id);
+
+  /// Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
+  /// ids; operations of this rank that were in flight report it afterwards. Not if this rank aborts
+  /// or leaves the group. An error in it is reported, and changes nothing.
+  ///
+  /// - `hook_id`: its number; a hook of the same number is replaced.
+  undefined register_abort_hook(long long hook_id, AbortHook hook);
+
+  /// Forgets a hook; an unknown id is ignored.
+  undefined unregister_abort_hook(long long hook_id);
+};
+
+partial namespace distributed {
+  /// Makes a pre-hook that finds NaN and infinity in what an operation reads, before it spreads:
+  /// it raises `NonFiniteInput`, which says where. It reads every input once more, and leaves
+  /// alone what is on a device, or has no floating-point elements.
+  ///
+  /// - `allow_infinity`: whether only NaN is an error.
+  [Handwritten] PreHook nan_check(optional boolean allow_infinity = false);
 };

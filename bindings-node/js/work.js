@@ -65,6 +65,22 @@ class NativeWork {
     return addon.workOutputs(this.#work);
   }
 
+  get inputs() {
+    return addon.workInputs(this.#work);
+  }
+
+  facts() {
+    return addon.workFacts(this.#work);
+  }
+
+  checkFinite(tensors, allowInfinity) {
+    addon.workCheckFinite(this.#work, tensors, allowInfinity);
+  }
+
+  isGroupBroken() {
+    return addon.workIsGroupBroken(this.#work);
+  }
+
   get issued() {
     return this.#isOver || addon.workIssued(this.#work);
   }
@@ -116,6 +132,14 @@ class NativeCall {
 
   peer() {
     return addon.callPeer(this.#call);
+  }
+
+  rank() {
+    return addon.callRank(this.#call);
+  }
+
+  refuse(why) {
+    addon.callRefuse(this.#call, why);
   }
 
   abortGroups() {

@@ -135,6 +135,18 @@ pub fn call_peer(env: Env, call: Unknown<'_>) -> Result<Option<u32>> {
     peer.map_err(|error| raise(env, &error))
 }
 
+/// This process's rank in the group of a call.
+#[napi]
+pub fn call_rank(call: Unknown<'_>) -> Result<Option<u32>> {
+    Ok(seen(call, Invocation::rank_in_group)?.flatten())
+}
+
+/// Aborts the groups of a call that this rank does not run, for this reason.
+#[napi]
+pub fn call_refuse(call: Unknown<'_>, why: String) -> Result<()> {
+    seen(call, |call| call.refuse(&why)).map(drop)
+}
+
 /// Aborts the groups that a call leaves.
 #[napi]
 pub fn call_abort_groups(call: Unknown<'_>) -> Result<()> {

@@ -67,6 +67,47 @@ fn work_outputs(work: Unknown<'_>) -> Result<Vec<u32>> {
     Ok(staged.outputs().iter().map(|&position| position as u32).collect())
 }
 
+/// Positions of the tensors that are read.
+#[napi]
+fn work_inputs(work: Unknown<'_>) -> Result<Vec<u32>> {
+    let staged = this(work)?.operation.staged();
+    Ok(staged.inputs().iter().map(|&position| position as u32).collect())
+}
+
+/// What hooks learn of it before it is issued: its name, this process's rank, the root, the number
+/// of the operator and its factor. Nothing if it is issued, or nothing is to be done.
+#[napi]
+#[allow(clippy::type_complexity, reason = "a tuple for JavaScript, which names its parts")]
+fn work_facts(
+    work: Unknown<'_>,
+) -> Result<Option<(&'static str, u32, i32, Option<u32>, Option<f64>)>> {
+    let facts = this(work)?.operation.staged().facts();
+    Ok(facts.map(|facts| {
+        let code = facts.reduce_op.map(|reduce_op| u32::from(reduce_op.code()));
+        (facts.name, facts.rank, facts.root, code, facts.factor())
+    }))
+}
+
+/// Copies in what is not, and throws if an input has an element that is not finite.
+#[napi]
+fn work_check_finite(
+    env: Env,
+    work: Unknown<'_>,
+    tensors: Unknown<'_>,
+    allow_infinity: bool,
+) -> Result<()> {
+    let views = views(Js::of(tensors))?;
+    let checked = this(work)?.operation.staged_mut().check_finite(&views, allow_infinity);
+    checked.map_err(|error| raise(env, &error))
+}
+
+/// Whether its group has failed, or was aborted or left.
+#[napi]
+fn work_is_group_broken(work: Unknown<'_>) -> Result<bool> {
+    let staged = this(work)?.operation.staged();
+    Ok(staged.group().is_some_and(polyrank::ProcessGroup::is_broken))
+}
+
 /// Whether it is issued.
 #[napi]
 fn work_issued(work: Unknown<'_>) -> Result<bool> {

@@ -50,6 +50,14 @@ pub(crate) struct TensorObjects {
     pub(crate) read: Option<Py<PyType>>,
 }
 
+impl TensorObjects {
+    /// The same objects once more.
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> TensorObjects {
+        let outputs = self.outputs.iter().map(|object| object.clone_ref(py)).collect();
+        TensorObjects { outputs, read: self.read.as_ref().map(|class| class.clone_ref(py)) }
+    }
+}
+
 /// An operation on one tensor that is started again and again.
 ///
 /// Each start is a call like any other: it has the next number in its group, and other ranks may

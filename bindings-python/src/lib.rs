@@ -10,6 +10,7 @@ mod current;
 mod ending;
 mod future;
 mod generated;
+mod hooks;
 mod implementations;
 mod object_codec;
 mod record;

@@ -89,12 +89,24 @@ impl Record {
 impl Record {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
-        let mut parts = Vec::new();
-        for (member, value) in this.record_type.members.iter().zip(this.members(slf.py())) {
-            parts.push(format!("{}={}", member.name, value.repr()?));
-        }
-        Ok(format!("{}({})", this.record_type.name, parts.join(", ")))
+        let values = this.members(slf.py());
+        let names = this.record_type.members.iter().map(|member| member.name);
+        let members: Vec<_> = names.zip(values.iter().map(Bound::as_unbound)).collect();
+        described(slf.py(), this.record_type.name, &members)
     }
+}
+
+/// `Name(member=value, ...)`.
+pub(crate) fn described(
+    py: Python<'_>,
+    name: &str,
+    members: &[(&str, &Py<PyAny>)],
+) -> PyResult<String> {
+    let mut parts = Vec::new();
+    for (member, value) in members {
+        parts.push(format!("{member}={}", value.bind(py).repr()?));
+    }
+    Ok(format!("{name}({})", parts.join(", ")))
 }
 
 /// Refuses values that the members do not take.

@@ -83,7 +83,17 @@ impl NativeCall {
         self.0.peer().map_err(|error| convert::error(&error))
     }
 
-    /// Aborts the groups that it leaves.
+    /// This process's rank in its group.
+    pub fn rank(&self) -> Option<u32> {
+        self.0.rank_in_group()
+    }
+
+    /// Aborts the groups of a call that this rank does not run, for this reason.
+    pub fn refuse(&self, why: &str) {
+        self.0.refuse(why);
+    }
+
+    /// Aborts the groups that the call leaves.
     #[wasm_bindgen(js_name = abortGroups)]
     pub fn abort_groups(&self) {
         self.0.abort_groups();

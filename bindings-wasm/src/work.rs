@@ -111,6 +111,41 @@ impl NativeWork {
         staged.outputs().iter().map(|position| JsValue::from(*position as u32)).collect()
     }
 
+    /// Positions of the tensors that are read, in the order of the call.
+    #[wasm_bindgen(getter)]
+    pub fn inputs(&self) -> Array {
+        let staged = self.staged.borrow();
+        staged.inputs().iter().map(|position| JsValue::from(*position as u32)).collect()
+    }
+
+    /// What hooks learn of it before it is issued; nothing if it is, or nothing is to be done.
+    pub fn facts(&self) -> Option<Array> {
+        let facts = self.staged.borrow().facts()?;
+        let code = facts.reduce_op.map(|reduce_op| u32::from(reduce_op.code()));
+        let all = [
+            facts.name.into(),
+            facts.rank.into(),
+            facts.root.into(),
+            code.into(),
+            facts.factor().into(),
+        ];
+        Some(all.into_iter().collect())
+    }
+
+    /// Copies in what is not, and throws if an input has an element that is not finite.
+    #[wasm_bindgen(js_name = checkFinite)]
+    pub fn check_finite(&self, tensors: &Array, allow_infinity: bool) -> Result<(), JsValue> {
+        let memories = convert::memories(tensors);
+        let checked = self.staged.borrow_mut().check_finite(&memories, allow_infinity);
+        checked.map_err(raise)
+    }
+
+    /// Whether its group has failed, or was aborted or left.
+    #[wasm_bindgen(js_name = isGroupBroken)]
+    pub fn is_group_broken(&self) -> bool {
+        self.staged.borrow().group().is_some_and(polyrank::ProcessGroup::is_broken)
+    }
+
     /// Whether nothing is left to issue.
     #[wasm_bindgen(getter)]
     pub fn issued(&self) -> bool {

@@ -170,6 +170,7 @@ mod work;
 
 #[doc(hidden)]
 pub use generated::arguments;
+pub use generated::callback_arguments::{CompletionHookArgs, PostHookArgs, PreHookArgs};
 pub use generated::collective::{Blocks, Collective, Facts, Sizes};
 pub use generated::dtype::DType;
 pub use generated::error::{Error, ErrorField, Result};
@@ -177,9 +178,11 @@ pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::{
     DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT, SplitOptions,
+    nan_check, nan_check_allowing_infinity,
 };
 pub use request::Request;
 pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
+    TensorRef,
 };
 pub use work::Work;

@@ -299,6 +299,30 @@ impl Work {
         }
     }
 
+    /// As [`Work::on_end`], for a callback that is told how it ended, which does not count as
+    /// asking for that, and in no hurry.
+    pub(crate) fn on_outcome(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
+        match &self.inner {
+            Some(inner) => inner.whole.on_end(callback),
+            None => guarded(|| callback(&Ok(()))),
+        }
+    }
+
+    /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
+    pub(crate) fn without_tensors(&self) -> Work {
+        let Some(inner) = &self.inner else { return self.clone() };
+        let Inner { began, parts, whole, devices, .. } = &**inner;
+        let inner = Inner {
+            began: *began,
+            parts: parts.clone(),
+            whole: whole.clone(),
+            outputs: Mutex::default(),
+            devices: devices.clone(),
+            is_hastened: AtomicBool::new(false),
+        };
+        Work { inner: Some(Arc::new(inner)), ..*self }
+    }
+
     /// As [`Work::on_end`], for a caller that has a thread wait for it.
     pub(crate) fn on_awaited_end(&self, callback: impl FnOnce() + Send + 'static) {
         match &self.inner {

@@ -3,6 +3,7 @@
 
 import * as calls from "../runtime/calls.js";
 import * as objects from "../runtime/objects.js";
+import * as hooks from "../runtime/hooks.js";
 import * as own from "../runtime/own.js";
 
 const DISTRIBUTED_IS_AVAILABLE = { key: "DISTRIBUTED_IS_AVAILABLE", name: "isAvailable", required: 0 };
@@ -341,6 +342,13 @@ const DISTRIBUTED_IRECV = { key: "DISTRIBUTED_IRECV", name: "irecv", required: 1
 /** Receives a tensor from `src`, or from whichever rank sends first, without waiting. */
 export function irecv(...given) {
   return calls.operate(DISTRIBUTED_IRECV, null, given);
+}
+
+const DISTRIBUTED_NAN_CHECK = { key: "DISTRIBUTED_NAN_CHECK", name: "nanCheck", required: 0 };
+
+/** Makes a pre-hook that finds NaN and infinity in what an operation reads, before it spreads: it raises {@link NonFiniteInputError}, which says where. It reads every input once more, and leaves alone what is on a device, or has no floating-point elements. */
+export function nanCheck(...given) {
+  return hooks.nanCheck(DISTRIBUTED_NAN_CHECK, given);
 }
 
 const DISTRIBUTED_BROADCAST_OBJECT_LIST = { key: "DISTRIBUTED_BROADCAST_OBJECT_LIST", name: "broadcastObjectList", required: 1, objects: ["objectList"], group: 2, groupName: "group", nonMember: null, gives: "nothing" };

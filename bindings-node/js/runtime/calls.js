@@ -29,6 +29,7 @@ import {
 } from "../generated/errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
 import { inOrder, inOrderOrAfterAbort } from "./queues.js";
+import { after, before, hasHooks } from "./hooks.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { allowance, follow, start } from "./operations.js";
@@ -108,7 +109,7 @@ export function make(spec, given) {
 
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
-  const short = runShort(spec, self, values, allowance);
+  const short = hasHooks() ? null : runShort(spec, self, values, allowance);
   if (short !== null) return shortWork(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
@@ -118,13 +119,19 @@ export function operate(spec, self, values) {
   const handle = receiver(spec, self);
   const given = tensorArguments(spec, call);
   const { args, keywords, tensors, infos, arrays } = given;
+  let told = null;
   const operation = start(given, groupOf(spec, call, handle), (maxEagerBytes) => {
-    return wrapped(() => {
-      return native.prepare(handle, spec.key, args, keywords, tensors, infos, maxEagerBytes);
+    const most = hasHooks() ? -1 : maxEagerBytes;
+    const prepared = wrapped(() => {
+      return native.prepare(handle, spec.key, args, keywords, tensors, infos, most);
     });
+    told = hasHooks() ? before(prepared, given, true) : null;
+    return prepared;
   });
+  const work = new Work(INTERNAL, operation, value, arrays);
+  if (told !== null) after(told, operation, work);
   if (signal !== null) endWith(signal, operation);
-  return new Work(INTERNAL, operation, value, arrays);
+  return work;
 }
 
 /** The handle of a short call that is done, or continues as a work of the native half. */
@@ -145,18 +152,24 @@ export function operateTogether(messages) {
   });
   const [{ spec, call }] = parts;
   const of = (what) => parts.flatMap((part) => part[what]);
-  const all = { tensors: of("tensors"), infos: of("infos"), views: of("views"), bytes: 0 };
+  const arrays = of("arrays");
+  const all = { tensors: of("tensors"), infos: of("infos"), views: of("views"), arrays, bytes: 0 };
+  let told = null;
   const calls = parts.map(({ spec: { key }, args, keywords, tensors, infos }) => {
     return [key, args, keywords, tensors, infos];
   });
   const operation = start(all, groupOf(spec, call, null), (maxEagerBytes) => {
-    return wrapped(() => native.prepareTogether(calls, maxEagerBytes));
+    const most = hasHooks() ? -1 : maxEagerBytes;
+    const prepared = wrapped(() => native.prepareTogether(calls, most));
+    told = hasHooks() ? before(prepared, all, true) : null;
+    return prepared;
   });
-  const arrays = of("arrays");
-  return parts.map(({ spec, call }) => {
+  const works = parts.map(({ spec, call }) => {
     const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
     return new Work(INTERNAL, operation, value, arrays);
   });
+  if (told !== null) after(told, operation, works[0]);
+  return works;
 }
 
 /** Leaves a group cleanly, and removes it from the default registry if that still knows it. Leaving

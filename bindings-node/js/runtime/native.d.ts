@@ -81,6 +81,10 @@ export interface NativeErrorData {
   fields: Record<string, unknown>;
 }
 
+/** What an operation is: its name, this process's rank, the root or the peer of a message (-1:
+ * none), the number of the operator, and its factor. */
+export type OperationFacts = [string, number, number, number?, number?];
+
 /** An operation: prepared, issued, complete. */
 export interface NativeWork {
   /** Unique in this realm. */
@@ -94,7 +98,15 @@ export interface NativeWork {
   readonly timeoutMs: number;
   /** Indices of the tensors that are written, in the order of the call. */
   readonly outputs: number[];
+  /** Indices of the tensors that are read, in the order of the call. */
+  readonly inputs: number[];
   readonly issued: boolean;
+  /** What hooks learn of it before it is issued; none if it is, or nothing is to be done. */
+  facts(): OperationFacts | null | undefined;
+  /** Copies everything in, and throws if an input has an element that is not finite. */
+  checkFinite(tensors: Uint8Array[], allowInfinity: boolean): void;
+  /** Whether its group has failed, or was aborted or left. */
+  isGroupBroken(): boolean;
   /** Bytes that were copied in until now. */
   readonly bytesCopiedIn: number;
   /** Copies at most `budget` bytes in; returns the bytes left. Throws if an array has changed. */
@@ -122,6 +134,10 @@ export interface NativeCall {
   readonly groups: number[];
   /** The rank in the group with which it exchanges a message; none: with any, or no message. */
   peer(): number | null | undefined;
+  /** This process's rank in the first of those groups. */
+  rank(): number | null | undefined;
+  /** Aborts those groups, as this rank does not run the call, for this reason. */
+  refuse(why: string): void;
   /** Aborts those groups, which the call leaves, when earlier calls take too long. */
   abortGroups(): void;
   /** Begins, once. `cancel` ends the wait. */

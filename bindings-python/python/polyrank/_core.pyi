@@ -31,6 +31,7 @@ __all__ = [
     "BroadcastOptions",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
+    "CompletionHookArgs",
     "CurrentProcessGroup",
     "DType",
     "DeviceBackend",
@@ -44,6 +45,7 @@ __all__ = [
     "Future",
     "GatherOptions",
     "HashStore",
+    "HookFailedError",
     "InvalidArgumentError",
     "InvalidGroupError",
     "InvalidTypeError",
@@ -52,12 +54,15 @@ __all__ = [
     "MonitoredBarrierError",
     "NcclConfig",
     "NcclOptions",
+    "NonFiniteInputError",
     "NonGroupMember",
     "NotACounterError",
     "NotInitializedError",
     "Options",
     "P2POp",
     "PolyrankError",
+    "PostHookArgs",
+    "PreHookArgs",
     "PrefixStore",
     "PreparedOperation",
     "ProcessGroup",
@@ -129,6 +134,7 @@ __all__ = [
     "is_xccl_available",
     "isend",
     "monitored_barrier",
+    "nan_check",
     "new_group",
     "premul_sum",
     "process_group",
@@ -327,6 +333,20 @@ class WaitTimeoutError(PolyrankError, TimeoutError):
 
     sequence: int
     waited_ms: int
+
+class HookFailedError(PolyrankError):
+    """A function of the user that runs before operations failed with what is no error of polyrank."""
+
+    message: str
+
+class NonFiniteInputError(PolyrankError, ValueError):
+    """What an operation was to read has an element that is not a finite number: found by `nan_check`."""
+
+    operation: str
+    tensor: int
+    element: str
+    dtype: str
+    value: str
 
 class MessageSizeError(PolyrankError, ValueError):
     """A point-to-point message and the buffer for it differ in size."""
@@ -998,6 +1018,75 @@ class ReconfigureOptions(Options):
 
 
 @final
+class PreHookArgs:
+    """What a hook learns before an operation is issued. Its tensors are the caller's, and must not be
+    kept.
+    """
+
+    @property
+    def name(self) -> str:
+        """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
+        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
+        """
+    @property
+    def rank(self) -> int:
+        """This process's rank in the group."""
+    @property
+    def async_op(self) -> bool:
+        """Whether the caller gets a `Work`, and does not wait in the call."""
+    @property
+    def input_tensors(self) -> list[Any]:
+        """The tensors that are read."""
+    @property
+    def output_tensors(self) -> list[Any]:
+        """The tensors that are written."""
+    @property
+    def root(self) -> int:
+        """The root, or the peer of a message, a rank of the group; -1 if there is none."""
+    @property
+    def reduce_op(self) -> ReduceOp | None:
+        """How elements are reduced; none where they are not."""
+    @property
+    def op_id(self) -> int:
+        """The number of the operation among those of the group that had hooks, from 0. All hooks of one
+        operation get the same one.
+        """
+
+
+@final
+class PostHookArgs:
+    """What a hook learns after an operation was issued."""
+
+    @property
+    def name(self) -> str:
+        """The operation, as before it."""
+    @property
+    def op_id(self) -> int:
+        """The number of the operation."""
+    @property
+    def work(self) -> Work:
+        """The operation's handle."""
+
+
+@final
+class CompletionHookArgs:
+    """What a hook learns when an operation has ended."""
+
+    @property
+    def name(self) -> str:
+        """The operation, as before it."""
+    @property
+    def op_id(self) -> int:
+        """The number of the operation."""
+    @property
+    def duration(self) -> timedelta:
+        """How long it took, from its issue on."""
+    @property
+    def error(self) -> Any:
+        """What it failed with; none if it ended well."""
+
+
+@final
 class DeviceBackend:
     """What runs a group's operations on one kind of device."""
 
@@ -1425,35 +1514,46 @@ class ProcessGroup:
         Raises `MonitoredBarrierError`.
         """
     def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
-        """Calls `hook` before each operation, in the order of ids.
+        """Calls `hook` before each collective and message of this group on this rank, in the order of
+        ids, on the thread that issues it and outside every lock.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        If a hook raises, the operation is not issued, and the call raises what the hook did. The
+        other ranks would wait for this one: the group is aborted, and their errors say which hook
+        stopped which operation, and why. `nan_check` makes such a hook.
+
+        Operations without hooks cost what they did; those with hooks take the long way, as calls
+        with unusual arguments do. A hook must not run operations of its own group.
+
+        - `hook_id`: its number; a hook of the same number is replaced.
         """
     def unregister_pre_hook(self, hook_id: SupportsIndex) -> None:
-        """Forgets a hook; an unknown id is ignored.
-
-        Not implemented in this version: raises `UnsupportedError`.
-        """
+        """Forgets a hook; an unknown id is ignored."""
     def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
-        """Calls `hook` after each operation was issued, in the order of ids.
+        """Calls `hook` after each operation was issued, in the order of ids, on the thread that issued
+        it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        - `hook_id`: its number; a hook of the same number is replaced.
         """
     def unregister_post_hook(self, hook_id: SupportsIndex) -> None:
-        """Forgets a hook; an unknown id is ignored.
+        """Forgets a hook; an unknown id is ignored."""
+    def register_completion_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
+        """Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
+        that notices the end: it must not wait for operations. An error in it is reported, and
+        changes nothing.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        - `hook_id`: its number; a hook of the same number is replaced.
         """
+    def unregister_completion_hook(self, hook_id: SupportsIndex) -> None:
+        """Forgets a hook; an unknown id is ignored."""
     def register_abort_hook(self, hook_id: SupportsIndex, hook: Callable[[], None]) -> None:
-        """Calls `hook` before the group is aborted because of an error or a deadline.
+        """Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
+        ids; operations of this rank that were in flight report it afterwards. Not if this rank aborts
+        or leaves the group. An error in it is reported, and changes nothing.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        - `hook_id`: its number; a hook of the same number is replaced.
         """
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
-        """Forgets a hook; an unknown id is ignored.
-
-        Not implemented in this version: raises `UnsupportedError`.
-        """
+        """Forgets a hook; an unknown id is ignored."""
     def send(self, tensors: Sequence[_Tensor], dst_rank: SupportsIndex, tag: SupportsIndex = 0) -> Work:
         """Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
 
@@ -2237,6 +2337,14 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Issues sends and receives together; returns a handle for each of them.
 
     Raises `InvalidArgumentError`.
+    """
+
+def nan_check(allow_infinity: bool = False) -> Callable[[Any], None]:
+    """Makes a pre-hook that finds NaN and infinity in what an operation reads, before it spreads:
+    it raises `NonFiniteInputError`, which says where. It reads every input once more, and leaves
+    alone what is on a device, or has no floating-point elements.
+
+    - `allow_infinity`: whether only NaN is an error.
     """
 
 def broadcast_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:

@@ -14,6 +14,7 @@ use super::exception::CoreResult;
 use super::handles::{handle_of, handle_of_argument};
 use super::value::{OpaqueObjects, opaque, value};
 use crate::classes::{NonGroupMember, TensorObjects};
+use crate::hooks::CallObjects;
 
 /// A call whose overload is known.
 pub(crate) struct Call<'py> {
@@ -263,6 +264,16 @@ impl<'py> Call<'py> {
             }
         }
         outputs
+    }
+
+    /// The objects of its tensors, for the hooks of `group`, if that has any.
+    pub(crate) fn objects_for_hooks(&self, group: &polyrank::ProcessGroup) -> Option<CallObjects> {
+        group.has_hooks().then(|| {
+            let tensors = self.opaque_objects.tensors();
+            let tensors = tensors.map(|(tensor, object)| (tensor.clone(), object.clone().unbind()));
+            let outputs = TensorObjects { outputs: self.outputs(), read: None };
+            CallObjects { tensors: tensors.collect(), outputs, timeout: group.timeout() }
+        })
     }
 
     /// The resolved call, for methods that become operations, and the objects of its tensors.

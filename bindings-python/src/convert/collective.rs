@@ -15,6 +15,7 @@ use super::fast_call::FastCall;
 use super::lease::releasing;
 use crate::classes::{ProcessGroup as PyProcessGroup, Work};
 use crate::coalescing;
+use crate::hooks::{note_timeout, with_objects};
 use crate::waiting::wait;
 
 /// A method of `group` that is a collective: issues it, without the GIL.
@@ -34,8 +35,12 @@ pub(crate) fn collective<'py>(
         return Work::new(work, fast.objects(), timeout).into_object(py);
     }
     releasing(py, || {
-        let (resolved, objects) = resolve(py, method, positional, keywords)?.into_operation();
-        let issued = py.detach(|| issue(group, resolved.request(group.size())?, WaitIntent::Later));
+        let call = resolve(py, method, positional, keywords)?;
+        let for_hooks = call.objects_for_hooks(group);
+        let (resolved, objects) = call.into_operation();
+        let issued = with_objects(for_hooks, || {
+            py.detach(|| issue(group, resolved.request(group.size())?, WaitIntent::Later))
+        });
         let (work, timeout) = issued.or_raise(py)?;
         Work::new(work, objects, timeout).into_object(py)
     })
@@ -71,13 +76,16 @@ pub(crate) fn collective_of_default<'py>(
             return nothing(py);
         }
         let group = call.group()?;
+        let for_hooks = call.objects_for_hooks(&group);
         let (resolved, objects) = call.into_operation();
         let async_op = resolved.async_op();
         let is_in_batch = coalescing::is_open_for(&group);
         let waiting = if async_op || is_in_batch { WaitIntent::Later } else { WaitIntent::Soon };
-        let issued = py.detach(|| {
-            let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
-            issue(&group, request, waiting)
+        let issued = with_objects(for_hooks, || {
+            py.detach(|| {
+                let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
+                issue(&group, request, waiting)
+            })
         });
         let (work, timeout) = issued.or_raise(py)?;
         if async_op || is_in_batch {
@@ -99,5 +107,8 @@ fn issue(
     // No limit, or zero, is the group's, as in c10d.
     let own = request.timeout.filter(|timeout| !timeout.is_zero());
     let timeout = own.unwrap_or_else(|| group.timeout());
+    if group.has_hooks() {
+        note_timeout(timeout);
+    }
     Ok((group.issue_as(request, waiting)?, timeout))
 }

@@ -14,6 +14,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::generated::errors::describe;
+use crate::hooks;
 
 /// One exception class.
 pub(crate) struct ErrorClass {
@@ -121,7 +122,7 @@ pub(crate) trait CoreResult<T> {
 
 impl<T> CoreResult<T> for polyrank::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|error| raise(py, &error))
+        self.map_err(|error| hooks::raised(&error).unwrap_or_else(|| raise(py, &error)))
     }
 }
 

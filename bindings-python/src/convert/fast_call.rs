@@ -119,6 +119,9 @@ impl<'a, 'py> FastCall<'a, 'py> {
         group: &ProcessGroup,
         waiting: WaitIntent,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
+        if group.has_hooks() {
+            return None;
+        }
         let mut plain = SingleTensorRequest { waiting, ..self.plain };
         match (self.root, self.global_root) {
             (Some(_), Some(_)) => return None,

@@ -47,7 +47,7 @@ pub(crate) use handles::{non_group_member, object};
 pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run};
 pub(crate) use lease::releasing;
 pub(crate) use memory::Memory;
-pub(crate) use tensor::{current_streams, device_tensor};
+pub(crate) use tensor::{current_streams, device_tensor, tensor};
 pub(crate) use value::{OpaqueObjects, object_of_value};
 
 /// The exception of something that is only in the surface.

@@ -22,6 +22,11 @@ pub(super) fn tensor_of_kind(object: &Bound<'_, PyAny>, kind: Kind) -> PyResult<
     layout.into_tensor(lease).map(Some)
 }
 
+/// The tensor that `object` is, if it is one.
+pub(crate) fn tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
+    tensor_of_kind(object, kind_of(object))
+}
+
 /// The tensor that `object` is, if it is one on a device.
 pub(crate) fn device_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let kind = kind_of(object);

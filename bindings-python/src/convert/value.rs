@@ -50,6 +50,11 @@ impl<'py> OpaqueObjects<'py> {
         self.tensors.iter().find(|(other, _)| is_it(other)).map(|(_, object)| object)
     }
 
+    /// All tensors, with their objects.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = (&Tensor, &Bound<'py, PyAny>)> {
+        self.tensors.iter().map(|(tensor, object)| (tensor, object))
+    }
+
     fn keep(
         &mut self,
         object: &Bound<'py, PyAny>,

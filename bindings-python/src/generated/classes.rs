@@ -659,9 +659,17 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_MONITORED_BARRIER", positional, keywords)
     }
 
-    /// Calls `hook` before each operation, in the order of ids.
+    /// Calls `hook` before each collective and message of this group on this rank, in the order of
+    /// ids, on the thread that issues it and outside every lock.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// If a hook raises, the operation is not issued, and the call raises what the hook did. The
+    /// other ranks would wait for this one: the group is aborted, and their errors say which hook
+    /// stopped which operation, and why. `nan_check` makes such a hook.
+    ///
+    /// Operations without hooks cost what they did; those with hooks take the long way, as calls
+    /// with unusual arguments do. A hook must not run operations of its own group.
+    ///
+    /// - `hook_id`: its number; a hook of the same number is replaced.
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_pre_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -669,27 +677,25 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.register_pre_hook"))
+        let call =
+            convert::resolve(py, &tables::PROCESS_GROUP_REGISTER_PRE_HOOK, positional, keywords)?;
+        implementations::process_group::register_pre_hook(slf, call)
     }
 
     /// Forgets a hook; an unknown id is ignored.
-    ///
-    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_pre_hook<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.unregister_pre_hook"))
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_UNREGISTER_PRE_HOOK", positional, keywords)
     }
 
-    /// Calls `hook` after each operation was issued, in the order of ids.
+    /// Calls `hook` after each operation was issued, in the order of ids, on the thread that issued
+    /// it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// - `hook_id`: its number; a hook of the same number is replaced.
     #[pyo3(name = "register_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_post_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -697,27 +703,62 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.register_post_hook"))
+        let call =
+            convert::resolve(py, &tables::PROCESS_GROUP_REGISTER_POST_HOOK, positional, keywords)?;
+        implementations::process_group::register_post_hook(slf, call)
     }
 
     /// Forgets a hook; an unknown id is ignored.
-    ///
-    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_post_hook<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.unregister_post_hook"))
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_UNREGISTER_POST_HOOK", positional, keywords)
     }
 
-    /// Calls `hook` before the group is aborted because of an error or a deadline.
+    /// Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
+    /// that notices the end: it must not wait for operations. An error in it is reported, and
+    /// changes nothing.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// - `hook_id`: its number; a hook of the same number is replaced.
+    #[pyo3(name = "register_completion_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
+    fn py_register_completion_hook<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(
+            py,
+            &tables::PROCESS_GROUP_REGISTER_COMPLETION_HOOK,
+            positional,
+            keywords,
+        )?;
+        implementations::process_group::register_completion_hook(slf, call)
+    }
+
+    /// Forgets a hook; an unknown id is ignored.
+    #[pyo3(name = "unregister_completion_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
+    fn py_unregister_completion_hook<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(
+            slf.as_any(),
+            "PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK",
+            positional,
+            keywords,
+        )
+    }
+
+    /// Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
+    /// ids; operations of this rank that were in flight report it afterwards. Not if this rank aborts
+    /// or leaves the group. An error in it is reported, and changes nothing.
+    ///
+    /// - `hook_id`: its number; a hook of the same number is replaced.
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_abort_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -725,22 +766,24 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.register_abort_hook"))
+        let call =
+            convert::resolve(py, &tables::PROCESS_GROUP_REGISTER_ABORT_HOOK, positional, keywords)?;
+        implementations::process_group::register_abort_hook(slf, call)
     }
 
     /// Forgets a hook; an unknown id is ignored.
-    ///
-    /// Not implemented in this version: raises `UnsupportedError`.
     #[pyo3(name = "unregister_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id)")]
     fn py_unregister_abort_hook<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.unregister_abort_hook"))
+        convert::invoke_on(
+            slf.as_any(),
+            "PROCESS_GROUP_UNREGISTER_ABORT_HOOK",
+            positional,
+            keywords,
+        )
     }
 
     /// Sends a tensor to a rank. Messages of one sender and one tag arrive in order.

@@ -128,6 +128,20 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         doc: "The group was aborted.",
     },
     ErrorClass {
+        kind: "HookFailed",
+        python: "HookFailedError",
+        parent: None,
+        bases: &[],
+        doc: "A function of the user that runs before operations failed with what is no error of polyrank.",
+    },
+    ErrorClass {
+        kind: "NonFiniteInput",
+        python: "NonFiniteInputError",
+        parent: None,
+        bases: &["ValueError"],
+        doc: "What an operation was to read has an element that is not a finite number: found by `nan_check`.",
+    },
+    ErrorClass {
         kind: "MessageSize",
         python: "MessageSizeError",
         parent: None,
@@ -316,6 +330,20 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("why", Field::Text(why.clone())),
                 ("collective", Field::Text(collective.clone())),
                 ("sequence", Field::Number(*sequence)),
+            ],
+        ),
+        Error::HookFailed { message } => {
+            ("HookFailed", vec![("message", Field::Text(message.clone()))])
+        }
+        Error::NonFiniteInput { operation, rank, tensor, element, dtype, value } => (
+            "NonFiniteInput",
+            vec![
+                ("operation", Field::Text(operation.clone())),
+                ("rank", Field::Number(u64::from(*rank))),
+                ("tensor", Field::Number(u64::from(*tensor))),
+                ("element", Field::Text(element.clone())),
+                ("dtype", Field::Text(dtype.clone())),
+                ("value", Field::Text(value.clone())),
             ],
         ),
         Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => (

@@ -769,6 +769,22 @@ fn py_batch_isend_irecv<'py>(
     implementations::distributed::batch_isend_irecv(py, call)
 }
 
+/// Makes a pre-hook that finds NaN and infinity in what an operation reads, before it spreads:
+/// it raises `NonFiniteInputError`, which says where. It reads every input once more, and leaves
+/// alone what is on a device, or has no floating-point elements.
+///
+/// - `allow_infinity`: whether only NaN is an error.
+#[pyfunction]
+#[pyo3(name = "nan_check", signature = (*positional, **keywords), text_signature = "(allow_infinity=False)")]
+fn py_nan_check<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_NAN_CHECK, positional, keywords)?;
+    implementations::distributed::nan_check(py, call)
+}
+
 /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
@@ -916,6 +932,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_isend, module)?)?;
     module.add_function(wrap_pyfunction!(py_irecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_batch_isend_irecv, module)?)?;
+    module.add_function(wrap_pyfunction!(py_nan_check, module)?)?;
     module.add_function(wrap_pyfunction!(py_broadcast_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_object, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_object, module)?)?;

@@ -2,6 +2,7 @@
 //!
 //! What the IDL says of Python's classes and functions.
 
+pub(crate) mod callback_arguments;
 pub(crate) mod classes;
 pub(crate) mod errors;
 pub(crate) mod functions;
@@ -14,6 +15,7 @@ use pyo3::prelude::*;
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     crate::convert::add_exceptions(module, errors::ERRORS)?;
     options::add(module)?;
+    callback_arguments::add(module)?;
     classes::add(module)?;
     functions::add(module)
 }

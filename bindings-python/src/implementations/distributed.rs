@@ -20,6 +20,7 @@ use crate::convert::{
     Call, CoreResult, detached, device_tensor, give, nothing, object, releasing, sender_answer,
 };
 use crate::current;
+use crate::hooks::NanCheck;
 use crate::waiting::wait;
 
 /// The group of the innermost `process_group` block, else the default group.
@@ -39,6 +40,12 @@ pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py
         Some(group) => Ok(Bound::new(py, CurrentProcessGroup::new(group.unbind()))?.into_any()),
         None => object(py, Object::Group(call.group_at(process_group::PG)?)),
     }
+}
+
+/// A pre-hook that raises where an input is not finite.
+pub(crate) fn nan_check<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    let allow_infinity = call.take(nan_check::ALLOW_INFINITY)?;
+    Ok(Bound::new(py, NanCheck { allow_infinity })?.into_any())
 }
 
 /// Sends a tensor, and waits until it may be changed again.

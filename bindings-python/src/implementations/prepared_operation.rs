@@ -8,13 +8,15 @@ use pyo3::prelude::*;
 use super::Answer;
 use crate::classes::{PreparedOperation, TensorObjects, Work};
 use crate::convert::{Call, CoreResult, give, nothing, releasing};
+use crate::hooks::{CallObjects, with_objects};
 use crate::waiting;
 
 /// Starts the operation and waits for it.
 pub(crate) fn run<'py>(prepared: &Bound<'py, PreparedOperation>, _call: Call<'py>) -> Answer<'py> {
     let (py, this) = (prepared.py(), prepared.get());
     wait_for_last(py, this)?;
-    let started = releasing(py, || this.inner.start_soon()).or_raise(py)?;
+    let started = with_objects(for_hooks(py, this), || releasing(py, || this.inner.start_soon()));
+    let started = started.or_raise(py)?;
     if let Some(work) = started {
         releasing(py, || waiting::wait(py, &work, None))?;
     }
@@ -28,7 +30,8 @@ pub(crate) fn start<'py>(
 ) -> Answer<'py> {
     let (py, this) = (prepared.py(), prepared.get());
     wait_for_last(py, this)?;
-    let work = releasing(py, || this.inner.start()).or_raise(py)?;
+    let work = with_objects(for_hooks(py, this), || releasing(py, || this.inner.start()));
+    let work = work.or_raise(py)?;
     let timeout = this.timeout.unwrap_or_else(|| this.inner.group().timeout());
     let objects = TensorObjects { outputs: vec![this.tensor.clone_ref(py)], read: None };
     Work::new(work, objects, timeout).into_object(py)
@@ -45,6 +48,19 @@ pub(crate) fn wait<'py>(
         releasing(py, || waiting::wait(py, &work, timeout))?;
     }
     give(py, true)
+}
+
+/// The object of the tensor, for the hooks of the group, if that has any.
+fn for_hooks(py: Python<'_>, prepared: &PreparedOperation) -> Option<CallObjects> {
+    let group = prepared.inner.group();
+    group.has_hooks().then(|| {
+        let object = || prepared.tensor.clone_ref(py);
+        CallObjects {
+            tensors: vec![(prepared.inner.tensor().clone(), object())],
+            outputs: TensorObjects { outputs: vec![object()], read: None },
+            timeout: prepared.timeout.unwrap_or_else(|| group.timeout()),
+        }
+    })
 }
 
 /// Waits for an earlier start. The next waits for it as well, but not in slices in which Python

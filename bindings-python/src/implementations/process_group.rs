@@ -1,17 +1,18 @@
-//! `ProcessGroup`: prepared operations, and messages.
+//! `ProcessGroup`: prepared operations, messages, and hooks.
 
 use std::time::Duration;
 
-use polyrank::ReduceOp;
 use polyrank::backend::WaitIntent;
-use polyrank::calls::parameters::process_group::prepare_allreduce;
+use polyrank::calls::parameters::process_group::*;
+use polyrank::{ReduceOp, nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
 pub(crate) use self::{message as recv, message as recv_anysource, message as send};
 use super::Answer;
 use super::point_to_point;
 use crate::classes::{PreparedOperation, ProcessGroup};
-use crate::convert::{Call, CoreResult};
+use crate::convert::{Call, CoreResult, nothing};
+use crate::hooks::{self, NanCheck};
 
 /// Prepares an allreduce of one tensor.
 pub(crate) fn prepare_allreduce<'py>(
@@ -32,6 +33,47 @@ pub(crate) fn prepare_allreduce<'py>(
     };
     let inner = prepared.or_raise(py)?;
     Ok(Bound::new(py, PreparedOperation { inner, tensor: object, timeout })?.into_any())
+}
+
+macro_rules! register {
+    ($($method:ident: $adapter:path),*) => {$(
+        /// Registers a hook.
+        pub(crate) fn $method<'py>(
+            group: &Bound<'py, ProcessGroup>,
+            mut call: Call<'py>,
+        ) -> Answer<'py> {
+            let id = call.take($method::HOOK_ID)?;
+            if let Some(hook) = call.object($method::HOOK) {
+                group.get().inner.$method(id, $adapter(hook.clone().unbind()));
+            }
+            nothing(group.py())
+        }
+    )*};
+}
+
+register!(
+    register_post_hook: hooks::post_hook,
+    register_completion_hook: hooks::completion_hook,
+    register_abort_hook: hooks::abort_hook
+);
+
+/// Registers a hook; the search for NaN and infinity needs nothing of Python.
+pub(crate) fn register_pre_hook<'py>(
+    group: &Bound<'py, ProcessGroup>,
+    mut call: Call<'py>,
+) -> Answer<'py> {
+    let id = call.take(register_pre_hook::HOOK_ID)?;
+    let inner = &group.get().inner;
+    if let Some(hook) = call.object(register_pre_hook::HOOK) {
+        match hook.cast_exact::<NanCheck>() {
+            Ok(check) if check.get().allow_infinity => {
+                inner.register_pre_hook(id, nan_check_allowing_infinity());
+            }
+            Ok(_) => inner.register_pre_hook(id, nan_check()),
+            Err(_) => inner.register_pre_hook(id, hooks::pre_hook(hook.clone().unbind())),
+        }
+    }
+    nothing(group.py())
 }
 
 /// Sends a list's one tensor, or receives into it.

@@ -4,6 +4,7 @@
 import * as calls from "../runtime/calls.js";
 import { InvalidTypeError } from "./errors.js";
 import { MADE, handleOf, keep, register } from "../runtime/handles.js";
+import * as hooks from "../runtime/hooks.js";
 import * as own from "../runtime/own.js";
 
 /** How a group that the free functions made is left. */
@@ -52,6 +53,14 @@ const PROCESS_GROUP_ALLTOALL = { key: "PROCESS_GROUP_ALLTOALL", name: "alltoall"
 const PROCESS_GROUP_ALL_TO_ALL_SINGLE = { key: "PROCESS_GROUP_ALL_TO_ALL_SINGLE", name: "allToAllSingle", required: 2, durations: [4], output: 0, outputName: "output" };
 const PROCESS_GROUP_BARRIER = { key: "PROCESS_GROUP_BARRIER", name: "barrier", required: 0, durations: [0], output: null };
 const PROCESS_GROUP_MONITORED_BARRIER = { key: "PROCESS_GROUP_MONITORED_BARRIER", name: "monitoredBarrier", required: 0, durations: [0], inOrder: true, gives: "nothing" };
+const PROCESS_GROUP_REGISTER_PRE_HOOK = { key: "PROCESS_GROUP_REGISTER_PRE_HOOK", name: "registerPreHook", required: 2, gives: "nothing" };
+const PROCESS_GROUP_UNREGISTER_PRE_HOOK = { key: "PROCESS_GROUP_UNREGISTER_PRE_HOOK", name: "unregisterPreHook", required: 1, gives: "nothing" };
+const PROCESS_GROUP_REGISTER_POST_HOOK = { key: "PROCESS_GROUP_REGISTER_POST_HOOK", name: "registerPostHook", required: 2, gives: "nothing" };
+const PROCESS_GROUP_UNREGISTER_POST_HOOK = { key: "PROCESS_GROUP_UNREGISTER_POST_HOOK", name: "unregisterPostHook", required: 1, gives: "nothing" };
+const PROCESS_GROUP_REGISTER_COMPLETION_HOOK = { key: "PROCESS_GROUP_REGISTER_COMPLETION_HOOK", name: "registerCompletionHook", required: 2, gives: "nothing" };
+const PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK = { key: "PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK", name: "unregisterCompletionHook", required: 1, gives: "nothing" };
+const PROCESS_GROUP_REGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_REGISTER_ABORT_HOOK", name: "registerAbortHook", required: 2, gives: "nothing" };
+const PROCESS_GROUP_UNREGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_UNREGISTER_ABORT_HOOK", name: "unregisterAbortHook", required: 1, gives: "nothing" };
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
@@ -248,28 +257,36 @@ export class ProcessGroup {
     return calls.invokeAsync(PROCESS_GROUP_MONITORED_BARRIER, this, given);
   }
 
-  registerPreHook() {
-    return calls.unsupported("ProcessGroup.register_pre_hook");
+  registerPreHook(...given) {
+    return hooks.registerPreHook(PROCESS_GROUP_REGISTER_PRE_HOOK, this, given);
   }
 
-  unregisterPreHook() {
-    return calls.unsupported("ProcessGroup.unregister_pre_hook");
+  unregisterPreHook(...given) {
+    return hooks.unregisterPreHook(PROCESS_GROUP_UNREGISTER_PRE_HOOK, this, given);
   }
 
-  registerPostHook() {
-    return calls.unsupported("ProcessGroup.register_post_hook");
+  registerPostHook(...given) {
+    return hooks.registerPostHook(PROCESS_GROUP_REGISTER_POST_HOOK, this, given);
   }
 
-  unregisterPostHook() {
-    return calls.unsupported("ProcessGroup.unregister_post_hook");
+  unregisterPostHook(...given) {
+    return hooks.unregisterPostHook(PROCESS_GROUP_UNREGISTER_POST_HOOK, this, given);
   }
 
-  registerAbortHook() {
-    return calls.unsupported("ProcessGroup.register_abort_hook");
+  registerCompletionHook(...given) {
+    return hooks.registerCompletionHook(PROCESS_GROUP_REGISTER_COMPLETION_HOOK, this, given);
   }
 
-  unregisterAbortHook() {
-    return calls.unsupported("ProcessGroup.unregister_abort_hook");
+  unregisterCompletionHook(...given) {
+    return hooks.unregisterCompletionHook(PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK, this, given);
+  }
+
+  registerAbortHook(...given) {
+    return hooks.registerAbortHook(PROCESS_GROUP_REGISTER_ABORT_HOOK, this, given);
+  }
+
+  unregisterAbortHook(...given) {
+    return hooks.unregisterAbortHook(PROCESS_GROUP_UNREGISTER_ABORT_HOOK, this, given);
   }
 
   send(...given) {

@@ -61,6 +61,14 @@ name(RankNotInGroupError, "RankNotInGroupError", "RankNotInGroup");
 export class WaitTimeoutError extends PolyrankError {}
 name(WaitTimeoutError, "WaitTimeoutError", "WaitTimeout");
 
+/** A function of the user that runs before operations failed with what is no error of polyrank. */
+export class HookFailedError extends PolyrankError {}
+name(HookFailedError, "HookFailedError", "HookFailed");
+
+/** What an operation was to read has an element that is not a finite number: found by `nanCheck`. */
+export class NonFiniteInputError extends PolyrankError {}
+name(NonFiniteInputError, "NonFiniteInputError", "NonFiniteInput");
+
 /** A point-to-point message and the buffer for it differ in size. */
 export class MessageSizeError extends PolyrankError {}
 name(MessageSizeError, "MessageSizeError", "MessageSize");
@@ -138,6 +146,8 @@ const KINDS = {
   UnsupportedDType: UnsupportedDTypeError,
   RankNotInGroup: RankNotInGroupError,
   WaitTimeout: WaitTimeoutError,
+  HookFailed: HookFailedError,
+  NonFiniteInput: NonFiniteInputError,
   MessageSize: MessageSizeError,
   MessageDType: MessageDTypeError,
   Rendezvous: RendezvousError,

@@ -25,7 +25,7 @@ fn has_tensors(method: &Method) -> bool {
     method.collective.is_some() || parameters.any(|parameter| is_tensor(parameter.role))
 }
 
-/// Whether it takes or returns an object that each language makes on its own.
+/// Whether it takes or returns an object that each language makes on its own, or a function.
 fn is_made_of_others(api: &Api, method: &Method) -> bool {
     let is_other = |ty: &Type| is_other(api, ty);
     method.overloads.iter().any(|overload| {
@@ -38,6 +38,7 @@ fn is_other(api: &Api, ty: &Type) -> bool {
         Type::Interface(name) => {
             api.interfaces.iter().any(|it| it.name == *name && it.common.handwritten)
         }
+        Type::Callback(_) => true,
         Type::Sequence(inner) | Type::Nullable(inner) => is_other(api, inner),
         _ => false,
     }

@@ -247,6 +247,13 @@ pub struct Dictionary {
 }
 
 impl Api {
+    /// The dictionaries that callbacks are given.
+    pub fn callback_arguments(&self) -> impl Iterator<Item = &Dictionary> {
+        let parameters = self.callbacks.iter().flat_map(|callback| &callback.parameters);
+        let named: Vec<&str> = parameters.filter_map(|parameter| parameter.ty.named()).collect();
+        self.dictionaries.iter().filter(move |known| named.contains(&known.name.as_str()))
+    }
+
     /// The dictionaries that stand where `base` does, and say more.
     pub fn extensions<'a>(&'a self, base: &'a str) -> impl Iterator<Item = &'a Dictionary> {
         let of_base = self.dictionaries.iter().find(|known| known.name == base);

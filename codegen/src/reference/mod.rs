@@ -95,7 +95,9 @@ fn pages<'api>(api: &'api Api, declared: &Declared) -> BTreeMap<&'api str, Page>
             page_of(&mut pages, &method.source).method(api, declared, (known, method));
         }
     }
-    for known in api.dictionaries.iter().filter(|it| !it.common.unbuilt && is_used(api, &it.name)) {
+    let told: Vec<&str> = api.callback_arguments().map(|known| known.name.as_str()).collect();
+    let is_shown = |name: &str| is_used(api, name) || told.contains(&name);
+    for known in api.dictionaries.iter().filter(|it| !it.common.unbuilt && is_shown(&it.name)) {
         page_of(&mut pages, &known.source).dictionary(known);
     }
     for known in api.enums.iter().filter(|it| !it.common.unbuilt) {

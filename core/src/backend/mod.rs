@@ -346,6 +346,13 @@ pub trait Backend: Send + Sync + 'static {
         let _ = peers;
         None
     }
+    /// Sets what is called once, outside every lock, when the group fails for a reason other than
+    /// this rank's own will, before what was in flight says so. The first one stays. False where
+    /// the backend cannot do that: then its operations tell.
+    fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) -> bool {
+        let _ = hook;
+        false
+    }
     /// Whether it is known that `rank` has left the group cleanly. False where the backend cannot
     /// tell.
     fn has_left(&self, rank: u32) -> bool {

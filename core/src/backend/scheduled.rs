@@ -316,6 +316,12 @@ impl Backend for ScheduledBackend {
         Some(self.driver.await_failure(peers))
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) -> bool {
+        self.driver.set_failure_hook(hook);
+        true
+    }
+
     fn has_left(&self, rank: u32) -> bool {
         self.driver.has_left(rank)
     }

@@ -168,6 +168,20 @@ impl Invocation {
         self.ordering_groups().iter().for_each(ProcessGroup::abort);
     }
 
+    /// This process's rank in the first of those groups.
+    pub fn rank_in_group(&self) -> Option<u32> {
+        self.ordering_groups().first().map(ProcessGroup::rank)
+    }
+
+    /// Aborts those groups, as this rank does not run the call, for a reason that every rank is
+    /// told.
+    pub fn refuse(&self, why: &str) {
+        let path = self.path();
+        for group in self.ordering_groups() {
+            group.abort_because(&format!("could not take part in {path}: {why}"));
+        }
+    }
+
     fn ordering_groups(&self) -> Vec<ProcessGroup> {
         let named = self.objects.iter().find_map(|object| object.group().ok());
         let called_on = self.this.as_ref().and_then(|this| this.group().ok());

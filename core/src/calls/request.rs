@@ -61,6 +61,8 @@ impl ResolvedCall {
             collective,
             inputs,
             outputs,
+            uncut_inputs: arguments.uncut_inputs,
+            uncut_outputs: arguments.uncut_outputs,
             reduce_op: arguments.reduce_op,
             root,
             root_tensor: arguments.root_tensor,

@@ -412,6 +412,11 @@ impl Executor {
         size_of::<Executor>() + self.state.memory_bytes()
     }
 
+    /// Whether the group has failed since the last call, and not by this rank's own will.
+    pub fn has_just_failed(&mut self) -> bool {
+        std::mem::take(&mut self.state.has_just_failed)
+    }
+
     /// The reason why the group is broken, if it is.
     pub fn broken(&self) -> Option<&Abort> {
         self.state.broken.as_ref().map(|broken| &broken.abort)

@@ -68,6 +68,9 @@ pub struct Driver {
     /// Whether the group has other ranks.
     has_others: bool,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    failure_hook: OnceLock<Arc<dyn Fn() + Send + Sync>>,
+    /// Whether the group has failed and the hook is still to be called.
+    is_failure_due: AtomicBool,
     /// Called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
     before_telling: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -106,6 +109,8 @@ impl Driver {
             brief_polls: Mutex::new(handover::brief_polls()),
             activity: AtomicU64::new(0),
             stall_hook: OnceLock::new(),
+            failure_hook: OnceLock::new(),
+            is_failure_due: AtomicBool::new(false),
             #[cfg(test)]
             before_telling: OnceLock::new(),
         });
@@ -178,6 +183,12 @@ impl Driver {
     /// and no thread waits for it. The first hook stays. It must not block.
     pub fn set_stall_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.stall_hook.set(Box::new(hook));
+    }
+
+    /// Sets the function that is called once, without any lock, when the group fails for a reason
+    /// other than this rank's own will, before what was in flight says so. The first hook stays.
+    pub fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) {
+        let _ = self.failure_hook.set(hook);
     }
 
     /// A completion that is done when nothing is in flight, or at `until`.
@@ -335,6 +346,9 @@ impl Driver {
     ) -> bool {
         let progress = act(&mut executor, Instant::now());
         executor.take_finished(finished);
+        if executor.has_just_failed() {
+            self.is_failure_due.store(true, Ordering::SeqCst);
+        }
         let is_busy = executor.is_busy();
         self.busy.store(is_busy, Ordering::SeqCst);
         if !is_busy && self.is_urgent.load(Ordering::Relaxed) {
@@ -350,6 +364,12 @@ impl Driver {
     }
 
     fn settle(&self, finished: &mut Vec<FinishedOperation>) {
+        if self.is_failure_due.load(Ordering::Relaxed)
+            && self.is_failure_due.swap(false, Ordering::SeqCst)
+            && let Some(hook) = self.failure_hook.get()
+        {
+            hook();
+        }
         if finished.is_empty() {
             return;
         }

@@ -140,6 +140,8 @@ impl State {
             let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
             self.tell_why(transport, &abort, &reached);
         }
+        let is_own_will = matches!(&abort, Abort::User { rank, .. } if *rank == self.rank);
+        self.has_just_failed = !is_own_will;
         let mut broken = BrokenGroup::telling(abort, found_here, self.now);
         broken.is_plain_to_all = is_plain_to_all;
         let before = self.finished.len();

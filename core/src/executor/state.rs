@@ -69,6 +69,9 @@ pub(super) struct State {
     /// Why it must be broken once the operations before have ended.
     pub(super) deferred: Option<DeferredFailure>,
     pub(super) broken: Option<BrokenGroup>,
+    /// Whether it broke since the last [`Executor::has_just_failed`](super::advance::Executor), and
+    /// not by this rank's own will.
+    pub(super) has_just_failed: bool,
     /// How many peers said goodbye.
     pub(super) departed: usize,
     pub(super) finished: Vec<FinishedOperation>,
@@ -106,6 +109,7 @@ impl State {
             cause: None,
             deferred: None,
             broken: None,
+            has_just_failed: false,
             departed: 0,
             finished: Vec::new(),
             released: Vec::new(),

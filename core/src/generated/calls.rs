@@ -57,6 +57,8 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_UNREGISTER_PRE_HOOK,
     &PROCESS_GROUP_REGISTER_POST_HOOK,
     &PROCESS_GROUP_UNREGISTER_POST_HOOK,
+    &PROCESS_GROUP_REGISTER_COMPLETION_HOOK,
+    &PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK,
     &PROCESS_GROUP_REGISTER_ABORT_HOOK,
     &PROCESS_GROUP_UNREGISTER_ABORT_HOOK,
     &PROCESS_GROUP_SEND,
@@ -166,6 +168,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_ISEND,
     &DISTRIBUTED_IRECV,
     &DISTRIBUTED_BATCH_ISEND_IRECV,
+    &DISTRIBUTED_NAN_CHECK,
     &DISTRIBUTED_BROADCAST_OBJECT_LIST,
     &DISTRIBUTED_ALL_GATHER_OBJECT,
     &DISTRIBUTED_GATHER_OBJECT,
@@ -1183,7 +1186,7 @@ pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
             required("hook_id", Type::Int, Role::None),
@@ -1199,7 +1202,7 @@ pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
 
@@ -1210,7 +1213,7 @@ pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
             required("hook_id", Type::Int, Role::None),
@@ -1226,7 +1229,34 @@ pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
+};
+
+/// `ProcessGroup.register_completion_hook`
+pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
+    interface: "ProcessGroup",
+    name: "register_completion_hook",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("hook_id", Type::Int, Role::None),
+            required("hook", Type::Callback, Role::None),
+        ],
+    }],
+};
+
+/// `ProcessGroup.unregister_completion_hook`
+pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
+    interface: "ProcessGroup",
+    name: "unregister_completion_hook",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
 
@@ -1237,7 +1267,7 @@ pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
             required("hook_id", Type::Int, Role::None),
@@ -1253,7 +1283,7 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
 
@@ -3031,6 +3061,19 @@ pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
             Type::Sequence(&Type::Interface("P2POp")),
             Role::None,
         )],
+    }],
+};
+
+/// `distributed.nan_check`
+pub static DISTRIBUTED_NAN_CHECK: Method = Method {
+    interface: "distributed",
+    name: "nan_check",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional("allow_infinity", Type::Bool, Role::None, Constant::Bool(false))],
     }],
 };
 

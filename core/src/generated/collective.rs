@@ -85,6 +85,8 @@ pub enum Sizes {
 pub struct Facts {
     /// The name that every language uses: `allreduce`, `reduce_scatter`, …
     pub name: &'static str,
+    /// c10d's name of the operation: `ALLREDUCE`.
+    pub capitals: &'static str,
     /// Blocks of the input buffer; `None` where the operation works in place on the output.
     pub input: Blocks,
     /// Blocks of the output buffer.
@@ -121,6 +123,7 @@ impl Collective {
         match self {
             Collective::Allreduce => &Facts {
                 name: "allreduce",
+                capitals: "ALLREDUCE",
                 input: Blocks::None,
                 output: Blocks::One,
                 sizes: Sizes::Equal,
@@ -129,6 +132,7 @@ impl Collective {
             },
             Collective::Reduce => &Facts {
                 name: "reduce",
+                capitals: "REDUCE",
                 input: Blocks::One,
                 output: Blocks::OneAtRoot,
                 sizes: Sizes::Equal,
@@ -137,6 +141,7 @@ impl Collective {
             },
             Collective::Broadcast => &Facts {
                 name: "broadcast",
+                capitals: "BROADCAST",
                 input: Blocks::None,
                 output: Blocks::One,
                 sizes: Sizes::Equal,
@@ -145,6 +150,7 @@ impl Collective {
             },
             Collective::Allgather => &Facts {
                 name: "allgather",
+                capitals: "ALLGATHER",
                 input: Blocks::One,
                 output: Blocks::All,
                 sizes: Sizes::PerRank,
@@ -153,6 +159,7 @@ impl Collective {
             },
             Collective::Gather => &Facts {
                 name: "gather",
+                capitals: "GATHER",
                 input: Blocks::One,
                 output: Blocks::AllAtRoot,
                 sizes: Sizes::PerRankAtRoot,
@@ -161,6 +168,7 @@ impl Collective {
             },
             Collective::Scatter => &Facts {
                 name: "scatter",
+                capitals: "SCATTER",
                 input: Blocks::AllAtRoot,
                 output: Blocks::One,
                 sizes: Sizes::PerRankAtRoot,
@@ -169,6 +177,7 @@ impl Collective {
             },
             Collective::ReduceScatter => &Facts {
                 name: "reduce_scatter",
+                capitals: "REDUCE_SCATTER",
                 input: Blocks::All,
                 output: Blocks::One,
                 sizes: Sizes::PerRank,
@@ -177,6 +186,7 @@ impl Collective {
             },
             Collective::Alltoall => &Facts {
                 name: "alltoall",
+                capitals: "ALLTOALL",
                 input: Blocks::All,
                 output: Blocks::All,
                 sizes: Sizes::Pairwise,
@@ -185,6 +195,7 @@ impl Collective {
             },
             Collective::Barrier => &Facts {
                 name: "barrier",
+                capitals: "BARRIER",
                 input: Blocks::None,
                 output: Blocks::None,
                 sizes: Sizes::Equal,

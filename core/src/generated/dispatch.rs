@@ -349,6 +349,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(|call| Box::pin(implementations::distributed::monitored_barrier(call))),
     },
     Entry {
+        key: "DISTRIBUTED_NAN_CHECK",
+        method: &calls::DISTRIBUTED_NAN_CHECK,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_NEW_GROUP",
         method: &calls::DISTRIBUTED_NEW_GROUP,
         order: Order::Group,
@@ -409,7 +416,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::register_rendezvous_handler(call))),
+        run: None,
     },
     Entry {
         key: "DISTRIBUTED_RENDEZVOUS",
@@ -815,21 +822,28 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_REGISTER_ABORT_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_REGISTER_COMPLETION_HOOK",
+        method: &calls::PROCESS_GROUP_REGISTER_COMPLETION_HOOK,
+        order: Order::Free,
+        waits: false,
+        run: None,
     },
     Entry {
         key: "PROCESS_GROUP_REGISTER_POST_HOOK",
         method: &calls::PROCESS_GROUP_REGISTER_POST_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: None,
     },
     Entry {
         key: "PROCESS_GROUP_REGISTER_PRE_HOOK",
         method: &calls::PROCESS_GROUP_REGISTER_PRE_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: None,
     },
     Entry {
         key: "PROCESS_GROUP_SCATTER",
@@ -899,21 +913,28 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_UNREGISTER_ABORT_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: Some(|call| Box::pin(process_group_unregister_abort_hook(call))),
+    },
+    Entry {
+        key: "PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK",
+        method: &calls::PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(process_group_unregister_completion_hook(call))),
     },
     Entry {
         key: "PROCESS_GROUP_UNREGISTER_POST_HOOK",
         method: &calls::PROCESS_GROUP_UNREGISTER_POST_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: Some(|call| Box::pin(process_group_unregister_post_hook(call))),
     },
     Entry {
         key: "PROCESS_GROUP_UNREGISTER_PRE_HOOK",
         method: &calls::PROCESS_GROUP_UNREGISTER_PRE_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: Some(|call| Box::pin(process_group_unregister_pre_hook(call))),
     },
     Entry {
         key: "STORE_ADD",
@@ -1301,6 +1322,30 @@ async fn process_group_monitored_barrier(mut call: Invocation) -> Result<Answer>
     let timeout: Option<Duration> = call.take(0)?;
     let wait_all_ranks: bool = call.take(1)?;
     call.this_group()?.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
+}
+
+/// `ProcessGroup.unregister_pre_hook`
+async fn process_group_unregister_pre_hook(mut call: Invocation) -> Result<Answer> {
+    let hook_id: i64 = call.take(0)?;
+    call.this_group()?.unregister_pre_hook(hook_id).into_answer()
+}
+
+/// `ProcessGroup.unregister_post_hook`
+async fn process_group_unregister_post_hook(mut call: Invocation) -> Result<Answer> {
+    let hook_id: i64 = call.take(0)?;
+    call.this_group()?.unregister_post_hook(hook_id).into_answer()
+}
+
+/// `ProcessGroup.unregister_completion_hook`
+async fn process_group_unregister_completion_hook(mut call: Invocation) -> Result<Answer> {
+    let hook_id: i64 = call.take(0)?;
+    call.this_group()?.unregister_completion_hook(hook_id).into_answer()
+}
+
+/// `ProcessGroup.unregister_abort_hook`
+async fn process_group_unregister_abort_hook(mut call: Invocation) -> Result<Answer> {
+    let hook_id: i64 = call.take(0)?;
+    call.this_group()?.unregister_abort_hook(hook_id).into_answer()
 }
 
 /// `ProcessGroup.group_name`

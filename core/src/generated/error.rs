@@ -190,6 +190,31 @@ pub enum Error {
         /// Its sequence number.
         sequence: u64,
     },
+    /// A function of the user that runs before operations failed with what is no error of polyrank.
+    #[error("{message}")]
+    HookFailed {
+        /// What it failed with.
+        message: String,
+    },
+    /// What an operation was to read has an element that is not a finite number: found by
+    /// `nan_check`.
+    #[error(
+        "{operation} of rank {rank}: element {element} of input {tensor}, of {dtype}, is {value}"
+    )]
+    NonFiniteInput {
+        /// The operation: `ALLREDUCE`.
+        operation: String,
+        /// This process's rank in the group.
+        rank: u32,
+        /// The position of the tensor among the inputs.
+        tensor: u32,
+        /// The index of the first such element: `(3, 0)`.
+        element: String,
+        /// The element type.
+        dtype: String,
+        /// The element: `NaN`, `inf` or `-inf`.
+        value: String,
+    },
     /// A point-to-point message and the buffer for it differ in size.
     #[error(
         "message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"
@@ -340,6 +365,8 @@ impl Error {
             Error::WaitTimeout { .. } => "WaitTimeout",
             Error::RankFailed { .. } => "RankFailed",
             Error::Aborted { .. } => "Aborted",
+            Error::HookFailed { .. } => "HookFailed",
+            Error::NonFiniteInput { .. } => "NonFiniteInput",
             Error::MessageSize { .. } => "MessageSize",
             Error::MessageDType { .. } => "MessageDType",
             Error::RendezvousTimeout { .. } => "RendezvousTimeout",
@@ -447,6 +474,15 @@ impl Error {
                 ("collective", ErrorField::Text(collective.clone())),
                 ("sequence", ErrorField::Number(*sequence)),
             ],
+            Error::HookFailed { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::NonFiniteInput { operation, rank, tensor, element, dtype, value } => vec![
+                ("operation", ErrorField::Text(operation.clone())),
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                ("tensor", ErrorField::Number(u64::from(*tensor))),
+                ("element", ErrorField::Text(element.clone())),
+                ("dtype", ErrorField::Text(dtype.clone())),
+                ("value", ErrorField::Text(value.clone())),
+            ],
             Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => vec![
                 ("from", ErrorField::Number(u64::from(*from))),
                 ("to", ErrorField::Number(u64::from(*to))),
@@ -503,6 +539,7 @@ impl Error {
             | Error::CollectiveTimeout { rank, .. }
             | Error::RankFailed { rank, .. }
             | Error::Aborted { rank, .. }
+            | Error::NonFiniteInput { rank, .. }
             | Error::RendezvousTimeout { rank, .. }
             | Error::MonitoredBarrier { rank, .. } => Some(*rank),
             _ => None,

@@ -5,6 +5,7 @@
 
 pub mod arguments;
 pub(crate) mod backend_options;
+pub(crate) mod callback_arguments;
 pub mod calls;
 pub(crate) mod collective;
 pub(crate) mod dispatch;

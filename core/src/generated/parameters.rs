@@ -87,6 +87,54 @@ pub mod process_group {
         /// `wait_all_ranks`
         pub const WAIT_ALL_RANKS: usize = 1;
     }
+    /// `ProcessGroup.register_pre_hook`
+    pub mod register_pre_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+        /// `hook`
+        pub const HOOK: usize = 1;
+    }
+    /// `ProcessGroup.unregister_pre_hook`
+    pub mod unregister_pre_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+    }
+    /// `ProcessGroup.register_post_hook`
+    pub mod register_post_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+        /// `hook`
+        pub const HOOK: usize = 1;
+    }
+    /// `ProcessGroup.unregister_post_hook`
+    pub mod unregister_post_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+    }
+    /// `ProcessGroup.register_completion_hook`
+    pub mod register_completion_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+        /// `hook`
+        pub const HOOK: usize = 1;
+    }
+    /// `ProcessGroup.unregister_completion_hook`
+    pub mod unregister_completion_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+    }
+    /// `ProcessGroup.register_abort_hook`
+    pub mod register_abort_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+        /// `hook`
+        pub const HOOK: usize = 1;
+    }
+    /// `ProcessGroup.unregister_abort_hook`
+    pub mod unregister_abort_hook {
+        /// `hook_id`
+        pub const HOOK_ID: usize = 0;
+    }
     /// `ProcessGroup.send`
     pub mod send {
         /// `tensors`
@@ -538,6 +586,11 @@ pub mod distributed {
     pub mod batch_isend_irecv {
         /// `p2p_op_list`
         pub const P2P_OP_LIST: usize = 0;
+    }
+    /// `distributed.nan_check`
+    pub mod nan_check {
+        /// `allow_infinity`
+        pub const ALLOW_INFINITY: usize = 0;
     }
     /// `distributed.broadcast_object_list`
     pub mod broadcast_object_list {

@@ -26,11 +26,13 @@ mod forms;
 mod halves;
 mod instructions;
 mod loops;
+mod non_finite;
 mod number;
 mod processor;
 mod quotient;
 
 use self::forms::Memory;
+pub use self::non_finite::{NonFinite, first_non_finite};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 

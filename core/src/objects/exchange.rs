@@ -31,24 +31,30 @@ pub(crate) struct Exchange<'a> {
 impl Exchange<'_> {
     /// All ranks get the payload of `root`; only the root passes one.
     pub(crate) async fn broadcast(self, mine: Option<EncodedObject>, root: u32) -> Result<Payload> {
-        let mine = mine.map(pack);
-        let header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
-        let header = self.broadcast_vec(header.to_vec(), root).await?;
-        let header = [header[0], header[1]];
-        let bytes = match mine {
-            Some((_, bytes)) if self.group.rank() == root => bytes,
-            _ => zeroed(header)?,
+        let run = async {
+            let mine = mine.map(pack);
+            let header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
+            let header = self.broadcast_vec(header.to_vec(), root).await?;
+            let header = [header[0], header[1]];
+            let bytes = match mine {
+                Some((_, bytes)) if self.group.rank() == root => bytes,
+                _ => zeroed(header)?,
+            };
+            let bytes = self.broadcast_vec(bytes, root).await?;
+            unpack(header, bytes, root)
         };
-        let bytes = self.broadcast_vec(bytes, root).await?;
-        unpack(header, bytes, root)
+        self.hooked("BROADCAST_OBJECT_LIST", root as i32, run).await
     }
 
     /// All ranks get every rank's payload, by rank.
     pub(crate) async fn all_gather(self, mine: EncodedObject) -> Result<Vec<Payload>> {
-        let (header, bytes) = pack(mine);
-        let headers = self.all_headers(header).await?;
-        let all = self.all_gather_vecs(buffers(&headers)?, bytes).await?;
-        unpack_all(headers, all)
+        let run = async {
+            let (header, bytes) = pack(mine);
+            let headers = self.all_headers(header).await?;
+            let all = self.all_gather_vecs(buffers(&headers)?, bytes).await?;
+            unpack_all(headers, all)
+        };
+        self.hooked("ALL_GATHER_OBJECT", -1, run).await
     }
 
     /// `root` gets every rank's payload, by rank; the others get nothing.
@@ -57,24 +63,29 @@ impl Exchange<'_> {
         mine: EncodedObject,
         root: u32,
     ) -> Result<Option<Vec<Payload>>> {
-        let failure = mine.as_ref().err().cloned();
-        let (header, bytes) = pack(mine);
-        let headers = self.all_headers(header).await?;
-        let is_root = self.group.rank() == root;
-        let all = if is_root { buffers(&headers)? } else { Vec::new() };
-        let call = TypedCall::new(&tables::PROCESS_GROUP_GATHER, root)
-            .tensors(Role::Out, tensors(all))
-            .tensors(Role::In, vec![bytes.into()]);
-        let all = vecs(self.run(call).await?)?;
-        if is_root {
-            return unpack_all(headers, all).map(Some);
-        }
-        let failed = headers.iter().position(|header| header[0] == FAILURE);
-        match (failure, failed) {
-            (Some(why), _) => Err(not_encoded(self.group.rank(), &why)),
-            (None, Some(rank)) => Err(not_encoded(rank as u32, &format!("rank {root} knows why"))),
-            (None, None) => Ok(None),
-        }
+        let run = async {
+            let failure = mine.as_ref().err().cloned();
+            let (header, bytes) = pack(mine);
+            let headers = self.all_headers(header).await?;
+            let is_root = self.group.rank() == root;
+            let all = if is_root { buffers(&headers)? } else { Vec::new() };
+            let call = TypedCall::new(&tables::PROCESS_GROUP_GATHER, root)
+                .tensors(Role::Out, tensors(all))
+                .tensors(Role::In, vec![bytes.into()]);
+            let all = vecs(self.run(call).await?)?;
+            if is_root {
+                return unpack_all(headers, all).map(Some);
+            }
+            let failed = headers.iter().position(|header| header[0] == FAILURE);
+            match (failure, failed) {
+                (Some(why), _) => Err(not_encoded(self.group.rank(), &why)),
+                (None, Some(rank)) => {
+                    Err(not_encoded(rank as u32, &format!("rank {root} knows why")))
+                }
+                (None, None) => Ok(None),
+            }
+        };
+        self.hooked("GATHER_OBJECT", root as i32, run).await
     }
 
     /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
@@ -83,37 +94,63 @@ impl Exchange<'_> {
         all: Option<std::result::Result<Vec<Payload>, String>>,
         root: u32,
     ) -> Result<Payload> {
-        let size = self.group.size() as usize;
-        let all = all.map(|all| match all {
-            Ok(payloads) if payloads.len() == size => payloads.into_iter().map(Ok).collect(),
-            Ok(payloads) => vec![Err(format!("{} objects for {size} ranks", payloads.len())); size],
-            Err(why) => vec![Err(why); size],
-        });
-        let packed: Vec<(Header, Vec<u8>)> =
-            all.unwrap_or_default().into_iter().map(pack).collect();
-        let headers: Vec<Vec<u64>> = packed.iter().map(|(header, _)| header.to_vec()).collect();
-        let header = self.scatter_vec(vec![0; 2], headers, root).await?;
-        let header = [header[0], header[1]];
-        let payloads: Vec<Vec<u8>> = packed.into_iter().map(|(_, bytes)| bytes).collect();
-        let bytes = self.scatter_vec(zeroed(header)?, payloads, root).await?;
-        unpack(header, bytes, root)
+        let run = async {
+            let size = self.group.size() as usize;
+            let all = all.map(|all| match all {
+                Ok(payloads) if payloads.len() == size => payloads.into_iter().map(Ok).collect(),
+                Ok(payloads) => {
+                    vec![Err(format!("{} objects for {size} ranks", payloads.len())); size]
+                }
+                Err(why) => vec![Err(why); size],
+            });
+            let packed: Vec<(Header, Vec<u8>)> =
+                all.unwrap_or_default().into_iter().map(pack).collect();
+            let headers: Vec<Vec<u64>> = packed.iter().map(|(header, _)| header.to_vec()).collect();
+            let header = self.scatter_vec(vec![0; 2], headers, root).await?;
+            let header = [header[0], header[1]];
+            let payloads: Vec<Vec<u8>> = packed.into_iter().map(|(_, bytes)| bytes).collect();
+            let bytes = self.scatter_vec(zeroed(header)?, payloads, root).await?;
+            unpack(header, bytes, root)
+        };
+        self.hooked("SCATTER_OBJECT_LIST", root as i32, run).await
     }
 
     /// Sends a payload to `peer`; if it could not be encoded, the reason.
     pub(crate) async fn send(self, mine: EncodedObject, peer: u32) -> Result<()> {
-        let failure = mine.as_ref().err().cloned();
-        let (header, bytes) = pack(mine);
-        self.send_vec(header.to_vec(), peer, SIZES_TAG).await?;
-        self.send_vec(bytes, peer, BYTES_TAG).await?;
-        failure.map_or(Ok(()), |why| Err(not_encoded(self.group.rank(), &why)))
+        let run = async {
+            let failure = mine.as_ref().err().cloned();
+            let (header, bytes) = pack(mine);
+            self.send_vec(header.to_vec(), peer, SIZES_TAG).await?;
+            self.send_vec(bytes, peer, BYTES_TAG).await?;
+            failure.map_or(Ok(()), |why| Err(not_encoded(self.group.rank(), &why)))
+        };
+        self.hooked("SEND_OBJECT_LIST", peer as i32, run).await
     }
 
     /// Receives a payload from `peer`, or from any rank; returns it with its sender.
     pub(crate) async fn recv(self, peer: Option<u32>) -> Result<(Payload, u32)> {
-        let (header, sender) = self.recv_vec(vec![0u64; 2], peer, SIZES_TAG).await?;
-        let header = [header[0], header[1]];
-        let (bytes, _) = self.recv_vec(zeroed(header)?, Some(sender), BYTES_TAG).await?;
-        Ok((unpack(header, bytes, sender)?, sender))
+        let run = async {
+            let (header, sender) = self.recv_vec(vec![0u64; 2], peer, SIZES_TAG).await?;
+            let header = [header[0], header[1]];
+            let (bytes, _) = self.recv_vec(zeroed(header)?, Some(sender), BYTES_TAG).await?;
+            Ok((unpack(header, bytes, sender)?, sender))
+        };
+        self.hooked("RECV_OBJECT_LIST", peer.map_or(-1, |peer| peer as i32), run).await
+    }
+
+    /// Runs an operation with the hooks of the group: what it issues has none of its own.
+    async fn hooked<T>(
+        self,
+        name: &'static str,
+        root: i32,
+        run: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let hooked = self.group.before_objects(name, root)?;
+        let result = run.await;
+        if let Some(hooked) = hooked {
+            hooked.ended(result.as_ref().err());
+        }
+        result
     }
 
     async fn all_headers(self, mine: Header) -> Result<Vec<Header>> {
@@ -152,7 +189,7 @@ impl Exchange<'_> {
 
     async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {
         let waiting = WaitMode::current().waiting();
-        let work = self.group.issue_send(elements.into(), peer, tag, None, waiting)?;
+        let work = self.group.issue_send_unhooked(elements.into(), peer, tag, None, waiting)?;
         end_of(&work).await
     }
 
@@ -163,7 +200,7 @@ impl Exchange<'_> {
         tag: u32,
     ) -> Result<(Vec<T>, u32)> {
         let waiting = WaitMode::current().waiting();
-        let work = self.group.issue_recv(elements.into(), peer, tag, None, waiting)?;
+        let work = self.group.issue_recv_unhooked(elements.into(), peer, tag, None, waiting)?;
         end_of(&work).await?;
         let sender = work.sender()?;
         Ok((single(work.into_result()?)?, sender))
@@ -172,7 +209,7 @@ impl Exchange<'_> {
     /// Runs a collective; its output tensors.
     async fn run(self, call: TypedCall) -> Result<Vec<Tensor>> {
         let request: Request = call.request(self.group.rank(), self.group.size())?;
-        let work: Work = self.group.issue_as(request, WaitMode::current().waiting())?;
+        let work: Work = self.group.issue_unhooked(request, WaitMode::current().waiting())?;
         end_of(&work).await?;
         work.into_result()
     }

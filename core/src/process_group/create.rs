@@ -211,6 +211,7 @@ impl ProcessGroup {
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
             options,
+            hooks: Default::default(),
             open_comparisons,
             store_prefix,
         };

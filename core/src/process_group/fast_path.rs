@@ -216,6 +216,9 @@ impl ProcessGroup {
         plain: &SingleTensorRequest,
         (given, taken): (usize, usize),
     ) -> Option<SmallCall> {
+        if self.has_hooks() {
+            return None;
+        }
         let SingleTensorRequest { collective, dtype, reduce_op, root, waiting, .. } = *plain;
         let facts = collective.facts();
         let size = self.size();

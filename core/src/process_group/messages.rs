@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ProcessGroup;
+use super::hooks::HookedOperation;
+use super::{ProcessGroup, hook_arguments};
 use crate::backend::{
     Backend, Direction, Envelope, FAST_PATH_BYTES, IssueOptions, IssuedOperation, Transfer,
 };
@@ -32,14 +33,14 @@ impl ProcessGroup {
     /// done, and [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a
     /// call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
-        self.inner.cpu.send_short(to, payload)
+        !self.has_hooks() && self.inner.cpu.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
     /// nothing was received: then [`ProcessGroup::issue_recv`] is the way, which also says what is
     /// wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
-        match memory.len() <= FAST_PATH_BYTES {
+        match memory.len() <= FAST_PATH_BYTES && !self.has_hooks() {
             true => self.inner.cpu.receive_short(from, memory),
             false => None,
         }
@@ -94,7 +95,14 @@ impl ProcessGroup {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
+        let hooked = self.before_messages(&messages, waiting)?;
+        let (issued, backend) = match self.enqueue(&messages, timeout, waiting) {
+            Ok(issued) => issued,
+            Err(error) => {
+                hooked.into_iter().for_each(|hooked| hooked.ended(Some(&error)));
+                return Err(error);
+            }
+        };
         let work = |(message, issued): (MessageRequest, _)| {
             let name = match message.direction {
                 Direction::Send => "send",
@@ -102,7 +110,9 @@ impl ProcessGroup {
             };
             Work::new(self.label(name), vec![(issued, backend.clone())], vec![message.tensor])
         };
-        Ok(messages.into_iter().zip(issued).map(work).collect())
+        let works: Vec<Work> = messages.into_iter().zip(issued).map(work).collect();
+        hooked.into_iter().zip(&works).for_each(|(hooked, work)| hooked.issued(work));
+        Ok(works)
     }
 
     /// As [`ProcessGroup::issue_messages`], with one work for all of them; there is at least one.
@@ -116,10 +126,41 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
-        let (issued, backend) = self.enqueue(&messages, timeout, waiting)?;
-        let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        let tensors = messages.into_iter().map(|message| message.tensor).collect();
-        Ok(Work::new(self.label("batch_isend_irecv"), issued, tensors))
+        let hooked = self.before_messages(&messages, waiting)?;
+        let issued = self.enqueue(&messages, timeout, waiting).map(|(issued, backend)| {
+            let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
+            let tensors = messages.into_iter().map(|message| message.tensor).collect();
+            Work::new(self.label("batch_isend_irecv"), issued, tensors)
+        });
+        hooked.into_iter().for_each(|hooked| match &issued {
+            Ok(work) => hooked.issued(work),
+            Err(error) => hooked.ended(Some(error)),
+        });
+        issued
+    }
+
+    /// Calls the hooks before each of `messages`; none if there are no hooks.
+    fn before_messages(
+        &self,
+        messages: &[MessageRequest],
+        waiting: WaitIntent,
+    ) -> Result<Vec<HookedOperation>> {
+        let mut all = Vec::new();
+        for MessageRequest { direction, tensor, peer, .. } in messages {
+            let hooked = self.before(|| match direction {
+                Direction::Send => hook_arguments::of_send(tensor, *peer, waiting),
+                Direction::Receive => hook_arguments::of_receive(tensor, Some(*peer), waiting),
+            });
+            match hooked {
+                Ok(hooked) => all.extend(hooked),
+                Err(error) => {
+                    all.into_iter()
+                        .for_each(|earlier: HookedOperation| earlier.ended(Some(&error)));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(all)
     }
 
     fn enqueue(

@@ -30,8 +30,11 @@ mod disjoint;
 mod failure_watch;
 mod fast_path;
 mod group_calls;
+mod hook_arguments;
+mod hooks;
 mod messages;
 mod monitored_barrier;
+mod nan_check;
 mod prepared;
 mod scope;
 mod split;
@@ -42,6 +45,7 @@ use comparisons::OpenComparisons;
 pub use create::GroupOptions;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 pub use messages::MessageRequest;
+pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
 pub use prepared::PreparedOperation;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
@@ -83,6 +87,7 @@ struct Inner {
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     options: GroupOptions,
+    hooks: hooks::Hooks,
     /// Open comparisons of all groups split from the same root group.
     open_comparisons: Arc<OpenComparisons>,
     /// Prefix of this group's keys in the root group's store; empty for the root group.
@@ -286,6 +291,7 @@ impl ProcessGroup {
     /// The group was left.
     fn end(&self) {
         self.inner.open_comparisons.add(self);
+        self.inner.hooks.clear();
         self.close_store();
     }
 
@@ -329,6 +335,19 @@ impl ProcessGroup {
     /// # Errors
     /// No backend serves its tensors; the failure of a broken group.
     pub fn issue_checked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
+        let hooked = self.before(|| self.hook_arguments(checked.request(), waiting))?;
+        Self::after(hooked, self.issue_checked_unhooked(checked, waiting))
+    }
+
+    /// As [`ProcessGroup::issue_as`], as a part of an operation that has hooks itself.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::issue`].
+    pub(crate) fn issue_unhooked(&self, request: Request, waiting: WaitIntent) -> Result<Work> {
+        self.issue_checked_unhooked(self.check(request)?, waiting)
+    }
+
+    fn issue_checked_unhooked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
         let CheckedRequest { request, operations } = checked;
         let (rank, size) = (self.rank(), self.size());
         let options = IssueOptions { deadline: self.deadline(request.timeout), waiting };
@@ -438,6 +457,23 @@ impl ProcessGroup {
         waiting: WaitIntent,
     ) -> Result<Work> {
         self.check_peer("send", "destination", peer)?;
+        let hooked = self.before(|| hook_arguments::of_send(&tensor, peer, waiting))?;
+        Self::after(hooked, self.issue_send_unhooked(tensor, peer, tag, timeout, waiting))
+    }
+
+    /// As [`ProcessGroup::issue_send`], as a part of an operation that has hooks itself.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send`].
+    pub(crate) fn issue_send_unhooked(
+        &self,
+        tensor: Tensor,
+        peer: u32,
+        tag: u32,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        self.check_peer("send", "destination", peer)?;
         let backend = self.backend_for("send", std::iter::once(&tensor))?;
         let transfer = messages::to_send(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
@@ -457,9 +493,24 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
-        if let Some(peer) = peer {
-            self.check_peer("recv", "source", peer)?;
-        }
+        peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
+        let hooked = self.before(|| hook_arguments::of_receive(&tensor, peer, waiting))?;
+        Self::after(hooked, self.issue_recv_unhooked(tensor, peer, tag, timeout, waiting))
+    }
+
+    /// As [`ProcessGroup::issue_recv`], as a part of an operation that has hooks itself.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv`].
+    pub(crate) fn issue_recv_unhooked(
+        &self,
+        tensor: Tensor,
+        peer: Option<u32>,
+        tag: u32,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
         let backend = self.backend_for("recv", std::iter::once(&tensor))?;
         let transfer = messages::to_receive(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };

@@ -35,6 +35,9 @@ pub(crate) struct CallArguments {
     pub(crate) root: Option<u32>,
     pub(crate) global_root: Option<u32>,
     pub(crate) root_tensor: u32,
+    /// Tensors from which blocks were cut, as they were given.
+    pub(crate) uncut_inputs: Vec<Tensor>,
+    pub(crate) uncut_outputs: Vec<Tensor>,
     pub(crate) timeout: Option<Duration>,
     /// The name of something that is not built, but was given.
     pub(crate) unbuilt: Option<&'static str>,
@@ -135,6 +138,12 @@ impl CallArguments {
         } else {
             std::mem::take(&mut self.input)
         };
+        if input_splits.is_some() {
+            self.uncut_inputs = input.flat();
+        }
+        if output_splits.is_some() {
+            self.uncut_outputs = output.flat();
+        }
         let mut inputs = blocks(facts.input, input, input_splits, size)?;
         let mut outputs = blocks(facts.output, output, output_splits, size)?;
         // Ranks that are not the root may give an empty list for all their entries.
@@ -158,6 +167,15 @@ impl CallArguments {
 type Lists = (Vec<Vec<Tensor>>, Vec<Vec<Tensor>>);
 
 impl TensorArgument {
+    /// The tensors that are not in lists of lists.
+    fn flat(&self) -> Vec<Tensor> {
+        match self {
+            TensorArgument::One(tensor) => vec![tensor.clone()],
+            TensorArgument::List(tensors) => tensors.clone(),
+            TensorArgument::Absent | TensorArgument::Lists(_) => Vec::new(),
+        }
+    }
+
     fn count(&self) -> usize {
         if let TensorArgument::List(tensors) = self { tensors.len() } else { 1 }
     }

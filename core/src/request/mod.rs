@@ -31,6 +31,10 @@ pub struct Request {
     pub inputs: Vec<Vec<Tensor>>,
     /// For each tensor list of the call, the blocks of the output buffer.
     pub outputs: Vec<Vec<Tensor>>,
+    /// Input tensors as they were given, if the blocks were cut from them; none if not.
+    pub(crate) uncut_inputs: Vec<Tensor>,
+    /// Output tensors as they were given, if the blocks were cut from them; none if not.
+    pub(crate) uncut_outputs: Vec<Tensor>,
     /// How elements are reduced, where they are.
     pub reduce_op: ReduceOp,
     /// The root, as a rank of the group.
@@ -51,6 +55,8 @@ impl Request {
             name: collective.facts().name,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            uncut_inputs: Vec::new(),
+            uncut_outputs: Vec::new(),
             reduce_op: ReduceOp::Sum,
             root: 0,
             root_tensor: 0,

@@ -107,6 +107,8 @@ impl TypedCall {
             name,
             inputs,
             outputs,
+            uncut_inputs: self.arguments.uncut_inputs,
+            uncut_outputs: self.arguments.uncut_outputs,
             reduce_op: self.arguments.reduce_op,
             root,
             root_tensor: self.arguments.root_tensor,

@@ -15,6 +15,7 @@ mod region;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub(crate) mod shared;
 mod strided;
+mod tensor_ref;
 mod view;
 
 pub(crate) use buffers::{
@@ -31,4 +32,5 @@ pub(crate) use pages::prefer_large_pages;
 pub use region::Loan;
 pub use region::{OnDevice, Region};
 pub(crate) use strided::StridedLayout;
+pub use tensor_ref::TensorRef;
 pub use view::{Device, Tensor, single_tensor};

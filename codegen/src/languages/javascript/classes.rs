@@ -74,7 +74,16 @@ struct Function {
 /// Functions that the layer writes by hand around the generated call: which, and what they give.
 const AROUND: &[(&str, &str, &str)] = &[
     ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),
+    ("nan_check", "hooks.nanCheck", "(args: PreHookArgs) => void"),
     ("prepare_allreduce", "own.prepareAllreduce", "PreparedOperation<T>"),
+    ("register_abort_hook", "hooks.registerAbortHook", "void"),
+    ("register_completion_hook", "hooks.registerCompletionHook", "void"),
+    ("register_post_hook", "hooks.registerPostHook", "void"),
+    ("register_pre_hook", "hooks.registerPreHook", "void"),
+    ("unregister_abort_hook", "hooks.unregisterAbortHook", "void"),
+    ("unregister_completion_hook", "hooks.unregisterCompletionHook", "void"),
+    ("unregister_post_hook", "hooks.unregisterPostHook", "void"),
+    ("unregister_pre_hook", "hooks.unregisterPreHook", "void"),
 ];
 
 /// The return type of a function that is handwritten in the layer.

@@ -215,15 +215,11 @@ fn kinds_under(api: &Api, error: &ErrorKind) -> String {
 }
 
 fn records(api: &Api) -> Vec<Record> {
-    let records = api.dictionaries.iter().filter(|known| known.is_argument || is_told(api, known));
+    let told: Vec<&str> = api.callback_arguments().map(|known| known.name.as_str()).collect();
+    let is_told = |known: &Dictionary| told.contains(&known.name.as_str());
+    let records = api.dictionaries.iter().filter(|known| known.is_argument || is_told(known));
     let records = records.filter(|known| !known.common.is_out_of(LANGUAGE));
     records.map(|record| of_dictionary(api, record)).collect()
-}
-
-/// Whether a callback is given it.
-fn is_told(api: &Api, record: &Dictionary) -> bool {
-    let parameters = api.callbacks.iter().flat_map(|callback| &callback.parameters);
-    parameters.into_iter().any(|parameter| parameter.ty.named() == Some(&record.name))
 }
 
 fn of_dictionary(api: &Api, record: &Dictionary) -> Record {

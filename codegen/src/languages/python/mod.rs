@@ -4,6 +4,7 @@
 //! `convert::collective`, hand a call that core runs to `convert::invoke`, or call the function of
 //! the same name in `crate::implementations`, which is written by hand. Knows no other language.
 
+mod callback_arguments;
 mod classes;
 mod enums;
 mod errors;
@@ -35,6 +36,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     };
     add(format!("{RUST}/mod.rs"), classes::index(api).render())?;
     add(format!("{RUST}/errors.rs"), errors::view(api).render())?;
+    add(format!("{RUST}/callback_arguments.rs"), callback_arguments::view(api).render())?;
     add(format!("{RUST}/options.rs"), options::view(api).render())?;
     add(format!("{RUST}/classes.rs"), classes::view(api).render())?;
     add(format!("{RUST}/reduce_ops.rs"), reduce_ops::view(api).render())?;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use askama::Template;
 
+use super::callback_arguments::told;
 use super::records::{own_members, records};
 use super::spelling::{
     accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
@@ -105,7 +106,10 @@ pub(super) fn view(api: &Api) -> Stub {
         reduce_ops: ops.collect(),
         errors: errors_in_order(api).into_iter().map(|error| exception_of(api, error)).collect(),
         records: records(api).map(|record| record_class(api, record)).collect(),
-        classes: api.interfaces.iter().map(|interface| class(api, interface)).collect(),
+        classes: told(api)
+            .map(|known| told_class(api, known))
+            .chain(api.interfaces.iter().map(|interface| class(api, interface)))
+            .collect(),
         functions: namespaces
             .flat_map(|namespace| &namespace.functions)
             .map(|method| function(api, method, "", "    "))
@@ -218,6 +222,25 @@ fn record_class(api: &Api, record: &Dictionary) -> Class {
         doc: docstring(&lines(api, &record.doc), "    "),
         properties,
         methods: vec![constructor],
+        extra: "",
+    }
+}
+
+/// The class of what callbacks are given.
+fn told_class(api: &Api, known: &Dictionary) -> Class {
+    let properties = known.members.iter().map(|member| Property {
+        name: member.name.clone(),
+        returns: returned(api, &member.ty),
+        takes: String::new(),
+        doc: docstring(&lines(api, &member.doc), "        "),
+    });
+    Class {
+        name: known.name.clone(),
+        bases: String::new(),
+        decorator: "@final",
+        doc: docstring(&lines(api, &known.doc), "    "),
+        properties: properties.collect(),
+        methods: Vec::new(),
         extra: "",
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The views here compute; the templates under `templates/rust` only print.
 
+mod callback_arguments;
 mod calls;
 mod dispatch;
 mod distributed;
@@ -49,6 +50,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("error", errors::errors(api).render()?);
     add("options", options::options(api).render()?);
     add("backend_options", options::of_backends(api).render()?);
+    add("callback_arguments", callback_arguments::view(api).render()?);
     add("calls", calls::calls(api).render()?);
     add("parameters", parameters::parameters(api).render()?);
     add("roles", roles::roles().render()?);

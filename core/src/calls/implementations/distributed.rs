@@ -7,7 +7,6 @@ pub(crate) use super::objects::*;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
-use crate::calls::resolve::unsupported;
 use crate::distributed;
 use crate::env::variable::{self, Variable};
 use crate::generated::error::{Error, Result};
@@ -110,11 +109,6 @@ pub(crate) async fn set_timeout(mut call: Invocation) -> Result<Answer> {
     let timeout: Duration = call.take(set_timeout::TIMEOUT)?;
     call.group(set_timeout::GROUP)?.set_timeout(timeout);
     ().into_answer()
-}
-
-/// Adds a URL scheme: a language that can be called back has its own way.
-pub(crate) async fn register_rendezvous_handler(call: Invocation) -> Result<Answer> {
-    Err(unsupported(format!("distributed.{}", call.name())))
 }
 
 /// Whether this build has a backend and its library can be loaded here.

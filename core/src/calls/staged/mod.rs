@@ -4,6 +4,7 @@
 //! Copies are made in slices, so that a thread that has other things to do may do them meanwhile.
 //! What the language passes for a copy is checked each time: it must be as long as it was.
 
+mod hooks;
 mod layout;
 mod lending;
 mod operation;
@@ -33,6 +34,7 @@ use crate::request::Role;
 pub use crate::tensor::Loan;
 use crate::tensor::Region;
 use crate::work::Work;
+pub use hooks::OperationFacts;
 pub use lending::Loans;
 use operation::{Operation, operation};
 use overlaps::refuse_overlaps;

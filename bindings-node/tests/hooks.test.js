@@ -1,0 +1,40 @@
+// Hooks: what functions of JavaScript learn of operations, and what an error in one does to whom.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { onRanks, scenarios } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("hooks");
+
+for (const size of [1, 2, 3, 5]) {
+  test(`hooks see the arrays of the call, on ${size} ranks`, async () => {
+    const all = await onRanks(size, SCENARIOS, "arrays");
+    const expected = Array.from({ length: size }, () => [size - 1, 1, 2]).flat();
+    for (const gathered of all) assert.deepEqual(gathered, expected);
+  });
+}
+
+test("hooks get handles, and are told of ends, of messages and of objects", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "ends"), [true, true]);
+});
+
+test("an error in a hook is the caller's own, and all ranks learn why", async () => {
+  const [zero, one, two] = await onRanks(3, SCENARIOS, "stops");
+  assert.equal(one, "stopped");
+  for (const told of [zero, two]) {
+    assert.match(told, /^1 .*its pre-hook 4 stopped ALLREDUCE #1: not this one/);
+  }
+});
+
+test("NaN is found before it spreads", async () => {
+  const [zero, one] = await onRanks(2, SCENARIOS, "finite");
+  const text = "ALLREDUCE of rank 0: element (150000,) of input 0, of f64, is NaN";
+  assert.deepEqual(zero, ["NonFiniteInput", text]);
+  assert.equal(one[0], "Aborted");
+  assert.ok(one[1].includes(text), one[1]);
+});
+
+test("what later hooks throw is reported, and changes nothing", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "harmless"), [true, true]);
+});

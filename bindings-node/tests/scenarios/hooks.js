@@ -1,0 +1,124 @@
+// What each rank does in the tests of hooks.
+
+import assert from "node:assert/strict";
+
+import * as pr from "polyrank";
+
+/** Hooks see the arrays of the call, in the order of their numbers. */
+export async function arrays({ rank, size, group }) {
+  const seen = [];
+  group.registerPreHook(2, (args) => seen.push(["second", args.opId]));
+  group.registerPreHook(-1, (args) => seen.push(args));
+  const root = size - 1;
+  const tensor = Float32Array.of(rank, 1, 2);
+  const gathered = new Float32Array(3 * size);
+  await group.allreduce(tensor, pr.ReduceOp.MAX);
+  await group.broadcast(tensor, root);
+  await group.allGatherSingle(gathered, tensor);
+  await group.allreduce([pr.alloc("f32", [4])], pr.ReduceOp.premulSum(0.5));
+  await group.barrier();
+  const calls = seen.filter((one) => !Array.isArray(one));
+  assert.deepEqual(seen.filter(Array.isArray).map(([, id]) => id), [0, 1, 2, 3, 4]);
+  const names = ["ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLREDUCE", "BARRIER"];
+  assert.deepEqual(calls.map((args) => args.name), names);
+  const [allreduce, broadcast, allgather, scaled, barrier] = calls;
+  assert.equal(allreduce.inputTensors[0], tensor);
+  assert.equal(allreduce.outputTensors[0], tensor);
+  assert.deepEqual([allreduce.rank, allreduce.root, allreduce.asyncOp], [rank, -1, true]);
+  assert.equal(allreduce.reduceOp, pr.ReduceOp.MAX);
+  const [own, other] = rank === root
+    ? [broadcast.inputTensors, broadcast.outputTensors]
+    : [broadcast.outputTensors, broadcast.inputTensors];
+  assert.deepEqual([own[0] === tensor, other.length, broadcast.root], [true, 0, root]);
+  assert.equal(broadcast.reduceOp, null);
+  assert.equal(allgather.inputTensors[0], tensor);
+  assert.equal(allgather.outputTensors[0], gathered);
+  assert.equal(scaled.reduceOp.factor, 0.5);
+  assert.deepEqual([barrier.inputTensors, barrier.outputTensors], [[], []]);
+  return [...gathered];
+}
+
+/** Handles, ends, messages, objects. */
+export async function ends({ rank, group }) {
+  const [posts, endings, names] = [[], [], []];
+  group.registerPreHook(0, ({ name, root }) => names.push([name, root]));
+  group.registerPostHook(0, (args) => posts.push(args));
+  group.registerCompletionHook(0, (args) => endings.push(args));
+  const array = Int32Array.of(rank);
+  const work = group.allreduce(array);
+  await work;
+  assert.equal(posts[0].work, work);
+  assert.deepEqual([posts[0].opId, endings[0].opId, endings[0].error], [0, 0, null]);
+  assert.ok(endings[0].duration >= 0);
+  if (rank === 0) await group.send([array], 1);
+  else await group.recvAnysource([array]);
+  await pr.withProcessGroup(group, () => pr.allGatherObject([null, null], rank, { group }));
+  const message = rank === 0 ? ["SEND", 1] : ["RECVANYSOURCE", -1];
+  assert.deepEqual(names, [["ALLREDUCE", -1], message, ["ALL_GATHER_OBJECT", -1]]);
+  assert.equal(endings.length, 3);
+  group.registerAbortHook(0, () => endings.push("aborted"));
+  const failed = group.allreduce(new Int32Array(1 + rank));
+  const error = await failed.then(() => null, (error) => error);
+  assert.equal(error.kind, "CollectiveMismatch");
+  assert.equal(endings[3], "aborted", "before the operation says so");
+  assert.equal(endings[4].error, error);
+  return true;
+}
+
+/** An error in a hook is the caller's own, and all ranks learn of it. */
+export async function stops({ rank, size, group }) {
+  const mine = new RangeError("not this one");
+  if (rank === 1) {
+    group.registerPreHook(4, ({ opId }) => {
+      if (opId === 1) throw mine;
+    });
+  }
+  const array = Float64Array.of(1);
+  await group.allreduce(array);
+  assert.deepEqual([...array], [size]);
+  if (rank === 1) {
+    assert.throws(() => group.allreduce(array), mine);
+    return "stopped";
+  }
+  const error = await group.allreduce(array).then(() => null, (error) => error);
+  assert.deepEqual([...array], [size]);
+  return `${error.rank} ${error.message}`;
+}
+
+/** NaN is found before it spreads. */
+export async function finite({ rank, group }) {
+  group.registerPreHook(0, pr.nanCheck());
+  const matrix = pr.tensor(new Float32Array(12), { shape: [3, 4] });
+  await group.allreduce(matrix);
+  const large = new Float64Array(200_000).fill(1);
+  await group.allreduce(large);
+  if (rank === 0) large[150_000] = NaN;
+  try {
+    await group.allreduce(large);
+    return "it spread";
+  } catch (error) {
+    return [error.kind, error.message];
+  }
+}
+
+/** Without hooks again, and with functions that fail where that changes nothing. */
+export async function harmless({ rank, size, group }) {
+  const fail = () => {
+    throw new Error("for nothing");
+  };
+  const warnings = [];
+  process.on("warning", (warning) => warnings.push(warning.message));
+  group.registerPostHook(1n, fail);
+  group.registerCompletionHook(1, fail);
+  const array = Float32Array.of(1);
+  await group.allreduce(array);
+  group.unregisterPostHook(1);
+  group.unregisterCompletionHook(1);
+  group.unregisterPreHook(12);
+  await group.allreduce(array);
+  assert.equal(array[0], size * size);
+  assert.throws(() => group.registerPreHook(0, 3), { kind: "InvalidType" });
+  assert.throws(() => group.registerPreHook("a", fail), { kind: "InvalidType" });
+  await new Promise((resolve) => setImmediate(resolve));
+  return warnings.length > 0 && warnings.every((text) => text.includes("for nothing"));
+}

@@ -1,0 +1,236 @@
+//! Functions of Python as the hooks of a group. Knows no operations.
+//!
+//! Core calls a hook on the thread that issues an operation, with core's tensors. The objects that
+//! the user passed for them are on that thread, for as long as the call lasts.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use polyrank::process_group::check_input;
+use polyrank::{CompletionHookArgs, DType, Error, PostHookArgs, PreHookArgs, Tensor, TensorRef};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::classes::{TensorObjects, Work};
+use crate::convert::{CoreResult, exception, object_of_value, tensor};
+use crate::ending::attach;
+use crate::generated::callback_arguments as given;
+
+/// The objects of a call, for the hooks of its operation.
+#[derive(Default)]
+pub(crate) struct CallObjects {
+    /// The tensors, and what the user passed for them.
+    pub(crate) tensors: Vec<(Tensor, Py<PyAny>)>,
+    /// Those that hold the result.
+    pub(crate) outputs: TensorObjects,
+    /// The limit of the operation.
+    pub(crate) timeout: Duration,
+}
+
+thread_local! {
+    /// The objects of the call that this thread makes.
+    static CALL: RefCell<Option<CallObjects>> = const { RefCell::new(None) };
+    /// What a hook raised that stopped the operation which this thread was to issue.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Calls `issue` where hooks find the objects of the call, if there are hooks for which to keep
+/// them.
+pub(crate) fn with_objects<R>(objects: Option<CallObjects>, issue: impl FnOnce() -> R) -> R {
+    let Some(objects) = objects else { return issue() };
+    let outer = CALL.replace(Some(objects));
+    let result = issue();
+    // Objects are dropped when they are borrowed no more: that may run any code.
+    let inner = CALL.replace(outer);
+    Python::attach(|_| drop(inner));
+    result
+}
+
+/// The limit of the operation that this thread issues.
+pub(crate) fn note_timeout(timeout: Duration) {
+    CALL.with_borrow_mut(|call| {
+        if let Some(call) = call {
+            call.timeout = timeout;
+        }
+    });
+}
+
+/// The exception of a hook, if that is what `error` stands for.
+pub(crate) fn raised(error: &Error) -> Option<PyErr> {
+    if matches!(error, Error::HookFailed { .. }) { RAISED.take() } else { None }
+}
+
+/// What calls `hook` before an operation.
+pub(crate) fn pre_hook(
+    hook: Py<PyAny>,
+) -> impl Fn(&PreHookArgs<'_>) -> polyrank::Result<()> + Send + Sync + 'static {
+    move |operation| {
+        let mut result = Ok(());
+        attach(|py| {
+            let called = arguments_before(py, operation)
+                .and_then(|arguments| hook.call1(py, (arguments,)))
+                .map(drop);
+            if let Err(error) = called {
+                result = Err(Error::HookFailed { message: error.to_string() });
+                RAISED.set(Some(error));
+            }
+        });
+        result
+    }
+}
+
+/// What calls `hook` after an operation was issued.
+pub(crate) fn post_hook(hook: Py<PyAny>) -> impl Fn(&PostHookArgs) + Send + Sync + 'static {
+    move |operation| {
+        attach(|py| {
+            let (objects, timeout) = CALL.with_borrow(|call| match call {
+                Some(call) => (call.outputs.clone_ref(py), call.timeout),
+                None => (TensorObjects::default(), Duration::ZERO),
+            });
+            let work = Work::new(operation.work.clone(), objects, timeout);
+            let arguments = work.into_object(py).and_then(|work| {
+                let arguments = given::PostHookArgs {
+                    name: text(py, operation.name)?,
+                    op_id: number(py, operation.op_id)?,
+                    work: work.unbind(),
+                };
+                Bound::new(py, arguments)
+            });
+            report(py, &hook, arguments.and_then(|arguments| hook.call1(py, (arguments,))));
+        });
+    }
+}
+
+/// What calls `hook` when an operation has ended.
+pub(crate) fn completion_hook(
+    hook: Py<PyAny>,
+) -> impl Fn(&CompletionHookArgs) + Send + Sync + 'static {
+    move |operation| {
+        attach(|py| {
+            let arguments = || {
+                let error = match &operation.error {
+                    Some(error) => exception(py, error)?.unbind(),
+                    None => py.None(),
+                };
+                let arguments = given::CompletionHookArgs {
+                    name: text(py, operation.name)?,
+                    op_id: number(py, operation.op_id)?,
+                    duration: operation.duration.into_pyobject(py)?.into_any().unbind(),
+                    error,
+                };
+                Bound::new(py, arguments)
+            };
+            report(py, &hook, arguments().and_then(|arguments| hook.call1(py, (arguments,))));
+        });
+    }
+}
+
+/// What calls `hook` when the group fails.
+pub(crate) fn abort_hook(hook: Py<PyAny>) -> impl Fn() + Send + Sync + 'static {
+    move || attach(|py| report(py, &hook, hook.call0(py)))
+}
+
+/// A hook that raises what core's search for NaN and infinity finds.
+#[pyclass(frozen, module = "polyrank")]
+pub(crate) struct NanCheck {
+    pub(crate) allow_infinity: bool,
+}
+
+#[pymethods]
+impl NanCheck {
+    /// Looks at the operation that is about to be issued.
+    fn __call__(&self, py: Python<'_>, args: &Bound<'_, given::PreHookArgs>) -> PyResult<()> {
+        let given::PreHookArgs { name, rank, input_tensors, .. } = args.get();
+        let name: String = name.extract(py)?;
+        let rank: u32 = rank.extract(py)?;
+        let inputs: Vec<Bound<'_, PyAny>> = input_tensors.extract(py)?;
+        for (position, input) in inputs.iter().enumerate() {
+            let Some(tensor) = tensor(input)? else { continue };
+            let input = TensorRef::of(&tensor);
+            check_input(&name, rank, position, input, self.allow_infinity).or_raise(py)?;
+        }
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        let allowed = if self.allow_infinity { "allow_infinity=True" } else { "" };
+        format!("nan_check({allowed})")
+    }
+}
+
+fn arguments_before<'py>(
+    py: Python<'py>,
+    operation: &PreHookArgs<'_>,
+) -> PyResult<Bound<'py, given::PreHookArgs>> {
+    let reduce_op = match operation.reduce_op {
+        Some(reduce_op) => {
+            object_of_value(py, &polyrank::calls::Value::ReduceOp(reduce_op))?.unbind()
+        }
+        None => py.None(),
+    };
+    let arguments = given::PreHookArgs {
+        name: text(py, operation.name)?,
+        rank: number(py, operation.rank.into())?,
+        async_op: operation.async_op.into_pyobject(py)?.to_owned().into_any().unbind(),
+        input_tensors: objects_of(py, &operation.input_tensors)?,
+        output_tensors: objects_of(py, &operation.output_tensors)?,
+        root: operation.root.into_pyobject(py)?.into_any().unbind(),
+        reduce_op,
+        op_id: number(py, operation.op_id)?,
+    };
+    Bound::new(py, arguments)
+}
+
+/// What the user passed for these tensors.
+fn objects_of(py: Python<'_>, tensors: &[TensorRef<'_>]) -> PyResult<Py<PyAny>> {
+    let objects = tensors.iter().map(|tensor| object_of(py, *tensor));
+    let objects = objects.collect::<PyResult<Vec<_>>>()?;
+    Ok(PyList::new(py, objects)?.into_any().unbind())
+}
+
+fn object_of(py: Python<'_>, tensor: TensorRef<'_>) -> PyResult<Py<PyAny>> {
+    let known = CALL.with_borrow(|call| {
+        let mut tensors = call.iter().flat_map(|call| &call.tensors);
+        let found = tensors.find(|(known, _)| tensor.is_same(known));
+        found.map(|(_, object)| object.clone_ref(py))
+    });
+    match known {
+        Some(object) => Ok(object),
+        None => copy_of(py, tensor),
+    }
+}
+
+/// A copy of a tensor that has no object, as those of operations on objects.
+fn copy_of(py: Python<'_>, tensor: TensorRef<'_>) -> PyResult<Py<PyAny>> {
+    let bytes = tensor.read(|bytes| PyBytes::new(py, bytes).unbind()).or_raise(py)?;
+    let view = py.import("builtins")?.getattr("memoryview")?.call1((bytes,))?;
+    let format = match tensor.dtype() {
+        DType::Bool => "?",
+        DType::I8 => "b",
+        DType::U16 => "H",
+        DType::I16 => "h",
+        DType::U32 => "I",
+        DType::I32 => "i",
+        DType::U64 => "Q",
+        DType::I64 => "q",
+        DType::F32 => "f",
+        DType::F64 => "d",
+        _ => return Ok(view.unbind()),
+    };
+    Ok(view.call_method1("cast", (format,))?.unbind())
+}
+
+/// Reports what a hook raised that changes nothing.
+fn report(py: Python<'_>, hook: &Py<PyAny>, called: PyResult<Py<PyAny>>) {
+    if let Err(error) = called {
+        error.write_unraisable(py, Some(hook.bind(py)));
+    }
+}
+
+fn text(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {
+    Ok(text.into_pyobject(py)?.into_any().unbind())
+}
+
+fn number(py: Python<'_>, number: u64) -> PyResult<Py<PyAny>> {
+    Ok(number.into_pyobject(py)?.into_any().unbind())
+}

@@ -1,0 +1,323 @@
+//! Functions of the user that run before and after the operations of a group: which there are, and
+//! when they are called. Knows neither schedules nor backends.
+//!
+//! An operation with hooks takes the long way: the fast paths look at one flag and decline. Hooks
+//! are called outside every lock, in the order of their numbers. What a hook itself runs has none.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::hook_arguments::{of_collective, without_tensors};
+use super::{Inner, ProcessGroup};
+#[cfg(feature = "objects")]
+use crate::blocking::WaitMode;
+use crate::clock::Instant;
+use crate::completion::{WaitIntent, guarded};
+use crate::generated::callback_arguments::{CompletionHookArgs, PostHookArgs, PreHookArgs};
+use crate::generated::error::{Error, Result};
+use crate::request::Request;
+use crate::sorted::SortedMap;
+use crate::work::Work;
+
+type PreHook = Arc<dyn Fn(&PreHookArgs<'_>) -> Result<()> + Send + Sync>;
+type PostHook = Arc<dyn Fn(&PostHookArgs) + Send + Sync>;
+type CompletionHook = Arc<dyn Fn(&CompletionHookArgs) + Send + Sync>;
+type AbortHook = Arc<dyn Fn() + Send + Sync>;
+
+/// The hooks of a group.
+#[derive(Default)]
+pub(super) struct Hooks {
+    /// Whether operations have hooks.
+    is_watched: AtomicBool,
+    known: Mutex<Arc<KnownHooks>>,
+    /// How many operations had hooks.
+    operations: AtomicU64,
+    /// Whether a backend does not tell of its failure, so that its operations have to.
+    asks_operations: AtomicBool,
+    /// Whether the abort hooks were called.
+    has_told_of_abort: AtomicBool,
+}
+
+/// Hooks by their numbers.
+#[derive(Clone, Default)]
+struct KnownHooks {
+    pre: SortedMap<i64, PreHook>,
+    post: SortedMap<i64, PostHook>,
+    completion: SortedMap<i64, CompletionHook>,
+    abort: SortedMap<i64, AbortHook>,
+}
+
+/// An operation with hooks that is about to be issued.
+pub(crate) struct HookedOperation {
+    group: Weak<Inner>,
+    hooks: Arc<KnownHooks>,
+    name: &'static str,
+    number: u64,
+    began: Instant,
+}
+
+thread_local! {
+    /// Whether this thread runs a hook.
+    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+impl ProcessGroup {
+    /// Calls `hook` before each operation of the group, in the order of numbers, on the thread that
+    /// issues it. An error stops the operation: the call returns it, and the group is aborted, as
+    /// the other ranks wait for this one. A hook of the same number is replaced.
+    ///
+    /// ```
+    /// # use polyrank::{HashStore, ProcessGroup, nan_check};
+    /// # use std::sync::Arc;
+    /// # let store = Arc::new(HashStore::new());
+    /// # let group = ProcessGroup::join(store, 0, 1, Default::default())?;
+    /// group.register_pre_hook(0, nan_check());
+    /// group.register_pre_hook(1, |operation| {
+    ///     println!("{} #{}", operation.name, operation.op_id);
+    ///     Ok(())
+    /// });
+    /// let error = group.allreduce(&mut [1.0, f32::NAN], ()).unwrap_err();
+    /// assert!(error.to_string().contains("NaN"));
+    /// # Ok::<(), polyrank::Error>(())
+    /// ```
+    pub fn register_pre_hook(
+        &self,
+        hook_id: i64,
+        hook: impl Fn(&PreHookArgs<'_>) -> Result<()> + Send + Sync + 'static,
+    ) {
+        let hook: PreHook = Arc::new(hook);
+        self.inner.hooks.change(|known| drop(known.pre.insert(hook_id, hook)));
+    }
+
+    /// Forgets a hook; an unknown number is ignored.
+    pub fn unregister_pre_hook(&self, hook_id: i64) {
+        self.inner.hooks.change(|known| drop(known.pre.remove(&hook_id)));
+    }
+
+    /// Calls `hook` after each operation was issued, in the order of numbers. The work that it gets
+    /// has no tensors: [`Work::result`] is empty.
+    pub fn register_post_hook(
+        &self,
+        hook_id: i64,
+        hook: impl Fn(&PostHookArgs) + Send + Sync + 'static,
+    ) {
+        let hook: PostHook = Arc::new(hook);
+        self.inner.hooks.change(|known| drop(known.post.insert(hook_id, hook)));
+    }
+
+    /// Forgets a hook; an unknown number is ignored.
+    pub fn unregister_post_hook(&self, hook_id: i64) {
+        self.inner.hooks.change(|known| drop(known.post.remove(&hook_id)));
+    }
+
+    /// Calls `hook` when an operation has ended, in the order of numbers, on the thread that
+    /// notices the end: it must not wait for operations.
+    pub fn register_completion_hook(
+        &self,
+        hook_id: i64,
+        hook: impl Fn(&CompletionHookArgs) + Send + Sync + 'static,
+    ) {
+        let hook: CompletionHook = Arc::new(hook);
+        self.inner.hooks.change(|known| drop(known.completion.insert(hook_id, hook)));
+    }
+
+    /// Forgets a hook; an unknown number is ignored.
+    pub fn unregister_completion_hook(&self, hook_id: i64) {
+        self.inner.hooks.change(|known| drop(known.completion.remove(&hook_id)));
+    }
+
+    /// Calls `hook` once, when this rank finds or is told that the group has failed; operations of
+    /// this rank that were in flight say so afterwards. Not if this rank aborts or leaves the group.
+    pub fn register_abort_hook(&self, hook_id: i64, hook: impl Fn() + Send + Sync + 'static) {
+        let hook: AbortHook = Arc::new(hook);
+        self.inner.hooks.change(|known| drop(known.abort.insert(hook_id, hook)));
+        self.tell_of_failures();
+    }
+
+    /// Forgets a hook; an unknown number is ignored.
+    pub fn unregister_abort_hook(&self, hook_id: i64) {
+        self.inner.hooks.change(|known| drop(known.abort.remove(&hook_id)));
+    }
+
+    /// Whether operations have hooks, so that none takes a fast path.
+    #[doc(hidden)]
+    pub fn has_hooks(&self) -> bool {
+        // Pages have hooks of their own, in JavaScript.
+        !cfg!(target_family = "wasm") && self.inner.hooks.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// What hooks learn of a collective of this group.
+    pub(crate) fn hook_arguments<'a>(
+        &self,
+        request: &'a Request,
+        waiting: WaitIntent,
+    ) -> PreHookArgs<'a> {
+        PreHookArgs { rank: self.rank(), ..of_collective(request, self.rank(), waiting) }
+    }
+
+    /// Calls the hooks before an operation, which `arguments` describes; none if it has no hooks.
+    ///
+    /// # Errors
+    /// That of a hook. The group is aborted then.
+    pub(super) fn before<'a>(
+        &self,
+        arguments: impl FnOnce() -> PreHookArgs<'a>,
+    ) -> Result<Option<HookedOperation>> {
+        if !self.has_hooks() || IN_HOOK.get() {
+            return Ok(None);
+        }
+        let Hooks { operations, .. } = &self.inner.hooks;
+        let hooks = self.inner.hooks.lock().clone();
+        let number = operations.fetch_add(1, Ordering::Relaxed);
+        let arguments = PreHookArgs { op_id: number, rank: self.rank(), ..arguments() };
+        let name = arguments.name;
+        for (id, hook) in hooks.pre.iter() {
+            let why = |what: &str| format!("its pre-hook {id} stopped {name} #{number}: {what}");
+            match in_hook(|| catch_unwind(AssertUnwindSafe(|| hook(&arguments)))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    self.abort_because(&why(&error.to_string()));
+                    return Err(error);
+                }
+                Err(panic) => {
+                    self.abort_because(&why(text_of(&*panic)));
+                    resume_unwind(panic);
+                }
+            }
+        }
+        let group = Arc::downgrade(&self.inner);
+        Ok(Some(HookedOperation { group, hooks, name, number, began: Instant::now() }))
+    }
+
+    /// As [`ProcessGroup::before`], of an operation on objects.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::before`].
+    #[cfg(feature = "objects")]
+    pub(crate) fn before_objects(
+        &self,
+        name: &'static str,
+        root: i32,
+    ) -> Result<Option<HookedOperation>> {
+        self.before(|| PreHookArgs { name, ..without_tensors(root, WaitMode::current().waiting()) })
+    }
+
+    /// Calls the hooks after an operation, if it has any: it was issued, or that failed.
+    pub(super) fn after(hooked: Option<HookedOperation>, issued: Result<Work>) -> Result<Work> {
+        match (hooked, &issued) {
+            (Some(hooked), Ok(work)) => hooked.issued(work),
+            (Some(hooked), Err(error)) => hooked.ended(Some(error)),
+            (None, _) => {}
+        }
+        issued
+    }
+
+    /// Has the backends tell of the failure of the group, for the abort hooks.
+    fn tell_of_failures(&self) {
+        let group = Arc::downgrade(&self.inner);
+        let tell = move || {
+            if let Some(inner) = group.upgrade() {
+                inner.hooks.tell_of_abort();
+            }
+        };
+        let tell: Arc<dyn Fn() + Send + Sync> = Arc::new(tell);
+        let tells = self.backends().map(|backend| backend.set_failure_hook(tell.clone()));
+        if !tells.fold(true, |all, tells| all & tells) {
+            self.inner.hooks.asks_operations.store(true, Ordering::Relaxed);
+            self.inner.hooks.is_watched.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Hooks {
+    fn change(&self, change: impl FnOnce(&mut KnownHooks)) {
+        let mut known = self.lock();
+        let mut changed = KnownHooks::clone(&known);
+        change(&mut changed);
+        let KnownHooks { pre, post, completion, abort } = &changed;
+        let has_none = pre.is_empty() && post.is_empty() && completion.is_empty();
+        let asks_operations = self.asks_operations.load(Ordering::Relaxed);
+        let is_watched = !has_none || (asks_operations && !abort.is_empty());
+        self.is_watched.store(is_watched, Ordering::Relaxed);
+        // What a hook holds is dropped after the lock, as dropping may run any code.
+        let before = std::mem::replace(&mut *known, Arc::new(changed));
+        drop(known);
+        drop(before);
+    }
+
+    /// Forgets all: the group was left. Hooks may hold what holds the group.
+    pub(super) fn clear(&self) {
+        self.change(|known| *known = KnownHooks::default());
+    }
+
+    fn tell_of_abort(&self) {
+        let known = self.lock().clone();
+        if known.abort.is_empty() || self.has_told_of_abort.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        known.abort.iter().for_each(|(_, hook)| in_hook(|| guarded(|| hook())));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<KnownHooks>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HookedOperation {
+    /// Calls the hooks after the operation was issued, as `work`, and sees to it that those are
+    /// called that tell of its end.
+    pub(super) fn issued(self, work: &Work) {
+        let HookedOperation { group, hooks, name, number, began } = self;
+        if !hooks.post.is_empty() {
+            let arguments = PostHookArgs { name, op_id: number, work: work.without_tensors() };
+            hooks.post.iter().for_each(|(_, hook)| in_hook(|| guarded(|| hook(&arguments))));
+        }
+        let asks = |inner: &Arc<Inner>| inner.hooks.asks_operations.load(Ordering::Relaxed);
+        if group.upgrade().as_ref().is_some_and(asks) {
+            work.on_outcome(move |outcome| {
+                if let (Err(_), Some(inner)) = (outcome, group.upgrade()) {
+                    inner.hooks.tell_of_abort();
+                }
+            });
+        }
+        if !hooks.completion.is_empty() {
+            let hooks = hooks.clone();
+            work.on_outcome(move |outcome| {
+                let duration = began.elapsed();
+                let error = outcome.as_ref().err().cloned();
+                let arguments = CompletionHookArgs { name, op_id: number, duration, error };
+                hooks.complete(&arguments);
+            });
+        }
+    }
+
+    /// Calls the hooks that tell of its end, which has come: it could not be issued, say.
+    pub(crate) fn ended(self, error: Option<&Error>) {
+        let HookedOperation { hooks, name, number, began, .. } = self;
+        let (duration, error) = (began.elapsed(), error.cloned());
+        hooks.complete(&CompletionHookArgs { name, op_id: number, duration, error });
+    }
+}
+
+impl KnownHooks {
+    fn complete(&self, arguments: &CompletionHookArgs) {
+        self.completion.iter().for_each(|(_, hook)| in_hook(|| guarded(|| hook(arguments))));
+    }
+}
+
+/// Runs a hook: what it issues itself has none.
+fn in_hook<R>(run: impl FnOnce() -> R) -> R {
+    let is_nested = IN_HOOK.replace(true);
+    let result = run();
+    IN_HOOK.set(is_nested);
+    result
+}
+
+/// What a panic says.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it panicked")
+}
