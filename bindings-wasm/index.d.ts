@@ -679,7 +679,9 @@ export interface NcclOptions extends BackendOptions {
 export interface PreHookArgs {
   /**
    * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
+   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
+   * by the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks
+   * after its issue.
    */
   name: string;
   /** This process's rank in the group. */
@@ -1642,8 +1644,8 @@ export class ProcessGroup {
    * other ranks would wait for this one: the group is aborted, and their errors say which hook
    * stopped which operation, and why. `nanCheck` makes such a hook.
    *
-   * Operations without hooks cost what they did; those with hooks take the long way, as calls
-   * with unusual arguments do. A hook must not run operations of its own group.
+   * A group without hooks costs nothing for them; operations with hooks take the long way, as
+   * calls with unusual arguments do. What a hook itself runs has no hooks.
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.

@@ -55,6 +55,7 @@ export default defineConfig({
             { text: "Schedules", link: "/concepts/schedules" },
             { text: "What backends can do", link: "/concepts/backends" },
             { text: "Errors", link: "/concepts/errors" },
+            { text: "Hooks", link: "/concepts/hooks" },
             { text: "Troubleshooting", link: "/concepts/troubleshooting" },
             { text: "Differences from torch.distributed", link: "/concepts/differences" },
           ],

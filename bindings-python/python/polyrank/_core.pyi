@@ -1026,7 +1026,9 @@ class PreHookArgs:
     @property
     def name(self) -> str:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
+        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects by
+        the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
+        its issue.
         """
     @property
     def rank(self) -> int:
@@ -1513,7 +1515,7 @@ class ProcessGroup:
 
         Raises `MonitoredBarrierError`.
         """
-    def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
+    def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[PreHookArgs], None]) -> None:
         """Calls `hook` before each collective and message of this group on this rank, in the order of
         ids, on the thread that issues it and outside every lock.
 
@@ -1521,14 +1523,14 @@ class ProcessGroup:
         other ranks would wait for this one: the group is aborted, and their errors say which hook
         stopped which operation, and why. `nan_check` makes such a hook.
 
-        Operations without hooks cost what they did; those with hooks take the long way, as calls
-        with unusual arguments do. A hook must not run operations of its own group.
+        A group without hooks costs nothing for them; operations with hooks take the long way, as
+        calls with unusual arguments do. What a hook itself runs has no hooks.
 
         - `hook_id`: its number; a hook of the same number is replaced.
         """
     def unregister_pre_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
-    def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
+    def register_post_hook(self, hook_id: SupportsIndex, hook: Callable[[PostHookArgs], None]) -> None:
         """Calls `hook` after each operation was issued, in the order of ids, on the thread that issued
         it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
 
@@ -1536,7 +1538,7 @@ class ProcessGroup:
         """
     def unregister_post_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
-    def register_completion_hook(self, hook_id: SupportsIndex, hook: Callable[[Any], None]) -> None:
+    def register_completion_hook(self, hook_id: SupportsIndex, hook: Callable[[CompletionHookArgs], None]) -> None:
         """Calls `hook` when an operation has ended, well or not, in the order of ids, on the thread
         that notices the end: it must not wait for operations. An error in it is reported, and
         changes nothing.
@@ -2339,7 +2341,7 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     Raises `InvalidArgumentError`.
     """
 
-def nan_check(allow_infinity: bool = False) -> Callable[[Any], None]:
+def nan_check(allow_infinity: bool = False) -> Callable[[PreHookArgs], None]:
     """Makes a pre-hook that finds NaN and infinity in what an operation reads, before it spreads:
     it raises `NonFiniteInputError`, which says where. It reads every input once more, and leaves
     alone what is on a device, or has no floating-point elements.

@@ -11,7 +11,9 @@ use crate::record::described;
 #[pyclass(frozen, get_all, module = "polyrank")]
 pub(crate) struct PreHookArgs {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
+    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects by
+    /// the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
+    /// its issue.
     pub(crate) name: Py<PyAny>,
     /// This process's rank in the group.
     pub(crate) rank: Py<PyAny>,

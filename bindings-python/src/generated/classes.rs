@@ -666,8 +666,8 @@ impl ProcessGroup {
     /// other ranks would wait for this one: the group is aborted, and their errors say which hook
     /// stopped which operation, and why. `nan_check` makes such a hook.
     ///
-    /// Operations without hooks cost what they did; those with hooks take the long way, as calls
-    /// with unusual arguments do. A hook must not run operations of its own group.
+    /// A group without hooks costs nothing for them; operations with hooks take the long way, as
+    /// calls with unusual arguments do. What a hook itself runs has no hooks.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]

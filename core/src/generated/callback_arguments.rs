@@ -16,7 +16,10 @@ use crate::work::Work;
 #[non_exhaustive]
 pub struct PreHookArgs<'a> {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`.
+    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
+    /// by
+    /// the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
+    /// its issue.
     pub name: &'static str,
     /// This process's rank in the group.
     pub rank: u32,

@@ -32,9 +32,9 @@ pub struct Request {
     /// For each tensor list of the call, the blocks of the output buffer.
     pub outputs: Vec<Vec<Tensor>>,
     /// Input tensors as they were given, if the blocks were cut from them; none if not.
-    pub(crate) uncut_inputs: Vec<Tensor>,
+    pub uncut_inputs: Vec<Tensor>,
     /// Output tensors as they were given, if the blocks were cut from them; none if not.
-    pub(crate) uncut_outputs: Vec<Tensor>,
+    pub uncut_outputs: Vec<Tensor>,
     /// How elements are reduced, where they are.
     pub reduce_op: ReduceOp,
     /// The root, as a rank of the group.

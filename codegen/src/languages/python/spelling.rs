@@ -1,5 +1,6 @@
 //! Names, types, defaults and doc comments as Python and the binding spell them.
 
+use super::callback_arguments::told;
 use super::records::records;
 use crate::model::names::{camel_case, snake_case};
 use crate::model::{CommonAttributes, Constant, Method, Parameter, Type};
@@ -56,8 +57,12 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
         Type::Object => "object".into(),
         Type::ReduceOp => "ReduceOp".into(),
         Type::DType => "DType".into(),
-        // A record that no call takes has no class.
-        Type::Dictionary(name) if !records(api).any(|known| known.name == *name) => "Any".into(),
+        // A record that no call takes and no callback is given has no class.
+        Type::Dictionary(name)
+            if !records(api).chain(told(api)).any(|known| known.name == *name) =>
+        {
+            "Any".into()
+        }
         Type::Dictionary(name) | Type::Interface(name) => name.clone(),
         Type::Enum(name) => literal(api, name),
         Type::Callback(name) => callable(api, name),
