@@ -23,7 +23,7 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     dtype: ["UnsupportedDType", "BAND is not defined for f32"],
     premul: ["InvalidType", "premulSum(factor)"],
     shared: ["InvalidArgument", "expected 1 output tensors"],
-    peer: ["InvalidArgument", "should not be the same as the rank of the current process"],
+    peer: ["InvalidArgument", "send: destination rank must be in 0..1, got 1"],
     unbuilt: ["Unsupported", "getReconfigureHandle"],
     uninitialized: ["NotInitialized", "make sure to call initProcessGroup."],
     key: ["InvalidType", "argument 'key' must be string, not number"],

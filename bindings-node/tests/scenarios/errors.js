@@ -57,7 +57,7 @@ export async function wrongArguments({ pr, group }) {
     dtype: thrown(() => group.allreduce(x, { op: pr.ReduceOp.BAND })),
     premul: thrown(() => group.allreduce(x, { op: pr.ReduceOp.PREMUL_SUM })),
     shared: thrown(() => group.allgather([x, x], Float32Array.of(1))),
-    peer: thrown(() => group.send([x], 0)),
+    peer: thrown(() => group.send([x], 1)),
     unbuilt: thrown(() => group.getReconfigureHandle()),
     uninitialized: thrown(() => pr.getRank()),
     key: thrown(() => new pr.HashStore().set(5, "x")),

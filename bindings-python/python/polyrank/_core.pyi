@@ -1565,7 +1565,10 @@ class ProcessGroup:
         The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
         receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
         `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl` does
-        not compare sizes. A rank cannot send to itself.
+        not compare sizes.
+
+        A rank may send to itself: up to 1.25 MiB that it has not received yet are held for it; what
+        is beyond that waits for its receive. With `nccl`, both are in one `batch_isend_irecv`.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """

@@ -182,6 +182,10 @@ impl Executor {
     ) -> Option<Rank> {
         self.state.now = now;
         let (rank, size) = (self.state.rank, self.state.size);
+        let may_be_own = size == 1 || !self.state.messages.own.is_empty();
+        if from.peer == Some(rank) || from.peer.is_none() && may_be_own {
+            return None;
+        }
         let mut senders =
             (0..size).filter(|&peer| peer != rank && from.peer.is_none_or(|it| it == peer));
         if !senders.all(|peer| self.transport.is_near(peer)) {

@@ -22,6 +22,7 @@ mod limits;
 mod liveness;
 mod liveness_check;
 mod operation;
+mod own_messages;
 mod peers;
 mod pending_messages;
 mod point_to_point;

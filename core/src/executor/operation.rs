@@ -100,7 +100,7 @@ impl SmallOperation {
 
 /// One point-to-point message, to be sent or received.
 pub struct Message {
-    /// The other rank; `None` receives from any.
+    /// The other rank, or this one; `None` receives from any.
     pub peer: Option<Rank>,
     /// Messages meet by tag.
     pub tag: u32,

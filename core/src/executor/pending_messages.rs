@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::finished_operation::FinishedOperation;
 use super::limits::FRAME_COST_BYTES;
 use super::operation::takes;
+use super::own_messages::{OwnMessage, OwnMessages};
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
@@ -172,6 +173,8 @@ pub(super) struct PointToPoint {
     /// Receives that are matched with a message.
     pub(super) matched: Vec<PendingReceive>,
     pub(super) unmatched: VecDeque<UnexpectedMessage>,
+    /// Messages of this rank to itself.
+    pub(super) own: OwnMessages,
     /// Of the peers to which, or from which, a message went.
     flows: LargeSortedMap<Rank, Flow>,
 }
@@ -186,6 +189,7 @@ impl PointToPoint {
             posted: VecDeque::new(),
             matched: Vec::new(),
             unmatched: VecDeque::new(),
+            own: OwnMessages::default(),
             flows: LargeSortedMap::new(),
         }
     }
@@ -207,12 +211,16 @@ impl PointToPoint {
 
     /// Whether no message is being sent or received.
     pub(super) fn is_idle(&self) -> bool {
-        self.sending.is_empty() && self.posted.is_empty() && self.matched.is_empty()
+        self.sending.is_empty()
+            && self.posted.is_empty()
+            && self.matched.is_empty()
+            && self.own.unfinished().next().is_none()
     }
 
     /// How many messages are being sent or received.
     pub(super) fn count(&self) -> usize {
-        self.sending.len() + self.posted.len() + self.matched.len()
+        let own = self.own.unfinished().count();
+        self.sending.len() + self.posted.len() + self.matched.len() + own
     }
 
     /// Takes all messages that have to end, without their memory.
@@ -225,6 +233,10 @@ impl PointToPoint {
             ending: message.ending,
         });
         let mut all: Vec<_> = sends.collect();
+        let own = self.own.take_all().into_iter();
+        all.extend(own.filter_map(|OwnMessage { number, ending, .. }| {
+            Some(AbandonedMessage { name: "send", number, ending: ending? })
+        }));
         let receives = self.matched.drain(..).chain(self.posted.drain(..));
         all.extend(receives.map(|message| AbandonedMessage {
             name: "recv",

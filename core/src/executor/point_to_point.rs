@@ -45,6 +45,7 @@ impl State {
                 && receiving.peer.is_none_or(|peer| peer == known.announcement.peer)
         };
         let Some(place) = self.messages.unmatched.iter().position(fits) else {
+            let Some(receiving) = self.receive_own(receiving) else { return };
             self.messages.posted.push_back(receiving);
             if self.departed > 0 {
                 self.check_departed_messages();
@@ -134,9 +135,9 @@ impl State {
         let error = if let Some(broken) = &self.broken {
             broken.note(&message.completion);
             broken.error_named(&self.group, name, self.messages.last_number + 1)
-        } else if peer.is_some_and(|peer| peer >= self.size || peer == self.rank) {
+        } else if peer.is_some_and(|peer| peer >= self.size) {
             let message = format!(
-                "{name}: rank {} is not another rank of this group of {}",
+                "{name}: rank {} is not in this group of {}",
                 peer.unwrap_or_default(),
                 self.size
             );
@@ -323,7 +324,7 @@ impl State {
         }
     }
 
-    fn end_receive(&mut self, receiving: PendingReceive) {
+    pub(super) fn end_receive(&mut self, receiving: PendingReceive) {
         drop(receiving.memory);
         if let Some(peer) = receiving.peer {
             receiving.ending.completion.set_source_rank(peer);

@@ -26,6 +26,9 @@ impl State {
             self.finished.push(FinishedOperation::new(message.completion, Err(error)));
             return;
         };
+        if peer == self.rank {
+            return self.send_to_self(message);
+        }
         let messages = &mut self.messages;
         messages.last_number += 1;
         let number = messages.last_number;

@@ -381,11 +381,11 @@ impl ProcessGroup {
         self.issue_as(request, WaitIntent::Soon)?.wait(None)
     }
 
-    /// Sends a tensor to `peer` (a rank of this group). Returns when the memory may be reused,
+    /// Sends a tensor to `peer` (a rank of this group, which may be this one). Returns when the memory may be reused,
     /// which for small messages is before the receiver has them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `peer` is not another rank; the failure of the message.
+    /// [`Error::InvalidArgument`] if `peer` is no rank of the group; the failure of the message.
     pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
         if self.send_plain(given(tensor), peer, tag) {
             return Ok(());
@@ -518,18 +518,12 @@ impl ProcessGroup {
         Ok(Work::new(self.label("recv"), vec![(issued, backend)], vec![tensor]))
     }
 
-    /// Checks that `peer` is another rank of the group; `role` is what messages call it.
+    /// Checks that `peer` is a rank of the group; `role` is what messages call it.
     pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
-        let message = if peer == self.rank() {
-            format!(
-                "Invalid {role} rank: {role} rank should not be the same as the rank of the \
-                 current process ({peer})"
-            )
-        } else if peer >= self.size() {
-            format!("{name}: {role} rank must be in 0..{}, got {peer}", self.size())
-        } else {
+        if peer < self.size() {
             return Ok(());
-        };
+        }
+        let message = format!("{name}: {role} rank must be in 0..{}, got {peer}", self.size());
         Err(Error::InvalidArgument { message })
     }
 

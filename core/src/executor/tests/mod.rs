@@ -20,6 +20,7 @@ mod failures;
 mod handover;
 mod messages;
 mod network;
+mod own_messages;
 mod schedules;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod short_messages;
