@@ -150,4 +150,22 @@ interface P2POp {
   constructor(Object op, Tensor tensor, optional Rank? peer = null,
               optional ProcessGroup? group = null, optional unsigned long tag = 0,
               optional Rank? group_peer = null);
+
+  /// The function, `isend` or `irecv`.
+  [Handwritten] readonly attribute Object op;
+
+  /// What is sent, or received into.
+  [Handwritten] readonly attribute Tensor tensor;
+
+  /// The other rank, global.
+  [Handwritten] readonly attribute Rank peer;
+
+  /// The process group.
+  [Handwritten] readonly attribute ProcessGroup group;
+
+  /// Messages match if their tags are equal.
+  [Handwritten] readonly attribute unsigned long tag;
+
+  /// The other rank, in the group.
+  [Handwritten] readonly attribute Rank group_peer;
 };

@@ -53,6 +53,13 @@ interface Work {
   /// The limit of the operation.
   [Handwritten] readonly attribute Duration timeout;
 
+  /// The number of the operation in its group, the same on all ranks for a collective.
+  [Handwritten] readonly attribute long long sequence;
+
+  /// How long the operation took, from its call to its end, or has taken so far; zero for one that
+  /// was over when its call returned.
+  [Handwritten] readonly attribute Duration duration;
+
   /// This handle; for c10d's callers.
   [Handwritten] Work boxed();
 
@@ -64,7 +71,8 @@ interface Work {
 [NotIn=javascript]
 callback FutureCallback = any (Future future);
 
-/// A value that is available when an operation is complete.
+/// A value that is available when an operation is complete. In Python it is a
+/// `concurrent.futures.Future`, which cannot be cancelled: `asyncio.wrap_future` takes it.
 [NotIn=javascript, Since=0.1]
 interface Future {
   /// Waits for the value, and returns it or raises what the operation failed with.

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use polyrank::OnDevice;
 use polyrank::calls::{Answer, Object, StoreObject};
+use polyrank::{OnDevice, distributed};
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
@@ -107,6 +108,8 @@ pub(crate) struct WebSocketStore;
 /// One send or receive for `batch_isend_irecv`.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct P2POp {
+    /// The function that was given.
+    pub(crate) op: Py<PyAny>,
     pub(crate) is_send: bool,
     pub(crate) tensor: Py<PyAny>,
     /// The other rank, in the group.
@@ -192,6 +195,16 @@ impl Work {
 
 #[pymethods]
 impl Work {
+    /// c10d's name of `duration`, in milliseconds.
+    fn _get_duration(&self) -> f64 {
+        self.inner.duration().as_secs_f64() * 1e3
+    }
+
+    /// c10d's name of `sequence`.
+    fn _get_sequence_number(&self) -> u64 {
+        self.inner.sequence()
+    }
+
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         awaitable(slf.py(), &slf.get().inner, |py| {
             Ok(true.into_pyobject(py)?.to_owned().into_any().unbind())
@@ -230,6 +243,29 @@ impl P2POp {
 impl ProcessGroup {
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Leaves the group, as `destroy_process_group` or `shutdown` does. What the block raised comes
+    /// before what leaving raises.
+    #[pyo3(signature = (kind, _error, _traceback, /))]
+    fn __exit__(
+        slf: &Bound<'_, Self>,
+        kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let left = if distributed::is_registered(&slf.get().inner) {
+            let module = py.import(intern!(py, "polyrank._core"))?;
+            module.call_method1(intern!(py, "destroy_process_group"), (slf,))
+        } else {
+            slf.call_method0(intern!(py, "shutdown"))
+        };
+        if kind.is_none() { left.map(drop) } else { Ok(()) }
     }
 }
 

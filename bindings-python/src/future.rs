@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polyrank::Error;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -14,13 +14,31 @@ use crate::ending::attach;
 use crate::waiting::{SLICE, wait};
 
 /// A value that is there when an operation is complete.
-#[pyclass(frozen, module = "polyrank")]
+#[pyclass(frozen, subclass, weakref, module = "polyrank")]
 pub(crate) struct Future {
     pub(crate) source: Source,
 }
 
+/// Hands a source to the class that [`object`] makes, once.
+#[pyclass(frozen, module = "polyrank")]
+struct SourceOfFuture(Mutex<Option<Source>>);
+
+/// A future of `source`, of the class that is one of `concurrent.futures` too.
+pub(crate) fn object(py: Python<'_>, source: Source) -> PyResult<Bound<'_, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = CLASS.import(py, "polyrank._future", "Future")?;
+    class.call1((SourceOfFuture(Mutex::new(Some(source))),))
+}
+
 #[pymethods]
 impl Future {
+    #[new]
+    fn new(source: &Bound<'_, SourceOfFuture>) -> PyResult<Future> {
+        let source = source.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let source = source.ok_or_else(|| PyTypeError::new_err("a Future is what works return"))?;
+        Ok(Future { source })
+    }
+
     fn __repr__(&self) -> String {
         format!("Future({})", self.source.work().get().inner)
     }
@@ -114,14 +132,14 @@ impl Source {
 }
 
 /// A future of what `callback` returns when `future` is done and it is called with it.
-pub(crate) fn then(future: &Bound<'_, Future>, callback: Py<PyAny>) -> Future {
+pub(crate) fn then(future: &Bound<'_, Future>, callback: Py<PyAny>) -> Source {
     let promise = Arc::new(Promise::default());
     let kept = promise.clone();
     when_done(future, move |py, future| {
         kept.settle(py, callback.call1(py, (future,)));
     });
     let work = future.get().source.work().clone_ref(future.py());
-    Future { source: Source::Callback(work, promise) }
+    Source::Callback(work, promise)
 }
 
 /// Calls `f` when `future` is done, immediately if it is. On any thread, with the GIL.

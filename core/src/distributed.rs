@@ -3,6 +3,7 @@
 
 mod current;
 mod messages;
+mod p2p_op;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::tensor::Device;
 pub use crate::generated::distributed::*;
 pub use current::{current_process_group, with_process_group};
 pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
+pub use p2p_op::{P2POp, batch_isend_irecv};
 
 /// How the default group is made.
 #[derive(Clone, Default)]

@@ -99,6 +99,12 @@ impl Work {
         self.sequence
     }
 
+    /// How long it took, or has taken so far; zero if it was done when its call returned.
+    pub fn duration(&self) -> Duration {
+        let Some(inner) = &self.inner else { return Duration::ZERO };
+        inner.end().map_or_else(|| inner.began.elapsed(), |(_, took)| took)
+    }
+
     /// Waits until it is done, driving it.
     ///
     /// # Errors

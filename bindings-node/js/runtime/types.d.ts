@@ -408,6 +408,9 @@ export class Work<R = unknown> implements PromiseLike<R> {
   /** The number of the operation in its group; -1 before it is issued. */
   readonly sequence: number;
 
+  /** How long the operation took, from its call to its end, or has taken so far, ms. */
+  readonly duration: number;
+
   /** `Work`. */
   readonly [Symbol.toStringTag]: string;
 }

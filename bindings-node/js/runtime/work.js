@@ -93,6 +93,11 @@ export class Work {
     return this.#operation.native.sequence;
   }
 
+  get duration() {
+    this.isCompleted();
+    return this.#operation.milliseconds();
+  }
+
   get [Symbol.toStringTag]() {
     return "Work";
   }

@@ -34,6 +34,10 @@ export async function ownMessages({ pr, group, rank, size }) {
     got.anyone.push(value[0]);
   }
   await Promise.all(works);
+  const timed = group.barrier();
+  await timed;
+  got.sequence = timed.sequence;
+  got.durations = [timed.duration, timed.duration];
   await group.send([new Float64Array(2)], rank, 3);
   const failure = await group.recv([new Float64Array(3)], rank, 3).catch((error) => error);
   got.failure = [failure.kind, failure.from, failure.to, failure.sentBytes];

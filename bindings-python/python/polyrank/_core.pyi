@@ -1116,6 +1116,24 @@ class CurrentProcessGroup:
 class P2POp:
     """One send or receive for `batch_isend_irecv`."""
 
+    @property
+    def op(self) -> Any:
+        """The function, `isend` or `irecv`."""
+    @property
+    def tensor(self) -> Any:
+        """What is sent, or received into."""
+    @property
+    def peer(self) -> int:
+        """The other rank, global."""
+    @property
+    def group(self) -> ProcessGroup:
+        """The process group."""
+    @property
+    def tag(self) -> int:
+        """Messages match if their tags are equal."""
+    @property
+    def group_peer(self) -> int:
+        """The other rank, in the group."""
     def __new__(cls, op: object, tensor: _Tensor, peer: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_peer: SupportsIndex | None = None) -> Self:
         """- `op`: the function `isend` or `irecv`.
         - `peer`: the other rank, global; `group_peer`: in the group.
@@ -1832,6 +1850,14 @@ class Work:
     @property
     def timeout(self) -> timedelta:
         """The limit of the operation."""
+    @property
+    def sequence(self) -> int:
+        """The number of the operation in its group, the same on all ranks for a collective."""
+    @property
+    def duration(self) -> timedelta:
+        """How long the operation took, from its call to its end, or has taken so far; zero for one that
+        was over when its call returned.
+        """
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits until the operation is complete; true. Raises what the operation failed with.
 
@@ -1870,7 +1896,9 @@ class Work:
 
 @final
 class Future:
-    """A value that is available when an operation is complete."""
+    """A value that is available when an operation is complete. In Python it is a
+    `concurrent.futures.Future`, which cannot be cancelled: `asyncio.wrap_future` takes it.
+    """
 
     def wait(self) -> Any:
         """Waits for the value, and returns it or raises what the operation failed with."""

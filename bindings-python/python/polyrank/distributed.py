@@ -8,4 +8,5 @@ from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *
+from polyrank._future import *
 from polyrank._members import *

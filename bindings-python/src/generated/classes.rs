@@ -29,6 +29,42 @@ impl P2POp {
         let call = convert::resolve(py, &tables::P2P_OP_NEW, positional, keywords)?;
         implementations::p2p_op::new(py, call)
     }
+
+    /// The function, `isend` or `irecv`.
+    #[getter(op)]
+    fn get_op<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::p2p_op::op(slf)
+    }
+
+    /// What is sent, or received into.
+    #[getter(tensor)]
+    fn get_tensor<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::p2p_op::tensor(slf)
+    }
+
+    /// The other rank, global.
+    #[getter(peer)]
+    fn get_peer<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::p2p_op::peer(slf)
+    }
+
+    /// The process group.
+    #[getter(group)]
+    fn get_group<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::p2p_op::group(slf)
+    }
+
+    /// Messages match if their tags are equal.
+    #[getter(tag)]
+    fn get_tag<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::p2p_op::tag(slf)
+    }
+
+    /// The other rank, in the group.
+    #[getter(group_peer)]
+    fn get_group_peer<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::p2p_op::group_peer(slf)
+    }
 }
 
 #[pymethods]
@@ -1415,6 +1451,19 @@ impl Work {
     #[getter(timeout)]
     fn get_timeout<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         implementations::work::timeout(slf)
+    }
+
+    /// The number of the operation in its group, the same on all ranks for a collective.
+    #[getter(sequence)]
+    fn get_sequence<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::work::sequence(slf)
+    }
+
+    /// How long the operation took, from its call to its end, or has taken so far; zero for one that
+    /// was over when its call returned.
+    #[getter(duration)]
+    fn get_duration<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::work::duration(slf)
     }
 }
 

@@ -27,8 +27,8 @@ pub(crate) fn value<'py>(future: &Bound<'py, Future>, _call: Call<'py>) -> Answe
 
 /// A future of what the callback returns.
 pub(crate) fn then<'py>(future: &Bound<'py, Future>, call: Call<'py>) -> Answer<'py> {
-    let chained = future::then(future, callback(&call)?);
-    Ok(Bound::new(future.py(), chained)?.into_any())
+    let source = future::then(future, callback(&call)?);
+    future::object(future.py(), source)
 }
 
 /// Calls the callback when the future is done.

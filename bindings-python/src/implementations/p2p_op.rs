@@ -4,8 +4,9 @@ use polyrank::calls::parameters::p2p_op::*;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::classes::P2POp;
-use crate::convert::{Call, invalid};
+use super::Answer;
+use crate::classes::{P2POp, ProcessGroup};
+use crate::convert::{Call, CoreResult, give, invalid};
 
 /// One send or receive, for later.
 pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitializer<P2POp>> {
@@ -24,5 +25,38 @@ pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitial
     let peer = call.take_rank(&group, new::PEER, new::GROUP_PEER)?;
     let peer =
         peer.ok_or_else(|| invalid(py, "P2POp: one of 'peer' and 'group_peer' must be given"))?;
-    Ok(P2POp { is_send, tensor, peer, group, tag }.into())
+    let op = call.object(new::OP).map_or_else(|| py.None(), |op| op.clone().unbind());
+    Ok(P2POp { op, is_send, tensor, peer, group, tag }.into())
+}
+
+/// The function.
+pub(crate) fn op<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
+    Ok(operation.get().op.bind(operation.py()).clone())
+}
+
+/// What is sent, or received into.
+pub(crate) fn tensor<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
+    Ok(operation.get().tensor.bind(operation.py()).clone())
+}
+
+/// The other rank, global.
+pub(crate) fn peer<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
+    let P2POp { group, peer, .. } = operation.get();
+    give(operation.py(), group.global_rank(*peer).or_raise(operation.py())?)
+}
+
+/// The process group.
+pub(crate) fn group<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
+    let inner = operation.get().group.clone();
+    Ok(Bound::new(operation.py(), ProcessGroup { inner })?.into_any())
+}
+
+/// The tag.
+pub(crate) fn tag<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
+    give(operation.py(), operation.get().tag)
+}
+
+/// The other rank, in the group.
+pub(crate) fn group_peer<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
+    give(operation.py(), operation.get().peer)
 }

@@ -7,9 +7,9 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::Answer;
-use crate::classes::{Future, Work};
+use crate::classes::Work;
 use crate::convert::{Call, exception as exception_of, give, invalid, nothing, releasing};
-use crate::future::Source;
+use crate::future::{self, Source};
 
 /// Waits until the operation is complete; true.
 pub(crate) fn wait<'py>(work: &Bound<'py, Work>, mut call: Call<'py>) -> Answer<'py> {
@@ -46,13 +46,13 @@ pub(crate) fn exception<'py>(work: &Bound<'py, Work>, _call: Call<'py>) -> Answe
 /// A future of the output tensors.
 pub(crate) fn get_future<'py>(work: &Bound<'py, Work>, _call: Call<'py>) -> Answer<'py> {
     let source = Source::Outputs(work.clone().unbind());
-    Ok(Bound::new(work.py(), Future { source })?.into_any())
+    future::object(work.py(), source)
 }
 
 /// A future of how the operation ended.
 pub(crate) fn get_future_result<'py>(work: &Bound<'py, Work>, _call: Call<'py>) -> Answer<'py> {
     let source = Source::Status(work.clone().unbind());
-    Ok(Bound::new(work.py(), Future { source })?.into_any())
+    future::object(work.py(), source)
 }
 
 /// The output tensors, in one flat list.
@@ -88,6 +88,16 @@ pub(crate) fn unbox<'py>(_py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     let work = call.instance::<Work>(unbox::BOXED)?;
     let work = work.ok_or_else(|| PyTypeError::new_err("unbox() takes a Work"))?;
     Ok(work.into_any())
+}
+
+/// The number of the operation in its group.
+pub(crate) fn sequence<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
+    give(work.py(), work.get().inner.sequence())
+}
+
+/// How long the operation took, or has taken so far.
+pub(crate) fn duration<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
+    give(work.py(), work.get().inner.duration())
 }
 
 /// The limit of the operation.

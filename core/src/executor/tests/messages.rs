@@ -246,10 +246,8 @@ fn first_bytes_that_nobody_receives_are_bounded() {
 #[test]
 fn a_peer_that_is_none_is_refused() {
     let mut world = World::new(2, 0);
-    let all = [
-        world.send(0, 2, 0, &Region::zeroed(1)),
-        world.recv(0, Some(7), 0, &Region::zeroed(1)),
-    ];
+    let all =
+        [world.send(0, 2, 0, &Region::zeroed(1)), world.recv(0, Some(7), 0, &Region::zeroed(1))];
     world.step(0);
     for error in errors(&all) {
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");

@@ -345,17 +345,17 @@ impl Client {
     }
 
     pub(super) fn list_keys(&self) -> Result<Vec<String>> {
-        self.exchange("list_keys", &[], |connection, deadline| {
-            connection.request.kind(Kind::ListKeys);
-            connection.send(&[], deadline)?;
-            let mut keys = Vec::new();
-            for _ in 0..connection.number(deadline)? {
-                if let Some(key) = connection.blob(deadline)?.strip_prefix(PREFIX) {
-                    keys.push(String::from_utf8_lossy(key).into_owned());
-                }
-            }
-            Ok(keys)
-        })
+        let deadline = Deadline::after(self.timeout());
+        let mut state = self.state("list_keys", &[], &deadline)?;
+        match keys(usable(&mut state)?, &deadline) {
+            Ok(keys) => Ok(keys),
+            // PyTorch's servers up to 2.8 hang up on what they do not know, and live on.
+            Err(Fault::Closed(_)) if self.come_back(&mut state) => Err(Error::Unsupported {
+                who: format!("the store's server at {}:{} (PyTorch's?)", self.host, self.port),
+                operation: "list_keys".into(),
+            }),
+            Err(fault) => Err(self.fail(&mut state, fault, "list_keys", &[], &deadline)),
+        }
     }
 
     pub(super) fn queue_pop(&self, key: &str, block: bool) -> Result<Vec<u8>> {
@@ -530,6 +530,19 @@ impl Client {
             Err(_) => false,
         }
     }
+}
+
+/// All keys of the server that users gave.
+fn keys(connection: &mut Connection, deadline: &Deadline) -> Result<Vec<String>, Fault> {
+    connection.request.kind(Kind::ListKeys);
+    connection.send(&[], deadline)?;
+    let mut keys = Vec::new();
+    for _ in 0..connection.number(deadline)? {
+        if let Some(key) = connection.blob(deadline)?.strip_prefix(PREFIX) {
+            keys.push(String::from_utf8_lossy(key).into_owned());
+        }
+    }
+    Ok(keys)
 }
 
 /// The open connection.

@@ -216,6 +216,28 @@ fn a_worker_that_a_server_lets_in_while_it_ends_finds_the_next() {
     });
 }
 
+#[test]
+fn a_server_that_cannot_list_keys_is_named_and_the_store_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        greet(&mut stream);
+        // As PyTorch's servers up to 2.8 do.
+        stream.read_exact(&mut [0; 1]).unwrap();
+        drop(stream);
+        let (mut next, _) = listener.accept().unwrap();
+        greet(&mut next);
+        let mut delete = [0; 11];
+        next.read_exact(&mut delete).unwrap();
+        next.write_all(&1i64.to_le_bytes()).unwrap();
+    });
+    let store = TcpStore::new(TcpStoreOptions::new("127.0.0.1", port)).unwrap();
+    let error = store.list_keys().unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { operation, .. } if operation == "list_keys"));
+    assert!(store.delete_key("k").unwrap());
+}
+
 /// A server of one connection, which answers the handshake and then what `answer` says.
 fn imitation(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> TcpStore {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
