@@ -1,11 +1,13 @@
 //! Python objects as CBOR and back, without running anybody's code: what a rank in any language
-//! reads. Lists, tuples, sets, dicts, complex numbers and NumPy arrays come back as what they were.
-//! Knows no operations.
+//! reads. Lists, tuples, sets, dicts, complex numbers and NumPy arrays come back as what they were;
+//! so do the types that `polyrank._objects` knows, which others see as plain values. Knows no
+//! operations.
 
 use ciborium::Value;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySet, PyString, PyTuple,
 };
@@ -90,7 +92,7 @@ fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         let parts = vec![Value::Float(number.real()), Value::Float(number.imag())];
         Ok(tagged(tag::COMPLEX, Value::Array(parts)))
     } else {
-        of_numpy(object, depth)
+        of_other_type(object, depth)
     }
 }
 
@@ -116,28 +118,23 @@ fn integer(number: &Bound<'_, PyInt>) -> PyResult<Value> {
     Ok(tagged(tag, Value::Bytes(rest.to_be_bytes().to_vec())))
 }
 
-/// Arrays and scalars of NumPy; an error for all else.
-fn of_numpy(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
-    let py = object.py();
+/// Arrays of NumPy, and what is registered; an error for all else.
+fn of_other_type(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     let class = object.get_type();
-    let of_numpy = class.module()?.to_str()? == "numpy";
-    if of_numpy && class.name()?.to_str()? == "ndarray" {
-        return array_of_numpy(object, depth);
+    if class.module()?.to_str()? == "numpy"
+        && class.name()?.to_str()? == "ndarray"
+        && let Some(array) = array_of_numpy(object, depth)?
+    {
+        return Ok(array);
     }
-    if of_numpy && object.hasattr(intern!(py, "item"))? && object.hasattr(intern!(py, "dtype"))? {
-        let item = object.call_method0(intern!(py, "item"))?;
-        if !item.get_type().is(&class) {
-            return value_of(&item, depth + 1);
-        }
-    }
-    Err(PyTypeError::new_err(format!(
-        "objects of type {} are not encoded as CBOR; codec=\"pickle\" takes any object, among \
-         trusted ranks",
-        class.fully_qualified_name()?
-    )))
+    static PLAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let plain = PLAIN.import(object.py(), "polyrank._objects", "_plain")?;
+    let (tag, value): (u64, Bound<'_, PyAny>) = plain.call1((object,))?.extract()?;
+    Ok(tagged(tag, value_of(&value, depth + 1)?))
 }
 
-fn array_of_numpy(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+/// An array of elements that other languages have; none of others.
+fn array_of_numpy(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Value>> {
     let py = object.py();
     let shape: Vec<u64> = object.getattr(intern!(py, "shape"))?.extract()?;
     let element: String =
@@ -151,13 +148,10 @@ fn array_of_numpy(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
             let list = object.call_method0(intern!(py, "ravel"))?;
             value_of(&list.call_method0(intern!(py, "tolist"))?, depth + 1)?
         }
-        None => {
-            let message = format!("arrays of {element} are not encoded as CBOR");
-            return Err(PyTypeError::new_err(message));
-        }
+        None => return Ok(None),
     };
     let shape = Value::Array(shape.into_iter().map(Value::from).collect());
-    Ok(tagged(tag::ARRAY, Value::Array(vec![shape, elements])))
+    Ok(Some(tagged(tag::ARRAY, Value::Array(vec![shape, elements]))))
 }
 
 fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
@@ -203,7 +197,11 @@ fn of_tagged<'py>(py: Python<'py>, tag: u64, inner: &Value) -> PyResult<Bound<'p
             _ => Err(PyValueError::new_err("an array must have a shape and elements")),
         },
         // Of a tag that nobody here knows, the value says more than an error.
-        (_, inner) => object_of(py, inner),
+        (_, inner) => {
+            static RESTORED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            let restored = RESTORED.import(py, "polyrank._objects", "_restored")?;
+            restored.call1((tag, object_of(py, inner)?))
+        }
     }
 }
 

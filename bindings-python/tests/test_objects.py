@@ -88,7 +88,7 @@ def arrays(here):
         for array, expected in zip(received[:-1], given):
             assert array.dtype == expected.dtype and array.shape == (2, 3)
             assert (array == expected).all() and array.flags.writeable
-        assert same(received[-1], 2.5)
+        assert same(received[-1], np.float64(2.5))
 
 
 def messages(here):

@@ -20,7 +20,50 @@ export async function lists(pr, group) {
       wrong.push(`${shown[0]}: expected ${shown[1]}, got ${shown[2]}`);
     }
   }
+  for (const method of ["allgather", "reduceScatter"]) {
+    for (const call of callsOf(method)) wrong.push(...(await blocks(pr, group, call)));
+  }
   return wrong;
+}
+
+function* callsOf(method) {
+  for (const tensors of [1, 2, 3]) {
+    for (const elements of [0, 1, 5]) {
+      for (const strided of [false, true]) yield { method, tensors, elements, strided };
+    }
+  }
+}
+
+/** What differs after a call with a place for each tensor of each rank in every list. */
+async function blocks(pr, group, call) {
+  const [rank, world] = [group.rank(), group.size()];
+  const { method, tensors: count, elements } = call;
+  const counts = (length) => Array.from({ length }, (_, at) => at);
+  const [tensors, places] = [counts(count), counts(count * world)];
+  const empty = new Array(elements).fill(SENTINEL);
+  const part = (from, index, at) => before(call, from, index).map((value) => value + 10 * at);
+  const gathers = method === "allgather";
+  const lists = tensors.map((index) => {
+    return places.map((at) => made(pr, call, gathers ? empty : part(rank, index, at)));
+  });
+  const flat = tensors.map((tensor) => {
+    return made(pr, call, gathers ? before(call, rank, tensor) : empty);
+  });
+  const given = [lists.map((list) => list.map((it) => it.tensor)), flat.map((it) => it.tensor)];
+  await group[method](...(gathers ? given : given.reverse()));
+  const all = places.map((at) => before(call, Math.floor(at / count), at % count));
+  const sums = tensors.map((tensor) => {
+    const parts = counts(world).flatMap((from) => {
+      return tensors.map((index) => part(from, index, count * rank + tensor));
+    });
+    return empty.map((_, at) => parts.reduce((sum, values) => sum + values[at], 0));
+  });
+  const got = (gathers ? lists.flat() : flat).map(({ array }) => [...array]);
+  const values = gathers ? tensors.flatMap(() => all) : sums;
+  const expected = values.map((it) => memory(call, it));
+  if (JSON.stringify(got) === JSON.stringify(expected)) return [];
+  const shown = [call, expected, got].map((it) => JSON.stringify(it));
+  return [`${shown[0]}: expected ${shown[1]}, got ${shown[2]}`];
 }
 
 function* calls(world) {
@@ -42,7 +85,11 @@ function* calls(world) {
 
 /** An array and the tensor in it. */
 function place(pr, call, rank, tensor) {
-  const array = Int32Array.from(memory(call, before(call, rank, tensor)));
+  return made(pr, call, before(call, rank, tensor));
+}
+
+function made(pr, call, values) {
+  const array = Int32Array.from(memory(call, values));
   const shape = [call.elements];
   return { array, tensor: call.strided ? pr.tensor(array, { shape, strides: [2] }) : array };
 }

@@ -33,7 +33,45 @@ def lists(group):
             expected[::step] = outcome(call, rank, tensor, world)
             if not np.array_equal(memory, expected):
                 wrong.append(f"{call}, tensor {tensor}: expected {expected}, got {memory}")
+    for call in itertools.product(["allgather", "reduce_scatter"], [1, 2, 3], [0, 1, 5], [1, 2]):
+        wrong.extend(blocks(group, *call))
     return wrong
+
+
+def blocks(group, method, count, elements, step):
+    """What differs after a call with a place for each tensor of each rank in every list."""
+    rank, world = group.rank(), group.size()
+    places = range(count * world)
+    makes = [[np.full(elements * step, SENTINEL, np.int32) for _ in places] for _ in range(count)]
+    flat = [np.full(elements * step, SENTINEL, np.int32) for _ in range(count)]
+
+    def expected(values):
+        memory = np.full(elements * step, SENTINEL, np.int32)
+        memory[::step] = values
+        return memory
+
+    def part(rank, index, place):
+        return before(elements, rank, index) + 10 * place
+
+    if method == "allgather":
+        for tensor, memory in enumerate(flat):
+            memory[::step] = before(elements, rank, tensor)
+        outputs = [[memory[::step] for memory in memories] for memories in makes]
+        group.allgather(outputs, [memory[::step] for memory in flat]).wait()
+        gathered = [expected(before(elements, place // count, place % count)) for place in places]
+        pairs = [pair for memories in makes for pair in zip(memories, gathered, strict=True)]
+    else:
+        for index, memories in enumerate(makes):
+            for place, memory in enumerate(memories):
+                memory[::step] = part(rank, index, place)
+        inputs = [[memory[::step] for memory in memories] for memories in makes]
+        group.reduce_scatter([memory[::step] for memory in flat], inputs).wait()
+        everything = list(itertools.product(range(world), range(count)))
+        mine = [count * rank + tensor for tensor in range(count)]
+        sums = [sum(part(*where, place) for where in everything) for place in mine]
+        pairs = list(zip(flat, map(expected, sums), strict=True))
+    call = (method, count, elements, step)
+    return [f"{call}: expected {b}, got {a}" for a, b in pairs if not np.array_equal(a, b)]
 
 
 def calls(world):

@@ -43,7 +43,28 @@ pub fn lists(group: &ProcessGroup) -> Result<Vec<String>> {
             }
         }
     }
+    for collective in [Collective::Allgather, Collective::ReduceScatter] {
+        for call in blocks(collective) {
+            wrong.extend(call.run_blocks(group)?);
+        }
+    }
     Ok(wrong)
+}
+
+/// Calls with a place for each tensor of each rank in every list.
+fn blocks(collective: Collective) -> impl Iterator<Item = ListCall> {
+    (1..=3).flat_map(move |tensors| {
+        [0, 1, 5].into_iter().flat_map(move |elements| {
+            [1, 2].map(|stride| ListCall {
+                collective,
+                tensors,
+                elements,
+                stride,
+                root: 0,
+                root_tensor: 0,
+            })
+        })
+    })
 }
 
 fn calls(world: u32) -> Vec<ListCall> {
@@ -66,8 +87,55 @@ fn calls(world: u32) -> Vec<ListCall> {
 }
 
 impl ListCall {
+    /// What differs after a call of [`blocks`].
+    fn run_blocks(&self, group: &ProcessGroup) -> Result<Vec<String>> {
+        let (rank, world) = (group.rank(), group.size());
+        let gathers = self.collective == Collective::Allgather;
+        let empty = vec![SENTINEL; self.elements];
+        let part = |from: u32, index: u32, place: u32| -> Vec<i32> {
+            self.before(from, index).iter().map(|value| value + 10 * place as i32).collect()
+        };
+        let places = 0..self.tensors * world;
+        let list = |index: u32| -> Vec<Tensor> {
+            let of = |place| if gathers { empty.clone() } else { part(rank, index, place) };
+            places.clone().map(|place| self.tensor_of(&of(place))).collect()
+        };
+        let lists: Vec<Vec<Tensor>> = (0..self.tensors).map(list).collect();
+        let one = |tensor: u32| match gathers {
+            true => vec![self.make(rank, tensor)],
+            false => vec![self.tensor_of(&empty)],
+        };
+        let flat: Vec<Vec<Tensor>> = (0..self.tensors).map(one).collect();
+        let mut request = Request::new(self.collective);
+        (request.inputs, request.outputs) = if gathers { (flat, lists) } else { (lists, flat) };
+        group.run(request.clone())?;
+        let expected = |index: usize| match gathers {
+            true => {
+                let place = index as u32 % (self.tensors * world);
+                self.before(place / self.tensors, place % self.tensors)
+            }
+            false => {
+                let everything =
+                    (0..world).flat_map(|rank| (0..self.tensors).map(move |it| (rank, it)));
+                everything.fold(vec![0; self.elements], |sum, (from, list)| {
+                    let values = part(from, list, self.tensors * rank + index as u32);
+                    sum.iter().zip(values).map(|(a, b)| a + b).collect()
+                })
+            }
+        };
+        let outputs = request.outputs.concat();
+        let odd = outputs.iter().enumerate().filter(|(index, output)| {
+            output.region().read(<[u8]>::to_vec) != bytes(&self.memory(&expected(*index)))
+        });
+        Ok(odd.map(|(index, _)| format!("{self:?}, output {index}")).collect())
+    }
+
     fn make(&self, rank: u32, tensor: u32) -> Tensor {
-        let region = Region::from_vec(bytes(&self.memory(&self.before(rank, tensor))));
+        self.tensor_of(&self.before(rank, tensor))
+    }
+
+    fn tensor_of(&self, values: &[i32]) -> Tensor {
+        let region = Region::from_vec(bytes(&self.memory(values)));
         let (shape, stride) = (vec![self.elements], self.stride as isize);
         match self.stride {
             1 => Tensor::contiguous(region, DType::I32, shape),

@@ -16,5 +16,6 @@ from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *
 from polyrank._memory import *
+from polyrank._objects import *
 
 __version__: str = getattr(_core, "__version__")

@@ -10,3 +10,4 @@ from polyrank._core import *
 from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *
+from polyrank._objects import *

@@ -1,5 +1,6 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
+use super::check_lists::{check_lists, takes_lists_of_blocks};
 use super::disjoint::disjoint;
 use crate::generated::collective::{Blocks, Sizes};
 use crate::generated::dtype::DType;
@@ -32,6 +33,9 @@ pub(super) struct CheckedOperation {
     pub(super) output: Vec<Tensor>,
     /// Further tensors of this process that are reduced into, or filled from, `output[0]`.
     pub(super) local: Vec<Tensor>,
+    /// Further lists of this process, block by block, which are reduced into `input`, or filled
+    /// from `output`.
+    pub(super) local_lists: Vec<Vec<Tensor>>,
 }
 
 /// Checks `request` as rank `rank` of `size` ranks. One operation for each list of the request,
@@ -55,6 +59,9 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
             disjoint(request, &request.outputs.concat(), RepeatPolicy::Refused)?;
         }
         return all;
+    }
+    if takes_lists_of_blocks(request) {
+        return check_lists(request, lists, rank, size);
     }
     if facts.input == Blocks::All || facts.output == Blocks::All || !facts.input_fits_lists() {
         return Err(Error::Unsupported {
@@ -88,13 +95,14 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
 
 /// Refuses to write read-only memory. The root of a broadcast only reads what it sends, and other
 /// ranks than the root of a reduction only read.
-fn writable(request: &Request, checked: &CheckedOperation, rank: u32) -> Result<()> {
+pub(super) fn writable(request: &Request, checked: &CheckedOperation, rank: u32) -> Result<()> {
     let facts = request.collective.facts();
     let is_in_place = facts.input == Blocks::None;
     let sends = facts.rooted && is_in_place && rank == request.root;
     let output = if sends { &[][..] } else { &checked.output };
     let local = if is_in_place { &checked.local[..] } else { &[] };
-    if !output.iter().chain(local).any(Tensor::is_read_only) {
+    let lists = if facts.reduces { &[] } else { &checked.local_lists[..] };
+    if !output.iter().chain(local).chain(lists.iter().flatten()).any(Tensor::is_read_only) {
         return Ok(());
     }
     let who = match (facts.rooted, rank == request.root) {
@@ -114,7 +122,12 @@ impl crate::generated::collective::Facts {
     }
 }
 
-fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<CheckedOperation> {
+pub(super) fn one(
+    request: &Request,
+    list: usize,
+    rank: u32,
+    size: u32,
+) -> Result<CheckedOperation> {
     let facts = request.collective.facts();
     let at_root = !facts.rooted || rank == request.root;
     let mut input = request.inputs.get(list).cloned().unwrap_or_default();
@@ -136,7 +149,7 @@ fn one(request: &Request, list: usize, rank: u32, size: u32) -> Result<CheckedOp
             dtype: dtype.name().into(),
         });
     }
-    Ok(CheckedOperation { dtype, input, output, local: Vec::new() })
+    Ok(CheckedOperation { dtype, input, output, local: Vec::new(), local_lists: Vec::new() })
 }
 
 fn count(

@@ -24,6 +24,7 @@ use crate::work::{OperationLabel, Work, group_names};
 
 mod assembly;
 mod check;
+mod check_lists;
 mod comparisons;
 mod create;
 mod disjoint;
@@ -355,12 +356,16 @@ impl ProcessGroup {
         let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
+        let is_regrouped = operations.iter().any(|it| !it.local_lists.is_empty());
         let mut outputs = Vec::new();
         let mut calls = Vec::with_capacity(operations.len());
         for operation in operations {
             let mut call = stage(&request, operation, rank, size)?;
             outputs.append(&mut call.outputs);
             calls.push(call);
+        }
+        if is_regrouped {
+            outputs = request.outputs.concat();
         }
         let issued = match calls.len() {
             1 => calls

@@ -22,7 +22,7 @@ pub(super) fn stage(
     size: u32,
 ) -> Result<Call> {
     let facts = request.collective.facts();
-    let CheckedOperation { dtype, input, output, local } = checked;
+    let CheckedOperation { dtype, input, output, local, local_lists } = checked;
     let in_place = facts.input == Blocks::None;
     let agreed = agreed(request, dtype, &input, &output);
 
@@ -35,9 +35,18 @@ pub(super) fn stage(
         .map(|(block, tensor)| {
             let own =
                 (input.len() == 1 || block == rank as usize).then(|| own_block(facts.output, rank));
-            stage_input(tensor, own, &output_regions)
+            match local_lists.is_empty() {
+                true => stage_input(tensor, own, &output_regions),
+                // Another operation of the call may write it before this one has read it.
+                false => tensor.to_contiguous().into_region(),
+            }
         })
         .collect();
+    if facts.reduces {
+        local_lists.iter().for_each(|list| {
+            reduce_blocks(request.reduce_op, dtype, &input_regions, list);
+        });
+    }
 
     if facts.reduces && !local.is_empty() {
         if !in_place {
@@ -55,8 +64,14 @@ pub(super) fn stage(
         }
     }
     if facts.reduces && request.reduce_op == ReduceOp::Avg {
-        let parts = size * (1 + local.len() as u32);
+        let parts = size * (1 + local.len() + local_lists.len()) as u32;
         finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
+    }
+    if !facts.reduces {
+        for list in local_lists {
+            let blocks = output_regions.iter().zip(list);
+            finish.extend(blocks.map(|(from, to)| spread_at_the_end(vec![from.clone()], vec![to])));
+        }
     }
     if in_place && !local.is_empty() {
         finish.push(spread_at_the_end(output_regions.clone(), local.clone()));
@@ -80,8 +95,8 @@ pub(super) fn stage_on_device(
     _size: u32,
 ) -> Result<Call> {
     let facts = request.collective.facts();
-    let CheckedOperation { dtype, input, output, local } = checked;
-    if !local.is_empty() {
+    let CheckedOperation { dtype, input, output, local, local_lists } = checked;
+    if !(local.is_empty() && local_lists.is_empty()) {
         return Err(Error::Unsupported {
             who: "a group with one device per process".into(),
             operation: format!("{} of several tensors at once", request.name),
@@ -228,6 +243,13 @@ fn reduce_local(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], loca
         into.write_from(&from, |into, from| {
             kernels::reduce(reduce_op, dtype, into, from, Order::IntoFirst);
         });
+    }
+}
+
+/// Reduces another list of this process into the contribution, block by block.
+fn reduce_blocks(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], list: &[Tensor]) {
+    for (into, tensor) in contribution.iter().zip(list) {
+        reduce_local(reduce_op, dtype, std::slice::from_ref(into), std::slice::from_ref(tensor));
     }
 }
 

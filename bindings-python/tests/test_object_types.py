@@ -1,0 +1,174 @@
+"""Objects of more types, without pickle: they come back as what they were, and no code runs."""
+
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import pathlib
+import uuid
+
+import numpy as np
+import polyrank
+import polyrank.distributed as dist
+import pytest
+
+register = polyrank.register_object_type
+
+RUNS = []
+
+
+@register
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: list
+    label: str = dataclasses.field(default="", init=False)
+
+    def __post_init__(self):
+        RUNS.append("Point")
+
+
+@register
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    inner: Point
+    at: datetime.datetime
+
+
+@register
+class Pair(collections.namedtuple("Pair", ["first", "second"])):
+    def __new__(cls, first, second):
+        RUNS.append("Pair")
+        return super().__new__(cls, first, second)
+
+
+@register
+class Color(enum.Enum):
+    RED = "r"
+    BLUE = (1, 2)
+
+
+@register
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Celsius:
+    def __init__(self, degrees):
+        self.degrees = degrees
+
+    def __eq__(self, other):
+        return type(other) is Celsius and other.degrees == self.degrees
+
+
+register(Celsius, lambda it: it.degrees, Celsius, name="celsius")
+
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+POINT = Point(1.5, [1, (2,)])
+OBJECTS = [
+    POINT,
+    Frozen(POINT, datetime.datetime(2026, 1, 2, 3, 4, 5, 6, ZONE)),
+    Pair(1, Pair("a", None)),
+    Color.BLUE,
+    {Color.RED: Level.LOW},
+    Celsius(21.5),
+    datetime.datetime(1, 1, 1),
+    datetime.date(2026, 2, 3),
+    datetime.time(1, 2, 3, 4),
+    datetime.timedelta(-1, 2, 3),
+    ZONE,
+    pathlib.PurePosixPath("/a/b"),
+    pathlib.PureWindowsPath("c:\\a"),
+    pathlib.Path("a") / "b",
+    uuid.UUID(int=5),
+    decimal.Decimal("1.10"),
+    fractions.Fraction(-1, 3),
+    frozenset({1, (2, 3)}),
+    {frozenset({1})},
+    bytearray(b"ab"),
+    range(1, 9, 2),
+    slice(1, None, 2),
+    np.float32(1.5),
+    np.int8(-3),
+    np.uint64(2**64 - 1),
+    np.bool_(True),
+    np.complex64(1 - 2j),
+    np.str_("s"),
+    np.datetime64("2026-01-02T03", "h"),
+    np.timedelta64(7, "25s"),
+    np.dtype("<f4"),
+    np.dtype("M8[ns]"),
+]
+ARRAYS = [
+    np.array([[1 + 2j, 3]], np.complex64),
+    np.array(["2026-01-01", "NaT"], "M8[D]"),
+    np.array(["ab", "c"]),
+    np.arange(4, dtype=">i2"),
+]
+
+
+def carried(here):
+    name = "carried"
+    store = polyrank.PrefixStore(name, here.store)
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=30)
+    try:
+        RUNS.clear()
+        for root in {0, here.size - 1}:
+            given = OBJECTS + ARRAYS
+            if here.rank != root:
+                given = [None] * len(given)
+            dist.broadcast_object_list(given, src=root)
+            for got, expected in zip(given, OBJECTS):
+                assert type(got) is type(expected) and got == expected, (got, expected)
+            for got, expected in zip(given[len(OBJECTS):], ARRAYS, strict=True):
+                assert got.dtype == expected.dtype and got.shape == expected.shape
+                assert np.array_equal(got, expected) or np.isnat(got).tolist() == [False, True]
+        gathered = [None] * here.size
+        dist.all_gather_object(gathered, Pair(Level.LOW, POINT))
+        assert [type(it.first) for it in gathered] == [Level] * here.size
+        # Only the objects that this rank made itself ran their classes' code.
+        assert RUNS == ["Pair"], RUNS
+        refused(here)
+    finally:
+        dist.destroy_process_group()
+
+
+def refused(here):
+    @dataclasses.dataclass
+    class Unknown:
+        x: int = 1
+
+    class Flags(enum.Flag):
+        A, B = 1, 2
+
+    register(Flags)
+    bad = [Unknown(), Flags.A | Flags.B, object(), np.array([object()]), np.longdouble(1)]
+    hints = ["register_object_type", "single member", "encode", "not encoded", "not encoded"]
+    for value, hint in zip(bad, hints, strict=True):
+        with pytest.raises(polyrank.InvalidTypeError, match=hint):
+            dist.all_gather_object([None] * here.size, value)
+    # What only the sender knows is a plain value elsewhere.
+    if here.rank == 0:
+        register(Unknown)
+    received = [Unknown(7) if here.rank == 0 else None]
+    dist.broadcast_object_list(received, src=0)
+    assert received == [Unknown(7) if here.rank == 0 else {"x": 7}]
+    # A sender whose class has other fields is an error that says so.
+    if here.rank == 0:
+        other = dataclasses.make_dataclass("Point", ["x"])
+        register(other, name=f"{Point.__module__}.Point")
+        dist.broadcast_object_list([other(1)], src=0)
+        register(Point)
+    else:
+        with pytest.raises(ValueError, match="'label', 'y'"):
+            dist.broadcast_object_list([None], src=0)
+    with pytest.raises(TypeError, match="both"):
+        register(object, str)
+    with pytest.raises(TypeError, match="no dataclass"):
+        register(object)
+
+
+def test_objects_of_many_types_are_carried(world):
+    world.run(carried)
