@@ -29,7 +29,7 @@ import {
 } from "../generated/errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
 import { inOrder, inOrderOrAfterAbort } from "./queues.js";
-import { after, before, hasHooks } from "./hooks.js";
+import { after, before, forgetHooks, hasHooks } from "./hooks.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { allowance, follow, start } from "./operations.js";
@@ -75,7 +75,9 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
       };
       if (spec.leaves !== true) return inOrder(call.groups, begin);
       const abort = () => call.abortGroups();
-      return inOrderOrAfterAbort(call.groups, begin, native.shutdownLimitMs(), abort);
+      const left = inOrderOrAfterAbort(call.groups, begin, native.shutdownLimitMs(), abort);
+      // They may hold what holds the group.
+      return left.finally(() => call.groups.forEach(forgetHooks));
     });
   }
   return untilAborted(signal, (cancellation) => {

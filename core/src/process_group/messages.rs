@@ -81,6 +81,89 @@ impl ProcessGroup {
         }
     }
 
+    /// Issues a send of `tensor`.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send`].
+    pub fn issue_send(
+        &self,
+        tensor: Tensor,
+        peer: u32,
+        tag: u32,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        self.check_peer("send", "destination", peer)?;
+        let hooked = self.before(|| hook_arguments::of_send(&tensor, peer, waiting))?;
+        Self::after(hooked, self.issue_send_unhooked(tensor, peer, tag, timeout, waiting))
+    }
+
+    /// As [`ProcessGroup::issue_send`], as a part of an operation that has hooks itself.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send`].
+    pub(crate) fn issue_send_unhooked(
+        &self,
+        tensor: Tensor,
+        peer: u32,
+        tag: u32,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        self.check_peer("send", "destination", peer)?;
+        let backend = self.backend_for("send", std::iter::once(&tensor))?;
+        let transfer = to_send(&tensor, peer, tag)?;
+        let options = IssueOptions { deadline: self.deadline(timeout), waiting };
+        let issued = backend.send(transfer, options)?;
+        Ok(Work::new(self.label("send"), vec![(issued, backend)], vec![tensor]))
+    }
+
+    /// Issues a receive into `tensor`.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv`].
+    pub fn issue_recv(
+        &self,
+        tensor: Tensor,
+        peer: Option<u32>,
+        tag: u32,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
+        let hooked = self.before(|| hook_arguments::of_receive(&tensor, peer, waiting))?;
+        Self::after(hooked, self.issue_recv_unhooked(tensor, peer, tag, timeout, waiting))
+    }
+
+    /// As [`ProcessGroup::issue_recv`], as a part of an operation that has hooks itself.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv`].
+    pub(crate) fn issue_recv_unhooked(
+        &self,
+        tensor: Tensor,
+        peer: Option<u32>,
+        tag: u32,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
+        let backend = self.backend_for("recv", std::iter::once(&tensor))?;
+        let transfer = to_receive(&tensor, peer, tag)?;
+        let options = IssueOptions { deadline: self.deadline(timeout), waiting };
+        let issued = backend.recv(transfer, options)?;
+        Ok(Work::new(self.label("recv"), vec![(issued, backend)], vec![tensor]))
+    }
+
+    /// Checks that `peer` is a rank of the group; `role` is what messages call it.
+    pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
+        if peer < self.size() {
+            return Ok(());
+        }
+        let message = format!("{name}: {role} rank must be in 0..{}, got {peer}", self.size());
+        Err(Error::InvalidArgument { message })
+    }
+
     /// Issues messages to and from other ranks that go together: on a device they are one
     /// operation, so that they meet in whatever order the ranks list them. One work for each.
     ///
