@@ -101,6 +101,31 @@ test("tabs exchange objects, split, and use the store", { timeout: 120_000 }, as
   await close(pages);
 });
 
+test("hooks see operations of a tab, and find NaN before it spreads", { timeout: 120_000 }, async () => {
+  const pages = await ranks(2);
+  const seen = await runAll(pages, `async ({ pr, group }) => {
+    const seen = [];
+    group.registerPreHook(0, ({ name, inputTensors: [first] }) => seen.push([name, first.length]));
+    group.registerCompletionHook(0, ({ opId, error }) => seen.push([opId, error?.kind ?? null]));
+    group.registerPreHook(1, pr.nanCheck());
+    const tensor = Float32Array.of(1, 2, 3);
+    await group.allreduce(tensor, pr.ReduceOp.MAX);
+    if (group.rank() === 1) tensor[2] = NaN;
+    try {
+      await group.allreduce(tensor);
+    } catch (error) {
+      seen.push(error.kind, error.message);
+    }
+    return seen;
+  }`);
+  const found = "ALLREDUCE of rank 1: element (2,) of input 0, of f32, is NaN";
+  const both = [["ALLREDUCE", 3], [0, null], ["ALLREDUCE", 3]];
+  assert.deepEqual(seen[1], [...both, "NonFiniteInput", found]);
+  assert.deepEqual(seen[0].slice(0, 5), [...both, [1, "Aborted"], "Aborted"]);
+  assert.ok(seen[0][5].includes(`its pre-hook 1 stopped ALLREDUCE #1: ${found}`), seen[0][5]);
+  await Promise.all(pages.map((page) => page.close()));
+});
+
 test("the others hear of a tab that is closed", { timeout: 120_000 }, async () => {
   const pages = await ranks(3);
   await runAll(pages, "({ group }) => group.barrier()");

@@ -157,7 +157,7 @@ fn what_is_never_received_ends_at_its_deadline_or_with_the_group() {
                 world.executor(0).leave(now);
             }
         }
-        world.run(&[waiting.clone()]);
+        world.run(std::slice::from_ref(&waiting));
         let error = errors(&[waiting]).remove(0);
         match (waits, error) {
             (true, Error::CollectiveTimeout { .. }) | (false, Error::Aborted { .. }) => {}
