@@ -101,7 +101,7 @@ test("tabs exchange objects, split, and use the store", { timeout: 120_000 }, as
   await close(pages);
 });
 
-test("hooks see operations of a tab, and find NaN before it spreads", { timeout: 120_000 }, async () => {
+test("hooks see operations of a tab, and NaN does not spread", { timeout: 120_000 }, async () => {
   const pages = await ranks(2);
   const seen = await runAll(pages, `async ({ pr, group }) => {
     const seen = [];

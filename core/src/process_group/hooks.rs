@@ -130,7 +130,8 @@ impl ProcessGroup {
     }
 
     /// Calls `hook` once, when this rank finds or is told that the group has failed; operations of
-    /// this rank that were in flight say so afterwards. Not if this rank aborts or leaves the group.
+    /// this rank that were in flight say so afterwards. Not if this rank aborts or leaves the
+    /// group.
     pub fn register_abort_hook(&self, hook_id: i64, hook: impl Fn() + Send + Sync + 'static) {
         let hook: AbortHook = Arc::new(hook);
         self.inner.hooks.change(|known| drop(known.abort.insert(hook_id, hook)));

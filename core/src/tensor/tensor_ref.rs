@@ -2,7 +2,7 @@
 
 use super::{Device, Element, Tensor};
 use crate::generated::dtype::DType;
-use crate::generated::error::Result;
+use crate::generated::error::{Error, Result};
 
 /// A tensor of an operation, for as long as a hook looks at it: its memory may be borrowed, so that
 /// it cannot be kept.
@@ -43,8 +43,8 @@ impl<'a> TensorRef<'a> {
     /// A copy of the elements, in C order.
     ///
     /// # Errors
-    /// [`Error::InvalidType`](crate::Error::InvalidType) if they are not of type `T`;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if they are on a device.
+    /// [`Error::InvalidType`] if they are not of type `T`;
+    /// [`Error::Unsupported`] if they are on a device.
     pub fn to_vec<T: Element>(self) -> Result<Vec<T>> {
         self.on_host()?.to_contiguous().into_vec()
     }
@@ -52,7 +52,7 @@ impl<'a> TensorRef<'a> {
     /// Calls `f` with the bytes of the elements, in C order.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if they are on a device.
+    /// [`Error::Unsupported`] if they are on a device.
     pub fn read<R>(self, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let tensor = self.on_host()?;
         Ok(match tensor.is_contiguous() {
@@ -72,7 +72,7 @@ impl<'a> TensorRef<'a> {
     fn on_host(self) -> Result<&'a Tensor> {
         match self.0.device() {
             Device::Cpu => Ok(self.0),
-            device @ Device::Cuda(_) => Err(crate::Error::Unsupported {
+            device @ Device::Cuda(_) => Err(Error::Unsupported {
                 who: "a hook".to_owned(),
                 operation: format!("reading the elements of a tensor on {device}"),
             }),
