@@ -316,7 +316,7 @@ impl Backend for ScheduledBackend {
         Some(self.driver.await_failure(peers))
     }
 
-    #[cfg(not(target_family = "wasm"))]
+    #[cfg(feature = "tcp")]
     fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) -> bool {
         self.driver.set_failure_hook(hook);
         true

@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::hook_arguments::{of_collective, without_tensors};
+use super::hook_arguments::of_collective;
+#[cfg(feature = "objects")]
+use super::hook_arguments::without_tensors;
 use super::{Inner, ProcessGroup};
 #[cfg(feature = "objects")]
 use crate::blocking::WaitMode;

@@ -344,6 +344,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`].
+    #[cfg(feature = "objects")]
     pub(crate) fn issue_unhooked(&self, request: Request, waiting: WaitIntent) -> Result<Work> {
         self.issue_checked_unhooked(self.check(request)?, waiting)
     }
