@@ -1047,7 +1047,7 @@ export class ProcessGroup {
   readonly timeout: number;
   /** Whether the group can be reconfigured. */
   readonly supportsReconfigure: boolean;
-  /** Whether the group has windows. */
+  /** Whether the group has windows: those of `tcp` and `websocket` do. */
   readonly supportsWindow: boolean;
   /**
    * Joins the group of `size` ranks that meet in `store` under `groupName`.
@@ -1816,15 +1816,13 @@ export class ProcessGroup {
    */
   getReconfigureHandle(): string;
   /**
-   * Makes a window, over `tensor` if it is given. All ranks call it.
+   * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
+   * tensor or all without.
    *
-   * Not implemented in this version.
-   *
+   * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedError}
    */
-  newWindow(options?: {
-    tensor?: TensorLike | null | undefined;
-  }): Window;
+  newWindow(tensor?: TensorLike | null, options?: WaitOptions): Promise<Window>;
   /** Leaves the group cleanly: `await using group = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** Begins to leave the group, without waiting: `using group = …`. */
@@ -2113,9 +2111,206 @@ export class WebSocketStore extends Store {
   }): Promise<WebSocketStore>;
 }
 
-/** Memory of all ranks of a group that each of them can reach without the owner's help. */
+/**
+ * Memory of all ranks of a group that each of them can reach without the owner's help.
+ *
+ * All ranks make it together, by `ProcessGroup.newWindow`, and register a tensor each, which
+ * may differ in length and dtype. Then each rank reads and writes the others' tensors, at
+ * offsets in elements. What is wrong with an access is raised where it is made, and nothing is
+ * touched.
+ *
+ * When a call is over, its elements are in the target's memory, and its own tensors may be
+ * used again. What the owner reads in its registered tensor is certain after a signal, or a
+ * fence, of those that wrote it. Elements of up to 8 bytes are updated atomically
+ * (`accumulate`, `fetchAndAdd`, `compareAndSwap`), whoever updates them and whichever way;
+ * longer ones (`complex128`) by the owner's process alone, one after the other. A `put` has no
+ * order with an update of the same elements at the same moment.
+ *
+ * The owner's process serves accesses even if none of its code calls polyrank, but in a
+ * browser, whose event loop must run. Ranks of one host access memory themselves, by load and
+ * store, if it is polyrank's own (made by `empty` in Python, `alloc` in JavaScript,
+ * `Tensor::zeros` in Rust) and has 32 KiB or more: see `getAttr`.
+ */
 export class Window {
   private constructor();
+  /**
+   * Opens a tensor to the other ranks. All ranks call it, and wait for one another.
+   *
+   * @param tensor - Contiguous and aligned, of the host. In JavaScript it lies in memory of
+   * polyrank (`alloc`), because that of other arrays can move.
+   * @throws {@link InvalidArgumentError}
+   */
+  tensorRegister<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * Whether the window keeps the tensor. It always does, until `tensorDeregister`.
+     * @defaultValue `true`
+     */
+    owning?: boolean | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+  /**
+   * Closes what `tensorRegister` opened, when all accesses of all ranks are done. All ranks call
+   * it. Without it, the memory is kept as long as the group exists.
+   *
+   * @throws {@link InvalidArgumentError}
+   */
+  tensorDeregister(options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Writes `tensor` to the memory of `dst`, from element `offsetNelems` of its tensor on.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param dst - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   */
+  put(tensor: TensorLike, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Reads the memory of `src`, from element `offsetNelems` of its tensor on, into `tensor`.
+   *
+   * @param tensor - What the result is written to.
+   * @param src - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   */
+  get<T extends TensorLike>(tensor: T, src: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+  /**
+   * Reduces `tensor` into the memory of `dst`: each element there becomes what `op` makes of it
+   * and of the given one. Of the operators, AVG is refused: it has no meaning here.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param dst - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  accumulate(tensor: TensorLike, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Reduces `tensor` into the memory of `dst`: each element there becomes what `op` makes of it
+   * and of the given one. Of the operators, AVG is refused: it has no meaning here.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param dst - The other rank, in this group.
+   * @param op - How elements are reduced.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  accumulate(tensor: TensorLike, dst: number, offsetNelems: number | bigint, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Adds `tensor` to the memory of `dst`, and gives `result`, a tensor of the same length and
+   * dtype, what was there before.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param result - What the result is written to.
+   * @param dst - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  fetchAndAdd<T extends TensorLike>(tensor: TensorLike, result: T, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+  /**
+   * Sets each element in the memory of `dst` that is, bit by bit, that of `compare` to that of
+   * `tensor`, and gives `result` what was there before. The three are of one length and dtype.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param compare - The input of this rank. Read only.
+   * @param result - What the result is written to.
+   * @param dst - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   */
+  compareAndSwap<T extends TensorLike>(tensor: TensorLike, compare: TensorLike, result: T, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+  /**
+   * Signals `peer`. What this rank has written to it before is there when the signal is. The
+   * work is done when the signal is on its way.
+   *
+   * @param peer - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   */
+  signal(peer: number, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Waits for a signal of `peer`, and takes it: each is taken once.
+   *
+   * @param peer - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   * @throws {@link CollectiveTimeoutError}
+   */
+  waitSignal(peer: number, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Waits until all that this rank has issued to `peer`, or to any rank, is done.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   */
+  flush(options?: WaitOptions & {
+    /** The other rank, in this group. */
+    peer?: number | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * Waits for all ranks, and until all that each of them has issued before is done. All ranks
+   * call it.
+   *
+   * @throws {@link RankFailedError}
+   * @throws {@link CollectiveTimeoutError}
+   */
+  fence(options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<void>;
+  /**
+   * A flat tensor over the memory of a rank on this host, if that can be mapped: see `getAttr`.
+   * Its elements mean nothing once all ranks have called `tensorDeregister`.
+   *
+   * @param rank - A rank.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   */
+  mapRemoteTensor(rank: number): Tensor;
+  /**
+   * `UNIFIED` if this rank reads and writes the memory of `rank` where it lies; `SEPARATE` if
+   * that rank's process does it.
+   *
+   * @param rank - A rank.
+   * @throws {@link InvalidArgumentError}
+   */
+  getAttr(rank: number): string;
 }
 
 /** Whether this package can be used here. */

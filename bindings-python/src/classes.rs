@@ -105,6 +105,16 @@ pub(crate) struct TCPStore;
 #[pyclass(frozen, subclass, extends = Store, module = "polyrank")]
 pub(crate) struct WebSocketStore;
 
+/// Memory of all ranks of a group that each of them can reach without the owner's help.
+///
+/// All ranks make it together, by `ProcessGroup.new_window`, and register a tensor each. Then each
+/// rank reads and writes the others' tensors, at offsets in elements. The owner's process serves
+/// accesses even if none of its code calls polyrank.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct Window {
+    pub(crate) inner: polyrank::Window,
+}
+
 /// One send or receive for `batch_isend_irecv`.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct P2POp {
@@ -128,6 +138,15 @@ impl MadeByCore for ProcessGroup {
     fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Group(inner)) => Ok(ProcessGroup { inner }.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl MadeByCore for Window {
+    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+        match answer {
+            Answer::Object(Object::Window(inner)) => Ok(Window { inner }.into()),
             other => Err(unexpected(&other)),
         }
     }
@@ -266,6 +285,13 @@ impl ProcessGroup {
             slf.call_method0(intern!(py, "shutdown"))
         };
         if kind.is_none() { left.map(drop) } else { Ok(()) }
+    }
+}
+
+#[pymethods]
+impl Window {
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.inner)
     }
 }
 

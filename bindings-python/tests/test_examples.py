@@ -13,7 +13,8 @@ from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/transports.md",
-         "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
+         "site/concepts/windows.md", "site/start/python.md", "site/start/mpi.md",
+         "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
 AROUND = {
     "site/concepts/transports.md": (
@@ -80,6 +81,7 @@ def test_types(page, tmp_path):
         ("bindings-python/README.md", "average"),
         ("site/index.md", "sum"),
         ("site/concepts/transports.md", "sum"),
+        ("site/concepts/windows.md", "tasks"),
         ("site/start/python.md", "sum"),
     ],
 )
@@ -97,6 +99,10 @@ def test_runs(page, result, size):
         for rank in range(size)
     ]
     printed = [rank.communicate(timeout=PATIENCE_S)[0].decode() for rank in ranks]
+    if result == "tasks":
+        counts = [int(line.split()[-2]) for line in printed]
+        assert sum(counts) == 100, printed
+        return
     total = float(sum(range(size)))
     expected = {"sum": total, "average": total / size}[result]
     assert printed == [f"rank {rank} of {size}: {expected}\n" for rank in range(size)]

@@ -178,7 +178,7 @@ pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::{
     DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT, SplitOptions,
-    nan_check, nan_check_allowing_infinity,
+    Window, nan_check, nan_check_allowing_infinity,
 };
 pub use request::Request;
 pub use tensor::{

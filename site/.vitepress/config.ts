@@ -52,6 +52,7 @@ export default defineConfig({
             { text: "One process group", link: "/concepts/groups" },
             { text: "Stores", link: "/concepts/stores" },
             { text: "How bytes travel", link: "/concepts/transports" },
+            { text: "Windows", link: "/concepts/windows" },
             { text: "Schedules", link: "/concepts/schedules" },
             { text: "What backends can do", link: "/concepts/backends" },
             { text: "Errors", link: "/concepts/errors" },

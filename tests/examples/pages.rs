@@ -1,7 +1,7 @@
 //! The lines of Rust that stand on pages of the site by themselves, with what they take as given.
 
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
-use polyrank::{Tensor, nan_check};
+use polyrank::{ProcessGroup, Tensor, nan_check};
 
 fn backward(batch: f32, gradients: &Tensor) {
     println!("{batch} of shape {:?}", gradients.shape());
@@ -20,5 +20,23 @@ fn main() -> polyrank::Result<()> {
         backward(batch, prepared.tensor());
         prepared.run()?;
     }
+    work_off(&group)?;
     destroy_process_group(None)
+}
+
+/// Does the tasks that no other rank does.
+fn work_off(group: &ProcessGroup) -> polyrank::Result<()> {
+    let window = group.new_window()?;
+    window.tensor_register(vec![0_i64])?;
+    let (mut task, mut done) = ([0_i64], 0);
+    loop {
+        window.fetch_and_add(&[1_i64], &mut task, 0, 0)?;
+        if task[0] >= 100 {
+            break;
+        }
+        done += 1;
+    }
+    window.tensor_deregister()?;
+    println!("rank {} has done {done} tasks", group.rank());
+    Ok(())
 }

@@ -31,6 +31,8 @@ pub struct Program {
 
 /// The digits that the demo learns to read.
 pub const DIGITS: Program = Program { example: "digits", script: "demo/digits" };
+/// One-sided access to memory of ranks of other languages.
+pub const WINDOWS: Program = Program { example: "windows", script: "windows/run" };
 /// The pairwise conformance cases.
 pub const CASES: Program = Program { example: "cases", script: "cases/run" };
 

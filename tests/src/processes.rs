@@ -121,7 +121,8 @@ thread_local! {
     static VARIABLES: RefCell<Vec<(String, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `run`, whose ranks get the variable `name`. `{rank}` in its value is the rank's number.
+/// Runs `run`, whose ranks get the variable `name`. `{rank}` in its value is the rank's number;
+/// `{by rank}a,b` is `a` for rank 0, `b` for rank 1, `a` for rank 2, and so on.
 pub fn with_variable<R>(name: &str, value: &str, run: impl FnOnce() -> R) -> R {
     VARIABLES.with_borrow_mut(|variables| variables.push((name.into(), value.into())));
     let result = run();
@@ -182,7 +183,7 @@ fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {
     Command::new(std::env::current_exe().expect("the test has a path"))
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, test)
-        .envs(variables().into_iter().map(|(name, value)| (name, value.replace("{rank}", &number))))
+        .envs(variables().into_iter().map(|(name, value)| (name, value_for(&value, rank))))
         .env("RANK", &number)
         .env("LOCAL_RANK", &number)
         .env("WORLD_SIZE", size.to_string())
@@ -192,6 +193,14 @@ fn start_rank(test: &str, rank: u32, size: u32, port: u16) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the test starts itself")
+}
+
+/// What a rank gets of the value of a variable.
+fn value_for(value: &str, rank: u32) -> String {
+    match value.strip_prefix("{by rank}") {
+        Some(list) => list.split(',').cycle().nth(rank as usize).unwrap_or_default().to_owned(),
+        None => value.replace("{rank}", &rank.to_string()),
+    }
 }
 
 fn collect(mut child: Child, start: Instant) -> std::thread::JoinHandle<ProcessEnd> {

@@ -15,7 +15,7 @@ import {
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { platform } from "./native.js";
-import { elementsOf } from "./tensors.js";
+import { elementsOf, tensorOver } from "./tensors.js";
 import { INSPECT } from "./work.js";
 
 /** Default limit of a group's operations, ms. */
@@ -249,4 +249,20 @@ export function prepareAllreduce(spec, group, given) {
   const allreduce = { ...spec, key: "PROCESS_GROUP_ALLREDUCE" };
   const what = () => `allreduce of ${elementsOf(given[0])} in ${group.groupName}`;
   return new PreparedOperation(PREPARED, () => operate(allreduce, group, given), what);
+}
+
+/** Makes a window, and registers the tensor in it that the call was given. */
+export function newWindow(spec, group, given) {
+  const { positional, options } = split(spec, given);
+  const { tensor = positional[0], ...others } = options ?? {};
+  return invokeAsync(spec, group, [others]).then(async (window) => {
+    if ((tensor ?? null) !== null) await window.tensorRegister(tensor, others);
+    return window;
+  });
+}
+
+/** A tensor over the memory of another rank. */
+export function mapRemoteTensor(spec, window, given) {
+  const { memory, dtype } = invoke(spec, window, given);
+  return tensorOver(memory, dtype);
 }

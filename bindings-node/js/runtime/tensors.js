@@ -230,6 +230,13 @@ export function alloc(dtype, shape) {
   return new Tensor(INTERNAL, name, null, memory, info);
 }
 
+/** A flat tensor over memory of polyrank that is there, of the element type of this number. */
+export function tensorOver(memory, code) {
+  const { name, bytes } = [...DTYPES.values()].find((dtype) => dtype.code === code);
+  const info = Object.freeze({ dtype: code, shape: [memory.bytes / bytes], memory });
+  return new Tensor(INTERNAL, name, null, memory, info);
+}
+
 export function dtypeOf(name, called) {
   const known = DTYPES.get(name);
   if (known !== undefined) return known.name;

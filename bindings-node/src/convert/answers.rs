@@ -7,6 +7,7 @@ use polyrank::calls::{Answer, Object, camel_case};
 
 use super::js::Js;
 use super::memory::copy_of;
+use crate::memory::NativeMemory;
 use crate::object::NativeObject;
 
 /// An answer as the JavaScript half takes it: lengths of time in milliseconds, no group as null.
@@ -31,6 +32,13 @@ pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
             for (name, value) in members {
                 record.set(&CString::new(camel_case(name))?, to_js(env, value)?)?;
             }
+            Ok(record)
+        }
+        Answer::Tensor(tensor) => {
+            let record = Js::object(env)?;
+            record.set(c"dtype", Js::of_integer(env, i64::from(tensor.dtype() as u8))?)?;
+            let memory = NativeMemory::of(tensor.into_region());
+            record.set(c"memory", memory.into_js(env)?)?;
             Ok(record)
         }
         Answer::Object(Object::NonGroupMember) => Js::nothing(env),

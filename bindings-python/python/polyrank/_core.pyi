@@ -1204,7 +1204,7 @@ class ProcessGroup:
         """Whether the group can be reconfigured."""
     @property
     def supports_window(self) -> bool:
-        """Whether the group has windows."""
+        """Whether the group has windows: those of `tcp` and `websocket` do."""
     def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None) -> Self:
         """Joins the group of `size` ranks that meet in `store` under `group_name`.
 
@@ -1624,9 +1624,10 @@ class ProcessGroup:
         Not implemented in this version: raises `UnsupportedError`.
         """
     def new_window(self, tensor: _Tensor | None = None) -> Window:
-        """Makes a window, over `tensor` if it is given. All ranks call it.
+        """Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
+        or all without.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        Raises `InvalidArgumentError`, `UnsupportedError`.
         """
 
 
@@ -1835,8 +1836,104 @@ class WebSocketStore(Store):
 
 @final
 class Window:
-    """Memory of all ranks of a group that each of them can reach without the owner's help."""
+    """Memory of all ranks of a group that each of them can reach without the owner's help.
 
+    All ranks make it together, by `ProcessGroup.new_window`, and register a tensor each, which may
+    differ in length and dtype. Then each rank reads and writes the others' tensors, at offsets in
+    elements. What is wrong with an access is raised where it is made, and nothing is touched.
+
+    When a call is over, its elements are in the target's memory, and its own tensors may be used
+    again. What the owner reads in its registered tensor is certain after a signal, or a fence, of
+    those that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`,
+    `fetch_and_add`, `compare_and_swap`), whoever updates them and whichever way; longer ones
+    (`complex128`) by the owner's process alone, one after the other. A `put` has no order with an
+    update of the same elements at the same moment.
+
+    The owner's process serves accesses even if none of its code calls polyrank, but in a browser,
+    whose event loop must run. Ranks of one host access memory themselves, by load and store, if it
+    is polyrank's own (made by `empty` in Python, `alloc` in JavaScript, `Tensor::zeros` in Rust)
+    and has 32 KiB or more: see `get_attr`.
+    """
+
+    def tensor_register(self, tensor: _Tensor, owning: bool = True, async_op: bool = False) -> Work:
+        """Opens a tensor to the other ranks. All ranks call it, and wait for one another.
+
+        - `tensor`: contiguous and aligned, of the host. In JavaScript it lies in memory of polyrank
+          (`alloc`), because that of other arrays can move.
+        - `owning`: whether the window keeps the tensor. It always does, until `tensor_deregister`.
+
+        Raises `InvalidArgumentError`.
+        """
+    def tensor_deregister(self, async_op: bool = False) -> Work:
+        """Closes what `tensor_register` opened, when all accesses of all ranks are done. All ranks call
+        it. Without it, the memory is kept as long as the group exists.
+
+        Raises `InvalidArgumentError`.
+        """
+    def put(self, tensor: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+        """Writes `tensor` to the memory of `dst`, from element `offset_nelems` of its tensor on.
+
+        Raises `InvalidArgumentError`, `RankFailedError`.
+        """
+    def get(self, tensor: _Tensor, src: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+        """Reads the memory of `src`, from element `offset_nelems` of its tensor on, into `tensor`.
+
+        Raises `InvalidArgumentError`, `RankFailedError`.
+        """
+    def accumulate(self, tensor: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, op: ReduceOp = ..., async_op: bool = False) -> Work:
+        """Reduces `tensor` into the memory of `dst`: each element there becomes what `op` makes of it
+        and of the given one. Of the operators, AVG is refused: it has no meaning here.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
+        """
+    def fetch_and_add(self, tensor: _Tensor, result: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+        """Adds `tensor` to the memory of `dst`, and gives `result`, a tensor of the same length and
+        dtype, what was there before.
+
+        Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
+        """
+    def compare_and_swap(self, tensor: _Tensor, compare: _Tensor, result: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+        """Sets each element in the memory of `dst` that is, bit by bit, that of `compare` to that of
+        `tensor`, and gives `result` what was there before. The three are of one length and dtype.
+
+        Raises `InvalidArgumentError`, `RankFailedError`.
+        """
+    def signal(self, peer: SupportsIndex, async_op: bool = False) -> Work:
+        """Signals `peer`. What this rank has written to it before is there when the signal is. The work
+        is done when the signal is on its way.
+
+        Raises `InvalidArgumentError`, `RankFailedError`.
+        """
+    def wait_signal(self, peer: SupportsIndex, async_op: bool = False) -> Work:
+        """Waits for a signal of `peer`, and takes it: each is taken once.
+
+        Raises `InvalidArgumentError`, `RankFailedError`, `CollectiveTimeoutError`.
+        """
+    def flush(self, peer: SupportsIndex | None = None, async_op: bool = False) -> Work:
+        """Waits until all that this rank has issued to `peer`, or to any rank, is done.
+
+        Raises `InvalidArgumentError`, `RankFailedError`.
+        """
+    def fence(self, async_op: bool = False) -> Work:
+        """Waits for all ranks, and until all that each of them has issued before is done. All ranks call
+        it.
+
+        Raises `RankFailedError`, `CollectiveTimeoutError`.
+        """
+    def map_remote_tensor(self, rank: SupportsIndex) -> Any:
+        """A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
+        Its elements mean nothing once all ranks have called `tensor_deregister`.
+
+        Raises `InvalidArgumentError`, `UnsupportedError`.
+        """
+    def get_attr(self, rank: SupportsIndex) -> str:
+        """`UNIFIED` if this rank reads and writes the memory of `rank` where it lies; `SEPARATE` if that
+        rank's process does it.
+
+        Raises `InvalidArgumentError`.
+        """
 
 
 @final

@@ -63,9 +63,16 @@ def empty(
     length = math.prod(lengths) * element.itemsize
     if length > sys.maxsize:
         raise ValueError(f"not enough memory for {length} bytes")
-    memory = getattr(_core, "_Memory")(length)
+    return array_over(getattr(_core, "_Memory")(length), lengths, element)
+
+
+def array_over(memory: Any, shape: tuple[int, ...], dtype: Any) -> "numpy.ndarray[Any, Any]":
+    """The array of elements that lie in memory of polyrank, which it keeps."""
+    import numpy
+
+    element = _element(ELEMENTS.get(dtype, dtype) if isinstance(dtype, str) else dtype)
     array: numpy.ndarray[Any, Any] = numpy.frombuffer(memory, dtype=numpy.uint8).view(element)
-    return array.reshape(lengths)
+    return array.reshape(shape)
 
 
 def _element(dtype: Any) -> "numpy.dtype[Any]":

@@ -1,11 +1,13 @@
 //! What core's calls return, as Python objects.
 
+use polyrank::Tensor;
 use polyrank::calls::Answer;
 use pyo3::BoundObject;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::handles::object;
+use super::memory::Memory;
 
 /// What a call of core returned, as a Python object.
 pub(crate) fn answer(py: Python<'_>, answered: Answer) -> PyResult<Bound<'_, PyAny>> {
@@ -28,8 +30,17 @@ pub(crate) fn answer(py: Python<'_>, answered: Answer) -> PyResult<Bound<'_, PyA
             }
             Ok(record.into_any())
         }
+        Answer::Tensor(tensor) => array(py, &tensor),
         Answer::Object(it) => object(py, it),
     }
+}
+
+/// A NumPy array over the memory of a tensor, which it keeps.
+fn array<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let memory = Bound::new(py, Memory::of(tensor.region().clone()))?;
+    let module = py.import("polyrank._memory")?;
+    let shape = PyTuple::new(py, tensor.shape())?;
+    module.call_method1("array_over", (memory, shape, tensor.dtype().name()))
 }
 
 /// A plain value as a Python object.

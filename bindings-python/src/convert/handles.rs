@@ -1,4 +1,5 @@
-//! The Python objects of core's groups and stores: one for each, for as long as Python keeps it.
+//! The Python objects of core's groups, windows and stores: one for each, for as long as Python
+//! keeps it.
 
 use polyrank::calls::Object;
 use pyo3::intern;
@@ -7,16 +8,19 @@ use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
     FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store, TCPStore,
-    WebSocketStore,
+    WebSocketStore, Window,
 };
 
-/// What `object` stands for in core, if it is a group or a store.
+/// What `object` stands for in core, if it is an object of core.
 pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
     if let Ok(group) = object.cast::<ProcessGroup>() {
         return Some(Object::Group(group.get().inner.clone()));
     }
     if let Ok(store) = object.cast::<Store>() {
         return Some(Object::Store(store.get().inner.clone()));
+    }
+    if let Ok(window) = object.cast::<Window>() {
+        return Some(Object::Window(window.get().inner.clone()));
     }
     object.is_instance_of::<NonGroupMember>().then_some(Object::NonGroupMember)
 }
@@ -43,6 +47,7 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
     }
     let made = match object.type_name() {
         "ProcessGroup" => made::<ProcessGroup>(py, object),
+        "Window" => made::<Window>(py, object),
         "HashStore" => made::<HashStore>(py, object),
         "FileStore" => made::<FileStore>(py, object),
         "PrefixStore" => made::<PrefixStore>(py, object),

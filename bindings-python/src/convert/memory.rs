@@ -18,6 +18,13 @@ pub(crate) struct Memory {
     region: Region,
 }
 
+impl Memory {
+    /// Memory that is there.
+    pub(super) fn of(region: Region) -> Memory {
+        Memory { region }
+    }
+}
+
 #[pymethods]
 impl Memory {
     /// Memory of so many bytes.

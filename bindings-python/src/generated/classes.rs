@@ -922,18 +922,17 @@ impl ProcessGroup {
         Err(convert::unbuilt(py, "ProcessGroup.get_reconfigure_handle"))
     }
 
-    /// Makes a window, over `tensor` if it is given. All ranks call it.
+    /// Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
+    /// or all without.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// Raises `InvalidArgumentError`, `UnsupportedError`.
     #[pyo3(name = "new_window", signature = (*positional, **keywords), text_signature = "($self, tensor=None)")]
     fn py_new_window<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.new_window"))
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_NEW_WINDOW", positional, keywords)
     }
 
     /// The group's name, the same on all its ranks and different from other groups'.
@@ -983,7 +982,7 @@ impl ProcessGroup {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_SUPPORTS_RECONFIGURE")
     }
 
-    /// Whether the group has windows.
+    /// Whether the group has windows: those of `tcp` and `websocket` do.
     #[getter(supports_window)]
     fn get_supports_window<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_SUPPORTS_WINDOW")
@@ -1325,6 +1324,201 @@ impl WebSocketStore {
 }
 
 #[pymethods]
+impl Window {
+    /// Opens a tensor to the other ranks. All ranks call it, and wait for one another.
+    ///
+    /// - `tensor`: contiguous and aligned, of the host. In JavaScript it lies in memory of polyrank
+    ///   (`alloc`), because that of other arrays can move.
+    /// - `owning`: whether the window keeps the tensor. It always does, until `tensor_deregister`.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "tensor_register", signature = (*positional, **keywords), text_signature = "($self, tensor, owning=True, async_op=False)")]
+    fn py_tensor_register<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_TENSOR_REGISTER, positional, keywords)?;
+        implementations::window::tensor_register(slf, call)
+    }
+
+    /// Closes what `tensor_register` opened, when all accesses of all ranks are done. All ranks call
+    /// it. Without it, the memory is kept as long as the group exists.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "tensor_deregister", signature = (*positional, **keywords), text_signature = "($self, async_op=False)")]
+    fn py_tensor_deregister<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_TENSOR_DEREGISTER, positional, keywords)?;
+        implementations::window::tensor_deregister(slf, call)
+    }
+
+    /// Writes `tensor` to the memory of `dst`, from element `offset_nelems` of its tensor on.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`.
+    #[pyo3(name = "put", signature = (*positional, **keywords), text_signature = "($self, tensor, dst, offset_nelems, async_op=False)")]
+    fn py_put<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_PUT, positional, keywords)?;
+        implementations::window::put(slf, call)
+    }
+
+    /// Reads the memory of `src`, from element `offset_nelems` of its tensor on, into `tensor`.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`.
+    #[pyo3(name = "get", signature = (*positional, **keywords), text_signature = "($self, tensor, src, offset_nelems, async_op=False)")]
+    fn py_get<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_GET, positional, keywords)?;
+        implementations::window::get(slf, call)
+    }
+
+    /// Reduces `tensor` into the memory of `dst`: each element there becomes what `op` makes of it
+    /// and of the given one. Of the operators, AVG is refused: it has no meaning here.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
+    #[pyo3(name = "accumulate", signature = (*positional, **keywords), text_signature = "($self, tensor, dst, offset_nelems, op=..., async_op=False)")]
+    fn py_accumulate<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_ACCUMULATE, positional, keywords)?;
+        implementations::window::accumulate(slf, call)
+    }
+
+    /// Adds `tensor` to the memory of `dst`, and gives `result`, a tensor of the same length and
+    /// dtype, what was there before.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
+    #[pyo3(name = "fetch_and_add", signature = (*positional, **keywords), text_signature = "($self, tensor, result, dst, offset_nelems, async_op=False)")]
+    fn py_fetch_and_add<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_FETCH_AND_ADD, positional, keywords)?;
+        implementations::window::fetch_and_add(slf, call)
+    }
+
+    /// Sets each element in the memory of `dst` that is, bit by bit, that of `compare` to that of
+    /// `tensor`, and gives `result` what was there before. The three are of one length and dtype.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`.
+    #[pyo3(name = "compare_and_swap", signature = (*positional, **keywords), text_signature = "($self, tensor, compare, result, dst, offset_nelems, async_op=False)")]
+    fn py_compare_and_swap<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_COMPARE_AND_SWAP, positional, keywords)?;
+        implementations::window::compare_and_swap(slf, call)
+    }
+
+    /// Signals `peer`. What this rank has written to it before is there when the signal is. The work
+    /// is done when the signal is on its way.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`.
+    #[pyo3(name = "signal", signature = (*positional, **keywords), text_signature = "($self, peer, async_op=False)")]
+    fn py_signal<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_SIGNAL, positional, keywords)?;
+        implementations::window::signal(slf, call)
+    }
+
+    /// Waits for a signal of `peer`, and takes it: each is taken once.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`, `CollectiveTimeoutError`.
+    #[pyo3(name = "wait_signal", signature = (*positional, **keywords), text_signature = "($self, peer, async_op=False)")]
+    fn py_wait_signal<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_WAIT_SIGNAL, positional, keywords)?;
+        implementations::window::wait_signal(slf, call)
+    }
+
+    /// Waits until all that this rank has issued to `peer`, or to any rank, is done.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`.
+    #[pyo3(name = "flush", signature = (*positional, **keywords), text_signature = "($self, peer=None, async_op=False)")]
+    fn py_flush<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_FLUSH, positional, keywords)?;
+        implementations::window::flush(slf, call)
+    }
+
+    /// Waits for all ranks, and until all that each of them has issued before is done. All ranks call
+    /// it.
+    ///
+    /// Raises `RankFailedError`, `CollectiveTimeoutError`.
+    #[pyo3(name = "fence", signature = (*positional, **keywords), text_signature = "($self, async_op=False)")]
+    fn py_fence<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::WINDOW_FENCE, positional, keywords)?;
+        implementations::window::fence(slf, call)
+    }
+
+    /// A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
+    /// Its elements mean nothing once all ranks have called `tensor_deregister`.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedError`.
+    #[pyo3(name = "map_remote_tensor", signature = (*positional, **keywords), text_signature = "($self, rank)")]
+    fn py_map_remote_tensor<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "WINDOW_MAP_REMOTE_TENSOR", positional, keywords)
+    }
+
+    /// `UNIFIED` if this rank reads and writes the memory of `rank` where it lies; `SEPARATE` if that
+    /// rank's process does it.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "get_attr", signature = (*positional, **keywords), text_signature = "($self, rank)")]
+    fn py_get_attr<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "WINDOW_GET_ATTR", positional, keywords)
+    }
+}
+
+#[pymethods]
 impl Work {
     /// Waits until the operation is complete; true. Raises what the operation failed with.
     ///
@@ -1527,12 +1721,6 @@ impl Future {
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct DeviceBackend;
 
-/// Memory of all ranks of a group that each of them can reach without the owner's help.
-///
-/// Not implemented in this version.
-#[pyclass(frozen, module = "polyrank")]
-pub(crate) struct Window;
-
 #[pymethods]
 impl DType {
     #[classattr]
@@ -1595,9 +1783,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PrefixStore>()?;
     module.add_class::<TCPStore>()?;
     module.add_class::<WebSocketStore>()?;
+    module.add_class::<Window>()?;
     module.add_class::<Work>()?;
     module.add_class::<Future>()?;
     module.add_class::<DeviceBackend>()?;
-    module.add_class::<Window>()?;
     Ok(())
 }

@@ -65,6 +65,7 @@ const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], output: 0, outputName: "tensor" };
+const PROCESS_GROUP_NEW_WINDOW = { key: "PROCESS_GROUP_NEW_WINDOW", name: "newWindow", required: 0, inOrder: true };
 
 /** A group of processes (ranks) that communicate by collective operations. */
 export class ProcessGroup {
@@ -313,8 +314,8 @@ export class ProcessGroup {
     return calls.unsupported("ProcessGroup.get_reconfigure_handle");
   }
 
-  newWindow() {
-    return calls.unsupported("ProcessGroup.new_window");
+  newWindow(...given) {
+    return own.newWindow(PROCESS_GROUP_NEW_WINDOW, this, given);
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
@@ -453,13 +454,84 @@ export class Store {
 }
 register("Store", Store, ["Store"]);
 
+const WINDOW_TENSOR_REGISTER = { key: "WINDOW_TENSOR_REGISTER", name: "tensorRegister", required: 1, output: 0, outputName: "tensor" };
+const WINDOW_TENSOR_DEREGISTER = { key: "WINDOW_TENSOR_DEREGISTER", name: "tensorDeregister", required: 0, output: null };
+const WINDOW_PUT = { key: "WINDOW_PUT", name: "put", required: 3, output: null };
+const WINDOW_GET = { key: "WINDOW_GET", name: "get", required: 3, output: 0, outputName: "tensor" };
+const WINDOW_ACCUMULATE = { key: "WINDOW_ACCUMULATE", name: "accumulate", required: 3, output: null };
+const WINDOW_FETCH_AND_ADD = { key: "WINDOW_FETCH_AND_ADD", name: "fetchAndAdd", required: 4, output: 1, outputName: "result" };
+const WINDOW_COMPARE_AND_SWAP = { key: "WINDOW_COMPARE_AND_SWAP", name: "compareAndSwap", required: 5, output: 2, outputName: "result" };
+const WINDOW_SIGNAL = { key: "WINDOW_SIGNAL", name: "signal", required: 1, output: null };
+const WINDOW_WAIT_SIGNAL = { key: "WINDOW_WAIT_SIGNAL", name: "waitSignal", required: 1, output: null };
+const WINDOW_FLUSH = { key: "WINDOW_FLUSH", name: "flush", required: 0, output: null };
+const WINDOW_FENCE = { key: "WINDOW_FENCE", name: "fence", required: 0, output: null };
+const WINDOW_MAP_REMOTE_TENSOR = { key: "WINDOW_MAP_REMOTE_TENSOR", name: "mapRemoteTensor", required: 1 };
+const WINDOW_GET_ATTR = { key: "WINDOW_GET_ATTR", name: "getAttr", required: 1 };
 
 /** Memory of all ranks of a group that each of them can reach without the owner's help. */
 export class Window {
-  constructor() {
-    calls.unsupported("Window");
+  constructor(...given) {
+    if (given[0] !== MADE) throw new InvalidTypeError("a Window is not made by `new`");
+    keep(this, given[1]);
+  }
+
+  tensorRegister(...given) {
+    return calls.operate(WINDOW_TENSOR_REGISTER, this, given);
+  }
+
+  tensorDeregister(...given) {
+    return calls.operate(WINDOW_TENSOR_DEREGISTER, this, given);
+  }
+
+  put(...given) {
+    return calls.operate(WINDOW_PUT, this, given);
+  }
+
+  get(...given) {
+    return calls.operate(WINDOW_GET, this, given);
+  }
+
+  accumulate(...given) {
+    return calls.operate(WINDOW_ACCUMULATE, this, given);
+  }
+
+  fetchAndAdd(...given) {
+    return calls.operate(WINDOW_FETCH_AND_ADD, this, given);
+  }
+
+  compareAndSwap(...given) {
+    return calls.operate(WINDOW_COMPARE_AND_SWAP, this, given);
+  }
+
+  signal(...given) {
+    return calls.operate(WINDOW_SIGNAL, this, given);
+  }
+
+  waitSignal(...given) {
+    return calls.operate(WINDOW_WAIT_SIGNAL, this, given);
+  }
+
+  flush(...given) {
+    return calls.operate(WINDOW_FLUSH, this, given);
+  }
+
+  fence(...given) {
+    return calls.operate(WINDOW_FENCE, this, given);
+  }
+
+  mapRemoteTensor(...given) {
+    return own.mapRemoteTensor(WINDOW_MAP_REMOTE_TENSOR, this, given);
+  }
+
+  getAttr(...given) {
+    return calls.invoke(WINDOW_GET_ATTR, this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "Window";
   }
 }
+register("Window", Window, ["Window"]);
 
 const HASH_STORE_NEW = { key: "HASH_STORE_NEW", name: "new", required: 0 };
 

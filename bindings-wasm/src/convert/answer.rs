@@ -29,6 +29,8 @@ pub(crate) fn answer(answer: Answer) -> JsValue {
             }
             object.into()
         }
+        // In a page, nothing of another rank is mapped.
+        Answer::Tensor(_) => JsValue::UNDEFINED,
         // What stands for a group without this process is the JavaScript half's.
         Answer::Object(CoreObject::NonGroupMember) => JsValue::UNDEFINED,
         Answer::Object(object) => NativeObject::new(object).into(),

@@ -6,16 +6,34 @@ use crate::model::{Api, Interface, Method, Role, Type};
 /// Whether core's dispatcher runs a method of an object that a language makes calls on, or a free
 /// function: not what takes tensors, or objects that each language makes on its own.
 pub(crate) fn is_run_by_core(api: &Api, method: &Method) -> bool {
-    !has_tensors(method) && !is_made_of_others(api, method)
+    !has_tensors(method) && !returns_work(method) && !is_made_of_others(api, method)
 }
 
 /// Whether a language holds objects of it on which it makes calls: they, or those that inherit
-/// from it, are made by the user. What only operations return belongs to each language.
+/// from it, are made by the user, or by a call of core that waits. What only operations return
+/// belongs to each language.
 pub(crate) fn is_object(api: &Api, interface: &Interface) -> bool {
     let is_made = |it: &Interface| it.constructor.is_some() && !it.common.handwritten;
     let derived = |it: &&Interface| it.inherits.as_ref() == Some(&interface.name);
     !interface.common.unbuilt
-        && (is_made(interface) || api.interfaces.iter().filter(derived).any(is_made))
+        && (is_made(interface)
+            || api.interfaces.iter().filter(derived).any(is_made)
+            || is_made_by_a_call(api, interface))
+}
+
+/// Whether a method that waits returns a new one.
+fn is_made_by_a_call(api: &Api, interface: &Interface) -> bool {
+    let makes = |method: &Method| {
+        let is_it = |ty: &Type| matches!(ty, Type::Interface(name) if *name == interface.name);
+        method.common.waits && method.overloads.iter().any(|overload| is_it(&overload.returns))
+    };
+    api.interfaces.iter().flat_map(|other| &other.methods).any(makes)
+}
+
+/// Whether it returns the handle of an operation.
+pub(crate) fn returns_work(method: &Method) -> bool {
+    let is_work = |ty: &Type| matches!(ty, Type::Interface(name) if name == "Work");
+    method.overloads.iter().any(|overload| is_work(overload.returns.non_null()))
 }
 
 fn has_tensors(method: &Method) -> bool {

@@ -12,11 +12,12 @@ pub use self::capabilities::{Capabilities, Mismatches};
 pub use self::departure::OpenComparison;
 pub(crate) use self::departure::deadline;
 pub use self::options::{BackendOptions, SpecificOptions};
+pub use self::windows::{WindowOperation, Windows};
 use crate::blocking::unblock;
 use crate::clock::Instant;
 pub use crate::completion::WaitIntent;
 use crate::completion::{Completion, Outcome};
-pub use crate::executor::Envelope;
+pub use crate::executor::{AccessAction, Envelope, ExposedMemory, Fence, Flush, WindowAccess};
 pub use crate::generated::backend_options::*;
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
@@ -54,6 +55,7 @@ pub(crate) mod registration;
 pub mod registry;
 pub mod scheduled;
 mod stall;
+pub(crate) mod windows;
 
 /// Most bytes that a rank contributes to what [`Backend::try_small`] runs.
 pub const FAST_PATH_BYTES: usize = BOARD_BYTES;
@@ -307,6 +309,10 @@ pub trait Backend: Send + Sync + 'static {
     fn split_off(&self, request: SplitRequest<'_>, until: Instant) -> Result<Option<Share>> {
         let _ = (request, until);
         Ok(None)
+    }
+    /// The windows of the group; none where it has no such thing.
+    fn windows(&self) -> Option<&dyn Windows> {
+        None
     }
     /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;

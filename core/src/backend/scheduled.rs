@@ -1,5 +1,6 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
-    Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, discovery,
+    Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, Windows, discovery,
 };
 use crate::blocking::block_on;
 use crate::clock::{CAN_BLOCK, Instant};
@@ -41,7 +42,11 @@ pub struct ScheduledBackend {
     group: String,
     rank: u32,
     size: u32,
-    driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
+    /// How many windows were opened.
+    pub(super) windows_opened: AtomicU32,
+    /// How many calls on windows were issued.
+    pub(super) window_calls: AtomicU64,
     /// Whether small operations go over a board, as on all ranks of the group.
     has_board: bool,
     /// Whether every rank can read the memory of every other.
@@ -121,6 +126,8 @@ impl ScheduledBackend {
             rank,
             size,
             driver,
+            windows_opened: AtomicU32::new(0),
+            window_calls: AtomicU64::new(0),
             has_board,
             reads_memory,
             no_steps: Arc::default(),
@@ -265,6 +272,10 @@ impl Backend for ScheduledBackend {
         drop(issuing);
         drop(deferred);
         sender
+    }
+
+    fn windows(&self) -> Option<&dyn Windows> {
+        Some(self)
     }
 
     fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {

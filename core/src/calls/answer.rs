@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::object::{Object, StoreObject};
 use crate::generated::error::Result;
-use crate::process_group::ProcessGroup;
+use crate::process_group::{ProcessGroup, Window};
 use crate::store::Store;
-use crate::tensor::Device;
+use crate::tensor::{Device, Tensor};
 
 /// What a call returned.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub enum Answer {
     List(Vec<Answer>),
     /// Values by name, in snake_case.
     Record(Vec<(&'static str, Answer)>),
+    /// A tensor, over memory that it keeps.
+    Tensor(Tensor),
     /// An object.
     Object(Object),
 }
@@ -73,6 +75,7 @@ from_variant! {
     Vec<u8> => Bytes;
     Duration => Duration;
     Object => Object;
+    Tensor => Tensor;
 }
 
 macro_rules! from_list {
@@ -131,6 +134,12 @@ impl IntoAnswer for Device {
 impl IntoAnswer for ProcessGroup {
     fn into_answer(self) -> Result<Answer> {
         Object::Group(self).into_answer()
+    }
+}
+
+impl IntoAnswer for Window {
+    fn into_answer(self) -> Result<Answer> {
+        Object::Window(self).into_answer()
     }
 }
 

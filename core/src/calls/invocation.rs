@@ -22,7 +22,7 @@ use crate::distributed;
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::error::{Error, Result};
 use crate::generated::roles::Order;
-use crate::process_group::ProcessGroup;
+use crate::process_group::{ProcessGroup, Window};
 use crate::request::{Method, Role};
 
 /// What a call does, on its way.
@@ -283,6 +283,11 @@ impl Invocation {
     /// The group that the method is called on.
     pub(crate) fn this_group(&self) -> Result<ProcessGroup> {
         self.this()?.group().cloned()
+    }
+
+    /// The window that the method is called on.
+    pub(crate) fn this_window(&self) -> Result<Window> {
+        self.this()?.window().cloned()
     }
 
     /// The store that the method is called on.

@@ -1,4 +1,5 @@
-//! Objects that calls are made on, take and return: groups and stores. Knows nothing of methods.
+//! Objects that calls are made on, take and return: groups, windows and stores. Knows nothing of
+//! methods.
 
 use std::fmt;
 #[cfg(not(target_family = "wasm"))]
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::generated::error::{Error, Result};
-use crate::process_group::{ProcessGroup, next_identity};
+use crate::process_group::{ProcessGroup, Window, next_identity};
 #[cfg(not(target_family = "wasm"))]
 use crate::store::FileStore;
 #[cfg(feature = "tcp")]
@@ -23,6 +24,8 @@ pub enum Object {
     NonGroupMember,
     /// A store.
     Store(StoreObject),
+    /// A window.
+    Window(Window),
 }
 
 /// A store, and what it was made as.
@@ -70,6 +73,7 @@ impl Object {
         match self {
             Object::Group(_) => &["ProcessGroup"],
             Object::NonGroupMember => &["NonGroupMember", "ProcessGroup"],
+            Object::Window(_) => &["Window"],
             Object::Store(store) => match store.kind {
                 Kind::Only(interfaces) => interfaces,
                 Kind::Hash => &["HashStore", "Store"],
@@ -89,6 +93,7 @@ impl Object {
             Object::Group(group) => group.identity(),
             Object::NonGroupMember => 0,
             Object::Store(store) => store.identity,
+            Object::Window(window) => window.identity(),
         }
     }
 
@@ -114,6 +119,28 @@ impl Object {
                 message: "this process is not a member of it".to_owned(),
             }),
             other => Err(is_not(other, "ProcessGroup")),
+        }
+    }
+
+    /// The window that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it is not a window.
+    pub fn window(&self) -> Result<&Window> {
+        match self {
+            Object::Window(window) => Ok(window),
+            other => Err(is_not(other, "Window")),
+        }
+    }
+
+    /// The group in which operations on it run: that of a window, or itself.
+    ///
+    /// # Errors
+    /// As [`Object::group`].
+    pub fn operating_group(&self) -> Result<&ProcessGroup> {
+        match self {
+            Object::Window(window) => Ok(window.group()),
+            other => other.group(),
         }
     }
 
@@ -252,6 +279,7 @@ impl fmt::Display for Object {
             Object::Group(group) => write!(f, "{group:?}"),
             Object::NonGroupMember => f.write_str("NonGroupMember"),
             Object::Store(store) => write!(f, "{store}"),
+            Object::Window(window) => write!(f, "{window:?}"),
         }
     }
 }

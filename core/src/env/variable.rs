@@ -179,7 +179,8 @@ variables! {
     "How ranks reach each other" {
         /// What ranks of one host use.
         POLYRANK_TRANSPORT {
-            values: "`auto`; `tcp`: never shared memory; `shm`: shared memory, or else an error",
+            values: "`auto`; `tcp`: never shared memory, nor that of windows; `shm`: shared \
+                     memory, or else an error",
             unset: "`auto`: shared memory where all ranks of the host can have it, else TCP",
             reader: "backends `tcp` and `websocket`"
         }

@@ -234,6 +234,13 @@ impl Executor {
         self.run();
     }
 
+    /// Makes a change of what this rank has to do with windows, and sends what there is to send.
+    pub(super) fn change_windows(&mut self, now: Instant, change: impl FnOnce(&mut State)) {
+        self.state.now = now;
+        change(&mut self.state);
+        self.run();
+    }
+
     /// Moves what can be moved now, for a bounded time. Returns at the end of an operation, since a
     /// thread may wait for it.
     pub fn advance(&mut self, now: Instant) -> Progress {
@@ -306,9 +313,9 @@ impl Executor {
         !self.is_closed() && self.transport.is_joining()
     }
 
-    /// Whether a caller waits for the group to break.
+    /// Whether a caller waits for the group to break, or others may access a window at any time.
     pub fn is_watched(&self) -> bool {
-        self.awaiting_failure.iter().any(|it| it.strong_count() > 0)
+        self.state.windows.is_open() || self.awaiting_failure.iter().any(|it| it.strong_count() > 0)
     }
 
     /// Ends `completion` when nothing is in flight, or at `until`.

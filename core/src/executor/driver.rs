@@ -11,6 +11,7 @@ mod fast_path;
 mod group_progress;
 mod handover;
 mod leader_bell;
+mod windows;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

@@ -93,7 +93,8 @@ impl State {
     /// Notes what another rank told of the end of the group.
     pub(super) fn hear(&mut self, abort: Abort) {
         if !self.is_failing() && self.heard.is_none() {
-            let operations = self.in_flight.iter().count() + self.messages.count();
+            let messages = self.messages.count() + self.windows.count();
+            let operations = self.in_flight.iter().count() + messages;
             self.heard = Some(Box::new(HeardAbort { abort, operations }));
         }
     }
@@ -151,7 +152,8 @@ impl State {
             drop(released.finish);
             self.finished.push(FinishedOperation::new(released.completion, Err(error)));
         }
-        for AbandonedMessage { name, number, ending } in self.messages.take_all() {
+        let messages = self.messages.take_all().into_iter().chain(self.windows.take_all());
+        for AbandonedMessage { name, number, ending } in messages {
             let error = broken.error_named(&self.group, name, number);
             ending.fail(error, &mut self.finished);
         }
@@ -273,6 +275,18 @@ impl State {
             }
             earliest = Some(earliest.map_or(ending.deadline, |known| known.min(ending.deadline)));
         }
+        for (name, sequence, peer, ending) in self.windows.endings() {
+            if ending.deadline <= self.now && late.is_none() {
+                late = Some(Abort::TimedOut {
+                    rank,
+                    sequence,
+                    operation: name.to_owned(),
+                    waited_ms: millis(self.now - ending.started),
+                    waiting_for: peer.into_iter().collect(),
+                });
+            }
+            earliest = Some(earliest.map_or(ending.deadline, |known| known.min(ending.deadline)));
+        }
         self.earliest = earliest;
         if let Some(abort) = late {
             self.fail(abort);
@@ -304,7 +318,8 @@ impl State {
         let suspicion = self.suspicion.as_ref().map(|suspicion| suspicion.until);
         let heard = self.heard.as_ref().map(|_| self.now);
         // `earliest` may belong to an operation that has ended since.
-        let is_idle = self.in_flight.is_empty() && self.messages.is_idle();
+        let is_idle =
+            self.in_flight.is_empty() && self.messages.is_idle() && self.windows.is_idle();
         let earliest = self.earliest.filter(|_| !is_idle);
         let deferral = self.deferred.as_ref().and_then(|deferred| deferred.until);
         let deadlines = [
@@ -337,6 +352,7 @@ impl State {
             None => {
                 !self.in_flight.is_empty()
                     || !self.messages.is_idle()
+                    || !self.windows.is_idle()
                     || self.suspicion.is_some()
                     || self.heard.is_some()
             }
@@ -469,7 +485,10 @@ impl State {
 
     /// Breaks the group if a message needs a peer that left.
     pub(super) fn check_departed_messages(&mut self) {
-        let needed = self.peers.departed().find(|&peer| self.messages_need(peer));
+        let needed = self
+            .peers
+            .departed()
+            .find(|&peer| self.messages_need(peer) || self.windows.needs(peer));
         if let Some(rank) = needed {
             // The collectives that were issued before may end.
             self.fail(Abort::Left { rank, sequence: self.issued + 1 });

@@ -40,6 +40,7 @@ mod stores_choice;
 #[cfg(test)]
 mod tests;
 mod unexpected_frames;
+mod windows;
 
 pub use advance::{Executor, Progress};
 pub use broken_group::{GroupIdentity, StallReport};
@@ -54,5 +55,8 @@ pub use operation::{
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};
+pub use windows::{
+    AccessAction, ExposedMemory, Fence, Flush, WindowAccess, WindowCall, WindowOperation,
+};
 
 pub use crate::transport::EAGER_BYTES;

@@ -37,6 +37,13 @@ pub(super) enum PayloadTarget {
     UnexpectedMessage,
     /// The ranks that the peer is missing itself.
     Report,
+    /// Into the memory of a window, or to be computed with it, if that is what is registered.
+    Access {
+        /// Whether it is.
+        granted: bool,
+    },
+    /// To where an access reads.
+    AccessReply,
     /// Why the peer broke the group.
     Abort,
 }

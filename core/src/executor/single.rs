@@ -11,6 +11,7 @@ use super::advance::Executor;
 use super::finished_operation::FinishedOperation;
 use super::operation::{Envelope, Message, Operation, SmallOperation};
 use super::small_collective::SmallAttempt;
+use super::windows::{ExposedMemory, WindowCall, WindowOperation};
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::generated::error::{Error, Result};
@@ -117,6 +118,26 @@ impl Driver {
     /// Starts to receive a message.
     pub fn recv(&self, message: Message, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.recv(message, now))
+    }
+
+    /// Opens a window, whose signals count from now on.
+    pub fn open_window(&self, window: u32) {
+        self.change(|executor, now| executor.open_window(window, now));
+    }
+
+    /// Lets others access `memory`, or nothing any more.
+    pub fn expose(&self, window: u32, memory: Option<ExposedMemory>) {
+        self.change(|executor, now| executor.expose(window, memory, now));
+    }
+
+    /// Starts a call on a window.
+    pub fn start_on_window(
+        &self,
+        operation: WindowOperation,
+        call: WindowCall,
+        _: WaitIntent,
+    ) -> DeferredCompletions {
+        self.start(|executor, now| executor.start_on_window(operation, call, now))
     }
 
     /// No memory moves here.

@@ -17,6 +17,7 @@ use super::scratch::ScratchPool;
 use super::slot_exchange::SlotExchange;
 use super::stores_choice::StoresChoice;
 use super::unexpected_frames::UnexpectedFrames;
+use super::windows::Windows;
 use crate::clock::Instant;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
@@ -52,6 +53,7 @@ pub(super) struct State {
     /// How many peers wait to be told that an operation was issued.
     pub(super) wanting_issued: usize,
     pub(super) messages: PointToPoint,
+    pub(super) windows: Windows,
     /// How many ranks, this one included, share this rank's cache.
     pub(super) ranks_in_a_cache: usize,
     /// How results are stored.
@@ -100,6 +102,7 @@ impl State {
             replies: VecDeque::new(),
             wanting_issued: 0,
             messages: PointToPoint::new(),
+            windows: Windows::default(),
             ranks_in_a_cache: 1,
             stores: StoresChoice::default(),
             exchange: None,
@@ -135,7 +138,8 @@ impl State {
     /// to do.
     pub(super) fn run(&mut self, transport: &mut dyn Transport) -> bool {
         let moved = self.look_at_board();
-        if self.replies.is_empty() && self.work.is_empty() && !self.messages.has_work() {
+        let has_messages = self.messages.has_work() || self.windows.has_work();
+        if self.replies.is_empty() && self.work.is_empty() && !has_messages {
             return moved;
         }
         self.send_replies(transport);
@@ -149,6 +153,9 @@ impl State {
             }
         }
         self.send_messages(transport);
+        if self.windows.has_work() {
+            self.send_accesses(transport);
+        }
         self.send_replies(transport);
         true
     }
@@ -302,12 +309,12 @@ impl State {
 
 impl Sink for State {
     /// A frame of an operation that this rank has not issued is left in the transport, which saves
-    /// a copy, unless something in flight may need the frames after it.
+    /// a copy, unless something in flight, or a window, may need the frames after it.
     fn wants(&mut self, _: Rank, header: &Header) -> bool {
         let is_ahead = matches!(header.kind, Kind::Data | Kind::Ready)
             && self.is_to_come(header.sequence)
             && header.generation == self.group.generation;
-        !is_ahead || self.is_busy() || self.is_failing()
+        !is_ahead || self.is_busy() || self.is_failing() || self.windows.is_open()
     }
 
     fn announced(&mut self, peer: Rank, header: &Header) -> Destination {
@@ -332,6 +339,8 @@ impl Sink for State {
             Kind::Message => self.message_announced(peer, header),
             Kind::Offer => self.offer_announced(peer, header),
             Kind::Report => self.report_announced(peer, header),
+            Kind::Access => self.access_announced(peer, header),
+            Kind::AccessReply => self.access_reply_announced(peer, header),
             _ => (PayloadTarget::Nothing, Destination::Discard),
         };
         self.peers.of(peer).incoming = incoming;
@@ -360,8 +369,13 @@ impl Sink for State {
                 self.replies.push_back((peer, self.header(Kind::Report, header.sequence)));
             }
             Kind::Report => self.report_arrived(peer, header, bytes_of(&payload)),
+            Kind::Access => self.access_arrived(peer, header, incoming, &payload),
+            Kind::AccessReply if incoming == PayloadTarget::AccessReply => {
+                self.access_reply_arrived(peer, header);
+            }
+            Kind::Signal => self.signal_arrived(peer, header),
             // The number in `Issued` is in every header.
-            Kind::Issued | Kind::Goodbye | Kind::Abort => {}
+            Kind::Issued | Kind::Goodbye | Kind::Abort | Kind::AccessReply => {}
         }
     }
 
@@ -371,6 +385,7 @@ impl Sink for State {
             _ if self.is_failing() || header.generation != self.group.generation => {}
             Kind::Data => self.data_sent(peer, header),
             Kind::Message | Kind::Offer => self.message_sent(header),
+            Kind::AccessReply => self.access_reply_sent(peer, header),
             _ => {}
         }
     }

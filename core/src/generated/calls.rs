@@ -95,8 +95,14 @@ pub static METHODS: &[&Method] = &[
     &WINDOW_TENSOR_REGISTER,
     &WINDOW_TENSOR_DEREGISTER,
     &WINDOW_PUT,
+    &WINDOW_GET,
+    &WINDOW_ACCUMULATE,
+    &WINDOW_FETCH_AND_ADD,
+    &WINDOW_COMPARE_AND_SWAP,
     &WINDOW_SIGNAL,
     &WINDOW_WAIT_SIGNAL,
+    &WINDOW_FLUSH,
+    &WINDOW_FENCE,
     &WINDOW_MAP_REMOTE_TENSOR,
     &WINDOW_GET_ATTR,
     &WORK_WAIT,
@@ -1385,7 +1391,7 @@ pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
             "tensor",
@@ -1754,11 +1760,12 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
-            required("tensor", Type::Tensor, Role::None),
+            required("tensor", Type::Tensor, Role::InOut),
             optional("owning", Type::Bool, Role::None, Constant::Bool(true)),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
 };
@@ -1770,8 +1777,10 @@ pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
-    overloads: &[Overload { parameters: &[] }],
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false))],
+    }],
 };
 
 /// `Window.put`
@@ -1781,13 +1790,89 @@ pub static WINDOW_PUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
-            required("tensor", Type::Tensor, Role::None),
-            required("dst", Type::Int, Role::None),
+            required("tensor", Type::Tensor, Role::In),
+            required("dst", Type::Int, Role::Peer),
             required("offset_nelems", Type::Int, Role::None),
-            optional("async_op", Type::Bool, Role::None, Constant::Bool(false)),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `Window.get`
+pub static WINDOW_GET: Method = Method {
+    interface: "Window",
+    name: "get",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::Out),
+            required("src", Type::Int, Role::Peer),
+            required("offset_nelems", Type::Int, Role::None),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `Window.accumulate`
+pub static WINDOW_ACCUMULATE: Method = Method {
+    interface: "Window",
+    name: "accumulate",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            required("dst", Type::Int, Role::Peer),
+            required("offset_nelems", Type::Int, Role::None),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `Window.fetch_and_add`
+pub static WINDOW_FETCH_AND_ADD: Method = Method {
+    interface: "Window",
+    name: "fetch_and_add",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            required("result", Type::Tensor, Role::Out),
+            required("dst", Type::Int, Role::Peer),
+            required("offset_nelems", Type::Int, Role::None),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `Window.compare_and_swap`
+pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
+    interface: "Window",
+    name: "compare_and_swap",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            required("compare", Type::Tensor, Role::In),
+            required("result", Type::Tensor, Role::Out),
+            required("dst", Type::Int, Role::Peer),
+            required("offset_nelems", Type::Int, Role::None),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
 };
@@ -1799,11 +1884,11 @@ pub static WINDOW_SIGNAL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
-            required("peer", Type::Int, Role::None),
-            optional("async_op", Type::Bool, Role::None, Constant::Bool(false)),
+            required("peer", Type::Int, Role::Peer),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
 };
@@ -1815,12 +1900,41 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
-            required("peer", Type::Int, Role::None),
-            optional("async_op", Type::Bool, Role::None, Constant::Bool(false)),
+            required("peer", Type::Int, Role::Peer),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
+    }],
+};
+
+/// `Window.flush`
+pub static WINDOW_FLUSH: Method = Method {
+    interface: "Window",
+    name: "flush",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("peer", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `Window.fence`
+pub static WINDOW_FENCE: Method = Method {
+    interface: "Window",
+    name: "fence",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false))],
     }],
 };
 
@@ -1831,7 +1945,7 @@ pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
 
@@ -1842,7 +1956,7 @@ pub static WINDOW_GET_ATTR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
 

@@ -169,6 +169,11 @@ pub mod process_group {
         /// `timeout`
         pub const TIMEOUT: usize = 2;
     }
+    /// `ProcessGroup.new_window`
+    pub mod new_window {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+    }
 }
 
 /// Methods of `Store`.
@@ -329,6 +334,123 @@ pub mod web_socket_store {
         pub const TIMEOUT: usize = 1;
         /// `reconnect_grace`
         pub const RECONNECT_GRACE: usize = 2;
+    }
+}
+
+/// Methods of `Window`.
+pub mod window {
+    /// `Window.tensor_register`
+    pub mod tensor_register {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `owning`
+        pub const OWNING: usize = 1;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 2;
+    }
+    /// `Window.tensor_deregister`
+    pub mod tensor_deregister {
+        /// `async_op`
+        pub const ASYNC_OP: usize = 0;
+    }
+    /// `Window.put`
+    pub mod put {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `dst`
+        pub const DST: usize = 1;
+        /// `offset_nelems`
+        pub const OFFSET_NELEMS: usize = 2;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 3;
+    }
+    /// `Window.get`
+    pub mod get {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `src`
+        pub const SRC: usize = 1;
+        /// `offset_nelems`
+        pub const OFFSET_NELEMS: usize = 2;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 3;
+    }
+    /// `Window.accumulate`
+    pub mod accumulate {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `dst`
+        pub const DST: usize = 1;
+        /// `offset_nelems`
+        pub const OFFSET_NELEMS: usize = 2;
+        /// `op`
+        pub const OP: usize = 3;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 4;
+    }
+    /// `Window.fetch_and_add`
+    pub mod fetch_and_add {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `result`
+        pub const RESULT: usize = 1;
+        /// `dst`
+        pub const DST: usize = 2;
+        /// `offset_nelems`
+        pub const OFFSET_NELEMS: usize = 3;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 4;
+    }
+    /// `Window.compare_and_swap`
+    pub mod compare_and_swap {
+        /// `tensor`
+        pub const TENSOR: usize = 0;
+        /// `compare`
+        pub const COMPARE: usize = 1;
+        /// `result`
+        pub const RESULT: usize = 2;
+        /// `dst`
+        pub const DST: usize = 3;
+        /// `offset_nelems`
+        pub const OFFSET_NELEMS: usize = 4;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 5;
+    }
+    /// `Window.signal`
+    pub mod signal {
+        /// `peer`
+        pub const PEER: usize = 0;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 1;
+    }
+    /// `Window.wait_signal`
+    pub mod wait_signal {
+        /// `peer`
+        pub const PEER: usize = 0;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 1;
+    }
+    /// `Window.flush`
+    pub mod flush {
+        /// `peer`
+        pub const PEER: usize = 0;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 1;
+    }
+    /// `Window.fence`
+    pub mod fence {
+        /// `async_op`
+        pub const ASYNC_OP: usize = 0;
+    }
+    /// `Window.map_remote_tensor`
+    pub mod map_remote_tensor {
+        /// `rank`
+        pub const RANK: usize = 0;
+    }
+    /// `Window.get_attr`
+    pub mod get_attr {
+        /// `rank`
+        pub const RANK: usize = 0;
     }
 }
 

@@ -93,6 +93,11 @@ pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8], order: O
     dispatch::reduce(op, dtype, Memory::Binary { into, from, order });
 }
 
+/// As [`reduce`], as a function of the operands: `into ⊕ from` into `into`.
+pub fn reducer(op: ReduceOp, dtype: DType) -> impl Fn(&mut [u8], &[u8]) + Copy {
+    move |into, from| reduce(op, dtype, into, from, Order::IntoFirst)
+}
+
 /// `left ⊕ right` into `into`, whose old bytes do not matter.
 pub fn reduce_into(
     op: ReduceOp,

@@ -40,6 +40,7 @@ mod prepared;
 mod scope;
 mod split;
 mod stage;
+pub(crate) mod window;
 
 pub use check::CheckedRequest;
 use comparisons::OpenComparisons;
@@ -50,6 +51,7 @@ pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
 pub use prepared::PreparedOperation;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
+pub use window::Window;
 
 /// Limit of an operation where none is given: 30 minutes, as in c10d.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);

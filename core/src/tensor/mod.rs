@@ -14,6 +14,7 @@ mod pages;
 mod region;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 pub(crate) mod shared;
+mod shared_bytes;
 mod strided;
 mod tensor_ref;
 mod view;
@@ -31,6 +32,7 @@ pub(crate) use pages::prefer_large_pages;
 #[doc(hidden)]
 pub use region::Loan;
 pub use region::{OnDevice, Region};
+pub use shared_bytes::{MAX_ATOMIC_BYTES, SharedBytes};
 pub(crate) use strided::StridedLayout;
 pub use tensor_ref::TensorRef;
 pub use view::{Device, Tensor, single_tensor};

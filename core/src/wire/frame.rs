@@ -84,6 +84,12 @@ pub enum Kind {
     /// How far the sender is, in answer to an inquiry; the payload lists the ranks that it misses
     /// in operation `sequence` itself.
     Report = 11,
+    /// A segment of an access to a window's memory at the receiver.
+    Access = 12,
+    /// What became of a segment of an access, with what was read.
+    AccessReply = 13,
+    /// A signal to the receiver's window, or the sender's arrival at a fence of it.
+    Signal = 14,
 }
 
 /// The header of every frame: [`Header::BYTES`] bytes, little-endian.
@@ -158,7 +164,7 @@ pub enum FrameError {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Data,
         Kind::Ready,
         Kind::Held,
@@ -170,6 +176,9 @@ impl Kind {
         Kind::Goodbye,
         Kind::Inquiry,
         Kind::Report,
+        Kind::Access,
+        Kind::AccessReply,
+        Kind::Signal,
     ];
 
     /// The kind of a number that travelled, if it is one.
@@ -342,7 +351,7 @@ mod tests {
         ) {
             let mut bytes = bytes;
             if marked && bytes.len() >= 4 {
-                bytes[0] %= 14;
+                bytes[0] %= 17;
                 bytes[1..4].copy_from_slice(&MARKER);
             }
             if let Ok(header) = Header::decode(&bytes) {
@@ -386,6 +395,6 @@ mod tests {
             assert_eq!(Kind::from_code(kind as u8), Some(kind));
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(12), None);
+        assert_eq!(Kind::from_code(15), None);
     }
 }

@@ -6,7 +6,7 @@ use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 
 /// Version of the handshake and the frames. Ranks of different versions refuse each other.
-pub const WIRE_VERSION: u16 = 4;
+pub const WIRE_VERSION: u16 = 5;
 
 /// Hash of the numbers that travel and what they mean: collectives, their algorithms, dtypes,
 /// reduce operators. Equal on two ranks exactly if they read each other's fingerprints alike.

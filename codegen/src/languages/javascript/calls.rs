@@ -1,6 +1,7 @@
 //! What the layer must know of a method to call it: which sort of call it is, and its record.
 
 use super::spelling::{camel, has, key};
+use crate::languages::roads::returns_work;
 use crate::model::{Api, Constant, Method, Overload, Parameter, Role, Type};
 
 /// How a method is called.
@@ -33,9 +34,11 @@ pub(super) fn kind(method: &Method) -> Kind {
     }
 }
 
-/// Whether a call returns a handle: of a collective, or of a message.
+/// Whether a call returns a handle: of a collective, of a message, or of what it says itself.
 pub(super) fn is_operation(method: &Method) -> bool {
-    method.collective.is_some() || parameters(method).any(|parameter| is_buffer(parameter.role))
+    method.collective.is_some()
+        || returns_work(method)
+        || parameters(method).any(|parameter| is_buffer(parameter.role))
 }
 
 /// Parameters that are a value of the language which travels: `object_list`, `obj`.

@@ -84,6 +84,8 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("unregister_completion_hook", "hooks.unregisterCompletionHook", "void"),
     ("unregister_post_hook", "hooks.unregisterPostHook", "void"),
     ("unregister_pre_hook", "hooks.unregisterPreHook", "void"),
+    ("new_window", "own.newWindow", "Promise<Window>"),
+    ("map_remote_tensor", "own.mapRemoteTensor", "Tensor"),
 ];
 
 /// The return type of a function that is handwritten in the layer.

@@ -206,9 +206,7 @@ impl BenchArguments {
     /// Checks what clap cannot.
     pub(super) fn benchmark(&self) -> Result<Benchmark, String> {
         let mut operations = self.operations()?;
-        let needs_two =
-            |operation: &Operation| matches!(operation, Operation::Sendrecv | Operation::Pingpong);
-        if operations.iter().any(needs_two) && self.ranks.contains(&1) {
+        if operations.iter().any(|operation| operation.needs_two()) && self.ranks.contains(&1) {
             return Err("messages need two ranks: -n 1 is too few".to_owned());
         }
         let root = match self.root.as_str() {

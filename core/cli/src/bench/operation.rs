@@ -22,6 +22,9 @@ pub(super) enum Operation {
     Sendrecv,
     /// Rank 0 sends to rank 1, which sends back; the time is that of one way.
     Pingpong,
+    /// Rank 0 writes to the window of rank 1, and waits until it is there: `MPI_Put` and
+    /// `MPI_Win_flush`. The others do nothing.
+    Put,
 }
 
 /// Whether the result takes the place of the input.
@@ -44,7 +47,7 @@ pub(super) struct Extent {
 }
 
 impl Operation {
-    pub(super) const ALL: [Operation; 11] = [
+    pub(super) const ALL: [Operation; 12] = [
         Operation::Allreduce,
         Operation::Reduce,
         Operation::Broadcast,
@@ -56,6 +59,7 @@ impl Operation {
         Operation::Barrier,
         Operation::Sendrecv,
         Operation::Pingpong,
+        Operation::Put,
     ];
 
     /// The name on the command line and in results.
@@ -72,6 +76,7 @@ impl Operation {
             Operation::Barrier => "barrier",
             Operation::Sendrecv => "sendrecv",
             Operation::Pingpong => "pingpong",
+            Operation::Put => "put",
         }
     }
 
@@ -97,6 +102,11 @@ impl Operation {
     /// Whether there is something to measure besides latency.
     pub(super) fn has_size(self) -> bool {
         self.collective().is_none_or(|collective| collective.facts().has_data())
+    }
+
+    /// Whether it is between two ranks, so that one alone is too few.
+    pub(super) fn needs_two(self) -> bool {
+        matches!(self, Operation::Sendrecv | Operation::Pingpong | Operation::Put)
     }
 
     /// How c10d defines the operation.
@@ -162,7 +172,7 @@ mod tests {
     #[test]
     fn what_is_measured_is_a_collective_or_a_message() {
         for operation in Operation::ALL {
-            let is_message = matches!(operation, Operation::Sendrecv | Operation::Pingpong);
+            let is_message = operation.needs_two();
             assert_eq!(operation.collective().is_none(), is_message, "{}", operation.name());
         }
     }

@@ -126,6 +126,10 @@ impl Pattern {
     /// What every element of the output of `rank` must be if all ranks contribute ones; `None`
     /// where it gets no result.
     pub(super) fn expected_of_ones(&self, rank: u32) -> Option<i64> {
+        // Nobody knows when another rank's put is there, but by asking that rank.
+        if self.operation == Operation::Put {
+            return None;
+        }
         self.expected(rank, 0)?;
         let ranks = i64::from(self.ranks);
         Some(match self.reduction {
@@ -153,6 +157,7 @@ impl Pattern {
             Operation::Barrier => None,
             Operation::Sendrecv => Some(self.value((rank + self.ranks - 1) % self.ranks, index)),
             Operation::Pingpong => (rank < 2).then(|| self.value(1 - rank, index)),
+            Operation::Put => (rank == 1).then(|| self.value(0, index)),
         }
     }
 }

@@ -12,3 +12,4 @@ mod settings;
 pub(crate) mod store;
 pub(crate) mod tcp_store;
 pub(crate) mod web_socket_store;
+pub(crate) mod window;

@@ -9,6 +9,7 @@ use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{GroupOptions, ProcessGroup, SplitOptions};
+use crate::tensor::Tensor;
 
 /// Joins a group over a store.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
@@ -69,9 +70,20 @@ pub(crate) async fn supports_reconfigure(_: Invocation) -> Result<Answer> {
     false.into_answer()
 }
 
-/// Whether the group has windows; no group of this version has.
-pub(crate) async fn supports_window(_: Invocation) -> Result<Answer> {
-    false.into_answer()
+/// Whether the group has windows.
+pub(crate) async fn supports_window(call: Invocation) -> Result<Answer> {
+    call.this_group()?.supports_window().into_answer()
+}
+
+/// Makes a window, and registers a tensor in it if it is given one.
+pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let tensor: Option<Tensor> = call.take(new_window::TENSOR)?;
+    let window = group.new_window_async().await?;
+    if let Some(tensor) = tensor {
+        window.issue_register(tensor)?.await?;
+    }
+    window.into_answer()
 }
 
 fn store(call: &Invocation, position: usize) -> Result<StoreObject> {

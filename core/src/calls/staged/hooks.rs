@@ -52,6 +52,8 @@ impl StagedOperation {
             Operation::Send { peer, .. } => facts("SEND", *peer as i32, None),
             Operation::Recv { peer: Some(peer), .. } => facts("RECV", *peer as i32, None),
             Operation::Recv { peer: None, .. } => facts("RECVANYSOURCE", -1, None),
+            // What one rank does alone has no hooks.
+            Operation::Window(..) => return None,
             #[cfg(feature = "nccl")]
             Operation::Messages(_) => facts("COALESCED", -1, None),
         })

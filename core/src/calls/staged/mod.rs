@@ -15,6 +15,7 @@ mod short;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ use crate::tensor::Region;
 use crate::work::Work;
 pub use hooks::OperationFacts;
 pub use lending::Loans;
-use operation::{Operation, operation};
+use operation::{Operation, on_window, operation};
 use overlaps::refuse_overlaps;
 #[cfg(not(target_family = "wasm"))]
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
@@ -89,6 +90,8 @@ pub struct StagedOperation {
     /// Bytes that were copied in.
     bytes_copied_in: usize,
     timeout: Duration,
+    /// Whether no other rank counts on it.
+    is_one_sided: bool,
     state: State,
 }
 
@@ -131,7 +134,7 @@ impl StagedOperation {
             return Ok(Self::nothing(entry.method.name));
         }
         let group = match this.or(given) {
-            Some(object) => object.group()?.clone(),
+            Some(object) => object.operating_group()?.clone(),
             None => distributed::default_group()?,
         };
         if let Some(lack) = tensors.lack.take() {
@@ -140,7 +143,10 @@ impl StagedOperation {
         }
         let inputs = resolved.positions(&tensors, Role::is_read);
         let outputs = resolved.positions(&tensors, Role::is_written);
-        let operation = operation(resolved, &group, this.is_some())?;
+        let operation = match this {
+            Some(Object::Window(window)) => on_window(window, resolved, &tensors)?,
+            _ => operation(resolved, &group, this.is_some())?,
+        };
         refuse_overlaps(entry.method.name, &tensors.all, &outputs)?;
         let mut staged = StagedOperation {
             name: entry.method.name,
@@ -151,6 +157,7 @@ impl StagedOperation {
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
             timeout: group.timeout(),
+            is_one_sided: operation.is_one_sided(),
             state: State::Prepared(operation),
             group: Some(group),
         };
@@ -297,14 +304,14 @@ impl StagedOperation {
 
     /// Gives up an operation that is not issued, though the call that prepared it has returned. The
     /// other ranks run it, and would take this rank's next operation for it: the group is aborted,
-    /// and `why` is told to every rank.
+    /// and `why` is told to every rank; unless it is one of this rank alone.
     pub fn give_up(&mut self, why: &str) {
         if matches!(self.state, State::Issued(_)) {
             return;
         }
         self.state = State::Over;
         self.tensors = Tensors::default();
-        if let Some(group) = &self.group {
+        if let Some(group) = self.group.as_ref().filter(|_| !self.is_one_sided) {
             could_not(group, self.name, why);
         }
     }
@@ -377,6 +384,7 @@ impl StagedOperation {
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
             timeout: Duration::ZERO,
+            is_one_sided: false,
             state: State::Over,
         }
     }

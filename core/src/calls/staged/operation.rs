@@ -1,12 +1,13 @@
 //! What a resolved call on tensors does, by the roles of its parameters. Knows nothing of copies.
 
 use super::tensors::Tensors;
+use super::window::WindowCall;
 use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{CheckedRequest, ProcessGroup};
+use crate::process_group::{CheckedRequest, ProcessGroup, Window};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -32,12 +33,19 @@ pub(super) enum Operation {
         peer: Option<u32>,
         tag: u32,
     },
+    /// A call on a window.
+    Window(Window, Box<WindowCall>),
     /// Messages that go together.
     #[cfg(feature = "nccl")]
     Messages(Vec<MessageRequest>),
 }
 
 impl Operation {
+    /// Whether no other rank has to make a call for it.
+    pub(super) fn is_one_sided(&self) -> bool {
+        matches!(self, Operation::Window(_, call) if call.is_one_sided())
+    }
+
     /// Issues it in `group`.
     pub(super) fn issue(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         match self {
@@ -55,6 +63,7 @@ impl Operation {
             Operation::Recv { tensor, peer, tag } => {
                 group.issue_recv(tensor, peer, tag, None, waiting)
             }
+            Operation::Window(window, call) => call.issue(&window, waiting),
             #[cfg(feature = "nccl")]
             Operation::Messages(messages) => group.issue_together(messages, None, waiting),
         }
@@ -74,6 +83,7 @@ impl Operation {
             }
             Operation::Recv { peer: None, .. }
             | Operation::Collective(_)
+            | Operation::Window(..)
             | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
                 return Err(Error::InvalidArgument { message: message.to_owned() });
@@ -96,6 +106,22 @@ pub(super) fn operation(
     let rank_in_group = |rank| if is_method { Ok(rank) } else { group.group_rank(rank) };
     let request = resolved.request_in(group.size(), rank_in_group)?;
     group.check(request).map(Operation::Collective)
+}
+
+/// What a resolved call on a window does. The memory that it registers must stay where it is.
+pub(super) fn on_window(
+    window: &Window,
+    resolved: ResolvedCall,
+    tensors: &Tensors,
+) -> Result<Operation> {
+    let call = WindowCall::of(resolved)?;
+    if matches!(call, WindowCall::Register(_)) && tensors.has_foreign() {
+        let message = "tensor_register: a tensor must lie in memory of polyrank, because that of \
+                       other arrays can move: make it with alloc()"
+            .to_owned();
+        return Err(Error::InvalidArgument { message });
+    }
+    Ok(Operation::Window(window.clone(), Box::new(call)))
 }
 
 /// A send or a receive, by the roles of the parameters.

@@ -258,6 +258,7 @@ impl ShortCall {
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
             timeout: group.timeout(),
+            is_one_sided: false,
             state: State::Over,
         }
     }

@@ -122,6 +122,11 @@ impl Tensors {
         found.ok_or_else(|| invalid(format!("the call has no tensor {position}")))
     }
 
+    /// Whether any of them lies in the language's own memory.
+    pub(super) fn has_foreign(&self) -> bool {
+        self.all.iter().any(|it| it.foreign.is_some())
+    }
+
     /// The position of the tensor that has this memory.
     pub(super) fn position(&self, tensor: &Tensor) -> Option<usize> {
         self.all.iter().position(|it| it.tensor.region().is(tensor.region()))

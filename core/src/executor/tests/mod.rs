@@ -28,6 +28,7 @@ mod short_messages;
 mod short_threads;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
 mod sleeping;
+mod windows;
 mod world;
 
 use world::{Call, World};

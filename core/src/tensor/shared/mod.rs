@@ -6,12 +6,14 @@
 
 #![allow(unsafe_code)]
 
+mod export;
 mod file;
 mod pool;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
+pub(crate) use self::export::ExportedMemory;
 pub(crate) use self::file::{File, Mapping};
 use self::pool::FreeList;
 use super::Region;

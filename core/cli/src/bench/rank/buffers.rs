@@ -12,7 +12,7 @@ use crate::bench::messages::{Case, RunTimes};
 use crate::bench::operation::{Form, Operation};
 use crate::bench::pattern::Pattern;
 use polyrank::options::GatherOptions;
-use polyrank::{DType, PreparedOperation, ProcessGroup, ReduceOp, Region, Result, Tensor};
+use polyrank::{DType, PreparedOperation, ProcessGroup, ReduceOp, Region, Result, Tensor, Window};
 
 /// A case that can be run.
 pub(super) trait PreparedCase {
@@ -94,6 +94,8 @@ struct Buffers<T, S> {
     outgoing: Option<Tensor>,
     /// The call, where it is prepared.
     prepared: Option<PreparedOperation>,
+    /// The window, and this rank's memory in it.
+    target: Option<(Window, Tensor)>,
     /// Calls so far, which decide on the root where it moves on.
     calls: u64,
 }
@@ -151,6 +153,7 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
             blocks: Vec::new(),
             outgoing: None,
             prepared,
+            target: None,
             calls: 0,
         };
         buffers.arrange();
@@ -225,6 +228,7 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
             Operation::Barrier => group.barrier(()),
             Operation::Sendrecv => self.send_and_receive(),
             Operation::Pingpong => self.ping_and_pong(),
+            Operation::Put => self.put(),
         }
     }
 
@@ -251,6 +255,35 @@ impl<T: Number, S: Storage<T>> Buffers<T, S> {
         }
     }
 
+    fn put(&mut self) -> Result<()> {
+        match (&self.target, self.rank) {
+            (Some((window, _)), 0) => window.put(&self.input, 1, 0),
+            (Some(_), _) => Ok(()),
+            (None, _) => {
+                self.target = self.open()?;
+                self.put()
+            }
+        }
+    }
+
+    /// The window, for memory that all ranks of the host can map, as `MPI_Win_allocate` gives it.
+    fn open(&self) -> Result<Option<(Window, Tensor)>> {
+        const MIN_BYTES: usize = 64 << 10;
+        let Some(group) = &self.group else { return Ok(None) };
+        let elements = (self.case.count as usize).max(MIN_BYTES / size_of::<T>());
+        let memory = Tensor::zeros(T::DTYPE, &[elements])?;
+        let window = group.new_window()?;
+        window.tensor_register(memory.clone())?;
+        Ok(Some((window, memory)))
+    }
+
+    /// Shows what was put, once it is there.
+    fn take_in(&mut self) -> Result<()> {
+        let Some((window, _)) = &self.target else { return Ok(()) };
+        window.fence()?;
+        window.get(&mut self.output, self.rank, 0)
+    }
+
     /// Returns when every rank is about to start.
     fn meet(&self) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
@@ -267,6 +300,7 @@ impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
         let pattern = Pattern { operation, reduction, ranks, block_elements, root: self.root() };
         self.fill(&pattern);
         self.call()?;
+        self.take_in()?;
         let mut wrong = 0;
         for (index, found) in (0..).zip(self.output.elements()) {
             let expected = match self.group {
@@ -350,6 +384,15 @@ impl<T: Number, S: Storage<T>> PreparedCase for Buffers<T, S> {
     }
 }
 
+impl<T, S> Drop for Buffers<T, S> {
+    /// All ranks let the window of a case go before the next case.
+    fn drop(&mut self) {
+        if let Some((window, _)) = &self.target {
+            let _ = window.tensor_deregister();
+        }
+    }
+}
+
 /// Elements of the input and of the output.
 fn lengths(case: &Case, count: usize, ranks: usize) -> (usize, usize) {
     let whole = count * ranks;
@@ -360,7 +403,7 @@ fn lengths(case: &Case, count: usize, ranks: usize) -> (usize, usize) {
         Operation::Scatter | Operation::ReduceScatter => (whole, count),
         Operation::Alltoall => (whole, whole),
         Operation::Barrier => (0, 0),
-        Operation::Sendrecv | Operation::Pingpong => (count, count),
+        Operation::Sendrecv | Operation::Pingpong | Operation::Put => (count, count),
     }
 }
 

@@ -9,6 +9,8 @@ import numpy as np
 
 #: Bytes of a cache line on most processors, from whose beginning offsets count.
 LINE_BYTES = 64
+#: Bytes of a window at least, so that all ranks of a host can map it.
+MIN_WINDOW_BYTES = 64 << 10
 #: Bytes of a huge page on most systems.
 HUGE_PAGE_BYTES = 2 << 20
 
@@ -91,7 +93,27 @@ class Polyrank:
         }
         if name in calls:
             return calls[name]
+        if name == "put":
+            return self.putter(rank, into, out)
         return messages(self, name, rank, ranks, into, out)
+
+    #: The window of the case, if it has one.
+    window = None
+
+    def putter(self, rank, into, out):
+        """Writes to the window of rank 1; all copies of a case share it."""
+        if self.window is None:
+            elements = max(out.size, MIN_WINDOW_BYTES // out.itemsize)
+            self.window_memory = self.library.empty(elements, out.dtype)
+            self.window = self.library.default_group().new_window(self.window_memory)
+        window = self.window
+        return (lambda root: window.put(into, 1, 0)) if rank == 0 else lambda root: None
+
+    def close_window(self):
+        """Lets the window of the case go."""
+        if self.window is not None:
+            self.window.tensor_deregister()
+            self.window = self.window_memory = None
 
     def send(self, tensor, to):
         """Sends, blocking."""
@@ -145,6 +167,10 @@ class Gloo(Polyrank):
             return self.torch.from_numpy(array)
         except TypeError as error:
             raise Unsupported(str(error)) from None
+
+    def putter(self, rank, into, out):
+        """There is nothing like it."""
+        raise Unsupported("Gloo has no windows")
 
     def reduction(self, name):
         """The library's operator."""
@@ -225,7 +251,37 @@ class Mpi:
             return lambda root: world.Allreduce(into, out, op)
         if name in calls:
             return calls[name]
+        if name == "put":
+            return self.putter(rank, into, out)
         return messages(self, name, rank, ranks, into, out)
+
+    #: The window of the case, if it has one.
+    window = None
+
+    def putter(self, rank, into, out):
+        """Writes to the window of rank 1, of memory that the library gives for it, as it advises;
+        all copies of a case share it."""
+        if self.window is None:
+            array = out[0]
+            length = max(array.nbytes, MIN_WINDOW_BYTES)
+            self.window = self.library.Win.Allocate(length, array.itemsize, comm=self.world)
+            self.window_memory = np.frombuffer(self.window.tomemory(), array.dtype)
+            self.window.Lock_all()
+        window = self.window
+
+        def put(root):
+            window.Put(into, 1)
+            window.Flush(1)
+
+        return put if rank == 0 else lambda root: None
+
+    def close_window(self):
+        """Lets the window of the case go."""
+        if self.window is not None:
+            self.window_memory = None
+            self.window.Unlock_all()
+            self.window.Free()
+            self.window = None
 
     def progress(self):
         """Lets the library do what it still has to for ranks that are at work: an MPI may need

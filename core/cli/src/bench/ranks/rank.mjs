@@ -198,6 +198,9 @@ function prepare(benchmarkCase) {
   if (assignment.call_style === "prepared" && (operation !== "allreduce" || form !== "in_place")) {
     return { is: "unsupported", why: "only an allreduce in place can be prepared" };
   }
+  if (benchmarkCase.operation === "put") {
+    return { is: "unsupported", why: "puts are measured in Rust and Python" };
+  }
   const copies = [];
   for (let copy = 0; copy < benchmarkCase.copies; copy += 1) {
     const [input, output] = lengths(benchmarkCase).map((length) =>

@@ -88,6 +88,9 @@ class Prepared:
             self.output[:] = values(case, self.ranks, rank, np.arange(self.output.size))
         self.call(root)
         self.calls += 1
+        if case["operation"] == "put":
+            self.library.barrier()
+            self.output[:] = self.library.window_memory[: self.output.size]
         wanted = expected(case, self.ranks, rank, root, np.arange(self.output.size))
         wrong = 0 if wanted is None else int(np.count_nonzero(wanted != self.output))
         # Sums of nothing stay what they are, however often they are taken.
@@ -237,6 +240,7 @@ class Rank:
         for line in self.lines:
             self.execute(json.loads(line), library, rank)
         self.copies = []
+        library.close_window()
         library.leave()
 
     def execute(self, command, library, rank):
@@ -245,6 +249,7 @@ class Rank:
         if what == "prepare":
             # The buffers of the case before are no longer needed.
             self.copies = []
+            library.close_window()
             try:
                 ranks, copies = self.assignment["ranks"], range(command.pop("copies"))
                 self.copies = [Prepared(library, command, rank, ranks) for _ in copies]

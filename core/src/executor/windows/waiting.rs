@@ -1,0 +1,183 @@
+//! Calls that wait for what others do, or for what this rank has issued: signals, fences, flushes.
+//! Knows no memory.
+
+use super::super::pending_messages::MessageEnd;
+use super::super::state::State;
+use super::{Queued, WindowCall, Windows};
+use crate::transport::Rank;
+use crate::wire::frame::Header;
+
+/// A fence of all ranks: what was issued before it is done when it ends, at every rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Fence {
+    /// The window.
+    pub window: u32,
+    /// The method, for messages.
+    pub name: &'static str,
+    /// Whether the memory of this rank is given up at its end.
+    pub closes: bool,
+}
+
+/// The end of what this rank has issued.
+#[derive(Clone, Copy, Debug)]
+pub struct Flush {
+    /// The rank to which; all of them if it is none.
+    pub peer: Option<Rank>,
+}
+
+/// A call that waits.
+pub(super) struct Waiting {
+    pub(super) number: u64,
+    what: Awaited,
+    pub(super) ending: MessageEnd,
+}
+
+enum Awaited {
+    /// A signal of a rank.
+    Signal { window: u32, peer: Rank },
+    /// All that was issued before.
+    Flush(Flush),
+    /// The same, and that all others have begun as many fences of the window.
+    Fence { fence: Fence, count: u64 },
+}
+
+impl Waiting {
+    pub(super) fn name(&self) -> &'static str {
+        match &self.what {
+            Awaited::Signal { .. } => "wait_signal",
+            Awaited::Flush(_) => "flush",
+            Awaited::Fence { fence, .. } => fence.name,
+        }
+    }
+}
+
+impl State {
+    /// Waits for a signal of `peer`, and takes it.
+    pub(in super::super) fn wait_for_signal(&mut self, window: u32, peer: Rank, call: WindowCall) {
+        self.wait_for(call, "wait_signal", |_| Awaited::Signal { window, peer });
+    }
+
+    /// Waits until what was issued is done.
+    pub(in super::super) fn start_flush(&mut self, flush: Flush, call: WindowCall) {
+        self.wait_for(call, "flush", |_| Awaited::Flush(flush));
+    }
+
+    /// Begins a fence.
+    pub(in super::super) fn start_fence(&mut self, fence: Fence, call: WindowCall) {
+        let Some(call) = self.admit_window_call(fence.name, call) else { return };
+        let number = self.windows.number();
+        let others = (0..self.size).filter(|&peer| peer != self.rank);
+        for peer in others {
+            let frame = Queued::Signal { window: fence.window, number, ending: None };
+            self.windows.peer(peer).queued.push_back(frame);
+            self.windows.sendable = true;
+        }
+        self.wait_for(call, fence.name, |windows| {
+            let count = windows.open.entry(fence.window).or_default().next_fence();
+            Awaited::Fence { fence, count }
+        });
+    }
+
+    fn wait_for(
+        &mut self,
+        call: WindowCall,
+        name: &str,
+        what: impl FnOnce(&mut Windows) -> Awaited,
+    ) {
+        let Some(call) = self.admit_window_call(name, call) else { return };
+        let number = self.windows.number();
+        let what = what(&mut self.windows);
+        let ending = self.ending(call.deadline, call.finish, call.completion);
+        self.windows.waiting.push(Waiting { number, what, ending });
+        self.check_window_waits();
+        self.check_departed_if_any();
+    }
+
+    /// A signal, or a fence, of a peer has come.
+    pub(in super::super) fn signal_arrived(&mut self, peer: Rank, header: &Header) {
+        // This rank opens a window before any other can know of it.
+        if !self.windows.open.contains_key(&header.message) {
+            return;
+        }
+        let from = self.windows.peer(peer);
+        let counts = if header.offset == 0 { &mut from.signals } else { &mut from.fences };
+        *counts.entry(header.message).or_default() += 1;
+        self.check_window_waits();
+    }
+
+    /// Ends the calls for which nothing is missing any more, in the order in which they were made.
+    pub(super) fn check_window_waits(&mut self) {
+        let mut place = 0;
+        while place < self.windows.waiting.len() {
+            if !self.windows.takes_place(place, (self.rank, self.size)) {
+                place += 1;
+                continue;
+            }
+            let Waiting { what, ending, .. } = self.windows.waiting.remove(place);
+            if let Awaited::Fence { fence: Fence { window, closes: true, .. }, .. } = what {
+                self.expose(window, None);
+            }
+            ending.finish(&mut self.finished);
+        }
+    }
+}
+
+impl Windows {
+    /// Whether nothing is missing for the call at this place; if it is a signal, that is taken.
+    fn takes_place(&mut self, place: usize, (rank, size): (Rank, u32)) -> bool {
+        let Waiting { number, what, .. } = &self.waiting[place];
+        match *what {
+            Awaited::Signal { window, peer } => {
+                let signals = self.peers.get_mut(&peer).and_then(|it| it.signals.get_mut(&window));
+                let Some(signals) = signals.filter(|signals| **signals > 0) else { return false };
+                *signals -= 1;
+                true
+            }
+            Awaited::Flush(Flush { peer }) => self.is_flushed(peer, *number),
+            Awaited::Fence { fence, count } => {
+                let mut others = (0..size).filter(|&peer| peer != rank);
+                others.all(|peer| self.fences_of(peer, fence.window) >= count)
+                    && self.is_flushed(None, *number)
+            }
+        }
+    }
+
+    /// Whether all to `peer`, or to all ranks, that was issued before `number` is done.
+    fn is_flushed(&self, peer: Option<Rank>, number: u64) -> bool {
+        let mut peers = self.peers.iter().filter(|(rank, _)| peer.is_none_or(|it| it == **rank));
+        peers.all(|(_, peer)| peer.oldest().is_none_or(|oldest| oldest > number))
+    }
+
+    /// Whether a call waits for what only `peer` can do.
+    pub(super) fn await_peer(&self, peer: Rank) -> bool {
+        self.waiting.iter().any(|waiting| match waiting.what {
+            Awaited::Signal { peer: from, .. } => from == peer,
+            Awaited::Flush(_) => false,
+            Awaited::Fence { fence, count } => self.fences_of(peer, fence.window) < count,
+        })
+    }
+
+    fn fences_of(&self, peer: Rank, window: u32) -> u64 {
+        let known = self.peers.get(&peer).and_then(|peer| peer.fences.get(&window));
+        known.copied().unwrap_or_default()
+    }
+
+    /// A rank that holds up a call.
+    pub(super) fn late_peer(&self, waiting: &Waiting) -> Option<Rank> {
+        match waiting.what {
+            Awaited::Signal { peer, .. } => Some(peer),
+            Awaited::Flush(Flush { peer }) => peer.or_else(|| self.first_busy(waiting.number)),
+            Awaited::Fence { fence, count } => {
+                let known = self.peers.keys().copied();
+                let mut late = known.filter(|&peer| self.fences_of(peer, fence.window) < count);
+                late.next().or_else(|| self.first_busy(waiting.number))
+            }
+        }
+    }
+
+    fn first_busy(&self, number: u64) -> Option<Rank> {
+        let mut peers = self.peers.iter();
+        let busy = peers.find(|(_, peer)| peer.oldest().is_some_and(|oldest| oldest <= number));
+        busy.map(|(rank, _)| *rank)
+    }
+}

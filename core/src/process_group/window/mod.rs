@@ -1,0 +1,338 @@
+//! One-sided access to memory of other ranks: what may be accessed is checked here, before anything
+//! is sent, and what lies in memory of this host that can be mapped is accessed without the target.
+//! Knows neither frames nor transports.
+
+mod access;
+mod registration;
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use self::registration::Registration;
+use super::{ProcessGroup, next_identity};
+use crate::backend::{
+    Backend, ExposedMemory, Fence, Flush, IssueOptions, WindowOperation, Windows,
+};
+use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::tensor::{OwnedBuffers, Region, SharedBytes, Tensor, single_tensor};
+use crate::work::Work;
+
+/// Memory of all ranks of a group that each of them can reach without the owner's help.
+///
+/// All ranks make it together ([`ProcessGroup::new_window`]) and register a tensor each, which may
+/// differ in length and type. Then each rank reads and writes the others' tensors, at offsets in
+/// elements. The memory of a call of this rank may be used again as soon as the call is over; the
+/// elements are in the target's memory then. What the owner reads there is certain after a signal
+/// or a fence of those that wrote it.
+///
+/// Single elements of up to eight bytes are updated atomically, whoever updates them and whichever
+/// way. A put of elements that another rank updates at the same moment has no order with that.
+#[derive(Clone)]
+pub struct Window {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    group: ProcessGroup,
+    identity: u64,
+    /// Serves memory of the host.
+    backend: Arc<dyn Backend>,
+    /// Its number at every rank.
+    number: u32,
+    /// Ends when the group breaks.
+    failure: Option<Arc<Completion>>,
+    registered: RwLock<Option<Arc<Registration>>>,
+}
+
+impl ProcessGroup {
+    /// Whether the group has windows.
+    pub fn supports_window(&self) -> bool {
+        self.inner.cpu.windows().is_some()
+    }
+
+    /// Makes a window. All ranks call it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the group's backend has none; the failure of a broken group.
+    pub fn new_window(&self) -> Result<Window> {
+        let (window, numbers, work) = self.begin_window()?;
+        work.wait(None)?;
+        window.check_numbers(&numbers)
+    }
+
+    /// As [`ProcessGroup::new_window`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::new_window`].
+    pub async fn new_window_async(&self) -> Result<Window> {
+        let (window, numbers, work) = self.begin_window()?;
+        work.await?;
+        window.check_numbers(&numbers)
+    }
+
+    /// Opens a window here, and begins to ask whether the others have opened the same.
+    fn begin_window(&self) -> Result<(Window, Region, Work)> {
+        let backend = self.cpu();
+        let windows = windows_of(&backend)?;
+        let number = windows.open();
+        let others: Vec<u32> = (0..self.size()).filter(|&rank| rank != self.rank()).collect();
+        let failure = backend.await_failure(&others);
+        let own = u64::from(number).to_le_bytes().to_vec();
+        let (gathered, work) = self.gather_bytes(own)?;
+        let inner = Inner {
+            group: self.clone(),
+            identity: next_identity(),
+            backend: backend.clone(),
+            number,
+            failure,
+            registered: RwLock::default(),
+        };
+        Ok((Window { inner: Arc::new(inner) }, gathered, work))
+    }
+
+    /// Begins to gather as many bytes of each rank as this one has, by rank.
+    fn gather_bytes(&self, own: Vec<u8>) -> Result<(Region, Work)> {
+        let gathered = Region::zeroed(own.len() * self.size() as usize);
+        let all = Tensor::contiguous(gathered.clone(), DType::U8, vec![gathered.len()]);
+        let work = self.all_gather_single_async(all, own, ())?;
+        Ok((gathered, work))
+    }
+}
+
+impl Window {
+    /// The group whose ranks have it.
+    pub fn group(&self) -> &ProcessGroup {
+        &self.inner.group
+    }
+
+    /// A number that no other object of this process ever has.
+    pub(crate) fn identity(&self) -> u64 {
+        self.inner.identity
+    }
+
+    /// Opens a tensor to the other ranks. All ranks call it. The memory is kept until
+    /// [`Window::tensor_deregister`] has ended, whoever owns it.
+    ///
+    /// Ranks of this host read and write it without this rank's help if it is polyrank's own, as
+    /// that of [`Tensor::zeros`] is from 32 KiB on; else this process serves them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a tensor is registered already, or the tensor cannot be: it
+    /// must be contiguous, aligned, writable, and the host's. The failure of a broken group.
+    pub fn tensor_register(&self, tensor: impl OwnedBuffers) -> Result<()> {
+        self.tensor_register_async(tensor)?.wait(None)
+    }
+
+    /// As [`Window::tensor_register`], without waiting; nothing is accessed before the work is
+    /// done.
+    ///
+    /// # Errors
+    /// As [`Window::tensor_register`].
+    pub fn tensor_register_async(&self, tensor: impl OwnedBuffers) -> Result<Work> {
+        let tensor = single_tensor("tensor_register", tensor.into_tensors())?;
+        self.issue_register(tensor)
+    }
+
+    pub(crate) fn issue_register(&self, tensor: Tensor) -> Result<Work> {
+        registration::check(&tensor)?;
+        let mut registered = self.inner.registered.write().unwrap_or_else(PoisonError::into_inner);
+        if registered.is_some() {
+            return Err(invalid("tensor_register", "a tensor is registered already"));
+        }
+        let region = tensor.region().clone();
+        let exposed =
+            ExposedMemory { dtype: tensor.dtype(), shared: SharedBytes::of(&region), region };
+        self.windows()?.expose(self.inner.number, Some(exposed));
+        let sharing = self.windows()?.sharing().filter(|_| self.group().size() > 1);
+        let (begun, work) = Registration::begin(self.group(), tensor, sharing)?;
+        *registered = Some(Arc::new(begun));
+        Ok(work)
+    }
+
+    /// Closes what [`Window::tensor_register`] opened, after all accesses of all ranks. All ranks
+    /// call it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if nothing is registered; the failure of a broken group.
+    pub fn tensor_deregister(&self) -> Result<()> {
+        self.issue_deregister(WaitIntent::Soon)?.wait(None)
+    }
+
+    /// As [`Window::tensor_deregister`], without waiting.
+    ///
+    /// # Errors
+    /// As [`Window::tensor_deregister`].
+    pub fn tensor_deregister_async(&self) -> Result<Work> {
+        self.issue_deregister(WaitIntent::Later)
+    }
+
+    pub(crate) fn issue_deregister(&self, waiting: WaitIntent) -> Result<Work> {
+        let name = "tensor_deregister";
+        let mut registered = self.inner.registered.write().unwrap_or_else(PoisonError::into_inner);
+        let ended = registered.take().ok_or_else(|| not_registered(name))?;
+        drop(registered);
+        let fence = Fence { window: self.inner.number, name, closes: true };
+        // The memory is kept until nobody accesses it any more, and is free then.
+        let finish = move || ended.note_agreed_end();
+        self.issue(name, WindowOperation::Fence(fence), waiting, Some(Box::new(finish)))
+    }
+
+    /// Signals `peer`, which may wait for it. What this rank has written before is there when the
+    /// signal is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `peer` is not a rank; the failure of a broken group.
+    pub fn signal(&self, peer: u32) -> Result<()> {
+        self.issue_signal(peer, WaitIntent::Soon)?.wait(None)
+    }
+
+    /// As [`Window::signal`], without waiting until it is on its way.
+    ///
+    /// # Errors
+    /// As [`Window::signal`].
+    pub fn signal_async(&self, peer: u32) -> Result<Work> {
+        self.issue_signal(peer, WaitIntent::Later)
+    }
+
+    pub(crate) fn issue_signal(&self, peer: u32, waiting: WaitIntent) -> Result<Work> {
+        self.check_rank("signal", peer)?;
+        let operation = WindowOperation::Signal { window: self.inner.number, peer };
+        self.issue("signal", operation, waiting, None)
+    }
+
+    /// Waits for a signal of `peer`, and takes it: each is taken once.
+    ///
+    /// # Errors
+    /// As [`Window::signal`].
+    pub fn wait_signal(&self, peer: u32) -> Result<()> {
+        self.issue_wait_signal(peer, WaitIntent::Soon)?.wait(None)
+    }
+
+    /// As [`Window::wait_signal`], without waiting: the work is done when the signal is here.
+    ///
+    /// # Errors
+    /// As [`Window::signal`].
+    pub fn wait_signal_async(&self, peer: u32) -> Result<Work> {
+        self.issue_wait_signal(peer, WaitIntent::Later)
+    }
+
+    pub(crate) fn issue_wait_signal(&self, peer: u32, waiting: WaitIntent) -> Result<Work> {
+        self.check_rank("wait_signal", peer)?;
+        let operation = WindowOperation::WaitSignal { window: self.inner.number, peer };
+        self.issue("wait_signal", operation, waiting, None)
+    }
+
+    /// Waits until all that this rank has issued to `peer`, or to any rank, is done.
+    ///
+    /// # Errors
+    /// As [`Window::signal`]; [`Error::RankFailed`] if `peer` has left.
+    pub fn flush(&self, peer: Option<u32>) -> Result<()> {
+        self.issue_flush(peer, WaitIntent::Soon)?.wait(None)
+    }
+
+    /// As [`Window::flush`], without waiting.
+    ///
+    /// # Errors
+    /// As [`Window::flush`].
+    pub fn flush_async(&self, peer: Option<u32>) -> Result<Work> {
+        self.issue_flush(peer, WaitIntent::Later)
+    }
+
+    pub(crate) fn issue_flush(&self, peer: Option<u32>, waiting: WaitIntent) -> Result<Work> {
+        peer.map_or(Ok(()), |peer| self.check_rank("flush", peer))?;
+        if let Some(rank) = peer.filter(|&peer| self.inner.backend.has_left(peer)) {
+            return Err(Error::RankFailed {
+                group: self.group().group_name().to_owned(),
+                rank,
+                why: "it left the group".to_owned(),
+                collective: "flush".to_owned(),
+                sequence: 0,
+            });
+        }
+        self.issue("flush", WindowOperation::Flush(Flush { peer }), waiting, None)
+    }
+
+    /// Waits for all ranks, and until what each of them has issued before is done. All ranks call
+    /// it.
+    ///
+    /// # Errors
+    /// The failure of a broken group.
+    pub fn fence(&self) -> Result<()> {
+        self.issue_fence(WaitIntent::Soon)?.wait(None)
+    }
+
+    /// As [`Window::fence`], without waiting.
+    ///
+    /// # Errors
+    /// As [`Window::fence`].
+    pub fn fence_async(&self) -> Result<Work> {
+        self.issue_fence(WaitIntent::Later)
+    }
+
+    pub(crate) fn issue_fence(&self, waiting: WaitIntent) -> Result<Work> {
+        let fence = Fence { window: self.inner.number, name: "fence", closes: false };
+        self.issue("fence", WindowOperation::Fence(fence), waiting, None)
+    }
+
+    fn issue(
+        &self,
+        name: &'static str,
+        operation: WindowOperation,
+        waiting: WaitIntent,
+        finish: Option<Outcome>,
+    ) -> Result<Work> {
+        let group = self.group();
+        let options = IssueOptions { deadline: group.deadline(None::<Duration>), waiting };
+        let issued = self.windows()?.issue(operation, options, finish);
+        Ok(Work::new(group.label(name), vec![(issued, self.inner.backend.clone())], Vec::new()))
+    }
+
+    fn windows(&self) -> Result<&dyn Windows> {
+        windows_of(&self.inner.backend)
+    }
+
+    fn check_rank(&self, name: &str, rank: u32) -> Result<()> {
+        let size = self.group().size();
+        if rank < size {
+            return Ok(());
+        }
+        Err(invalid(name, &format!("expected a rank in 0..{size}, got {rank}")))
+    }
+
+    fn check_numbers(self, gathered: &Region) -> Result<Window> {
+        let own = u64::from(self.inner.number).to_le_bytes();
+        if gathered.read(|all| all.chunks_exact(own.len()).all(|number| number == own)) {
+            return Ok(self);
+        }
+        let what = "ranks made their windows in different orders, or not all of them";
+        Err(invalid("new_window", what))
+    }
+}
+
+fn windows_of(backend: &Arc<dyn Backend>) -> Result<&dyn Windows> {
+    backend.windows().ok_or_else(|| Error::Unsupported {
+        who: format!("the {} backend", backend.name()),
+        operation: "new_window".into(),
+    })
+}
+
+fn invalid(name: &str, what: &str) -> Error {
+    Error::InvalidArgument { message: format!("{name}: {what}") }
+}
+
+fn not_registered(name: &str) -> Error {
+    invalid(name, "no tensor is registered in this window: call tensor_register first")
+}
+
+/// A short description for debugging, the same in every language:
+/// `Window(1 of default_pg, rank 0 of 2)`.
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (group, number) = (self.group(), self.inner.number);
+        let (name, rank, size) = (group.group_name(), group.rank(), group.size());
+        write!(f, "Window({number} of {name}, rank {rank} of {size})")
+    }
+}
