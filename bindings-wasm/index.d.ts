@@ -681,7 +681,7 @@ export interface PreHookArgs {
    * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
    * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
    * by the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks
-   * after its issue.
+   * after its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
    */
   name: string;
   /** This process's rank in the group. */
@@ -692,7 +692,10 @@ export interface PreHookArgs {
   inputTensors: readonly TensorLike[];
   /** The tensors that are written. */
   outputTensors: readonly TensorLike[];
-  /** The root, or the peer of a message, a rank of the group; -1 if there is none. */
+  /**
+   * The root, or the peer of a message, a rank of the group; -1 if there is none, and for
+   * collectives of objects.
+   */
   root: number;
   /** How elements are reduced; none where they are not. */
   reduceOp: ReduceOp | null;
@@ -1640,12 +1643,15 @@ export class ProcessGroup {
    * Calls `hook` before each collective and message of this group on this rank, in the order of
    * ids, on the thread that issues it and outside every lock.
    *
-   * If a hook raises, the operation is not issued, and the call raises what the hook did. The
-   * other ranks would wait for this one: the group is aborted, and their errors say which hook
-   * stopped which operation, and why. `nanCheck` makes such a hook.
+   * If a hook raises, or returns what has to be awaited, the operation is not issued, and the
+   * call raises what the hook did. The other ranks would wait for this one: the group is
+   * aborted, and their errors say which hook stopped which operation, and why. `nanCheck` makes
+   * such a hook.
    *
    * A group without hooks costs nothing for them; operations with hooks take the long way, as
-   * calls with unusual arguments do. What a hook itself runs has no hooks.
+   * calls with unusual arguments do. What a hook itself runs has no hooks; nor have barriers
+   * that are monitored, windows, and calls that make groups. A hook that holds its group keeps
+   * it until the group is left.
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
@@ -1688,8 +1694,10 @@ export class ProcessGroup {
   unregisterCompletionHook(hookId: number | bigint): void;
   /**
    * Calls `hook` once, when this rank finds or is told that the group has failed, in the order
-   * of ids; operations of this rank that were in flight report it afterwards. Not if this rank
-   * aborts or leaves the group. An error in it is reported, and changes nothing.
+   * of ids; operations of this rank that were in flight report it afterwards, so that it must
+   * not wait for them. Not if this rank aborts or leaves the group. Over libraries (`mpi`,
+   * `nccl`) it is called when an operation has reported it. An error in it is reported, and
+   * changes nothing.
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.

@@ -77,8 +77,8 @@ class NativeWork {
     addon.workCheckFinite(this.#work, tensors, allowInfinity);
   }
 
-  isGroupBroken() {
-    return addon.workIsGroupBroken(this.#work);
+  refuse(why) {
+    addon.workRefuse(this.#work, why);
   }
 
   get issued() {

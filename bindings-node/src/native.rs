@@ -135,6 +135,20 @@ pub fn call_peer(env: Env, call: Unknown<'_>) -> Result<Option<u32>> {
     peer.map_err(|error| raise(env, &error))
 }
 
+/// Tells the realm's listener once that a group failed, unless by this rank's own will: by its
+/// number with a minus.
+#[napi]
+pub fn watch_failure(env: Env, group: &NativeObject) -> Result<()> {
+    let object = group.object().map_err(|error| raise(env, &error))?;
+    let group = object.group().map_err(|error| raise(env, &error))?;
+    let (mailbox, number) = (realm(env)?.mailbox.clone(), group.identity());
+    group.register_abort_hook(FAILURE_WATCH, move || mailbox.send(Event::Failed(number)));
+    Ok(())
+}
+
+/// The number of the hook that tells JavaScript.
+const FAILURE_WATCH: i64 = 0;
+
 /// This process's rank in the group of a call.
 #[napi]
 pub fn call_rank(call: Unknown<'_>) -> Result<Option<u32>> {

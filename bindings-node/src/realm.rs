@@ -19,6 +19,8 @@ use crate::memory::NativeMemory;
 pub(crate) enum Event {
     /// A watched operation is done.
     Completed(u32),
+    /// The group of this number has failed.
+    Failed(u64),
     /// A waiting call has ended; the number is that of its cancellation.
     Ended(Deferred, Option<u32>, polyrank::Result<Answer>),
     /// A call that allocates memory has ended.
@@ -156,15 +158,21 @@ impl Realm {
         };
         let (mut completed, mut outcome) = (Vec::new(), Ok(()));
         for event in events {
-            if let Event::Unused(owner) = event {
-                // Nobody waits for this.
-                self.forget(owner);
-                continue;
-            }
-            self.event_came(env);
             match event {
-                Event::Unused(_) => {}
-                Event::Completed(id) => completed.push(id),
+                // Nobody waits for these.
+                Event::Unused(owner) => {
+                    self.forget(owner);
+                    continue;
+                }
+                Event::Failed(group) => {
+                    completed.push(-(group as f64));
+                    continue;
+                }
+                _ => self.event_came(env),
+            }
+            match event {
+                Event::Unused(_) | Event::Failed(_) => {}
+                Event::Completed(id) => completed.push(f64::from(id)),
                 Event::Ended(deferred, cancellation, result) => {
                     if let Some(id) = cancellation {
                         self.state.borrow_mut().cancellations.remove(&id);
@@ -188,12 +196,12 @@ impl Realm {
         if completed.is_empty() { outcome } else { self.tell(env, &completed).and(outcome) }
     }
 
-    fn tell(&self, env: Env, completed: &[u32]) -> Result<()> {
+    fn tell(&self, env: Env, completed: &[f64]) -> Result<()> {
         let listener = self.state.borrow().listener.as_ref().map(Reference::get).transpose()?;
         let Some(listener) = listener else { return Ok(()) };
         let ids = Js::array(env)?;
         for (index, &id) in completed.iter().enumerate() {
-            ids.set_index(index as u32, Js::of_number(env, id.into())?)?;
+            ids.set_index(index as u32, Js::of_number(env, id)?)?;
         }
         listener.call(ids)
     }

@@ -88,7 +88,7 @@ fn work_facts(
     }))
 }
 
-/// Copies in what is not, and throws if an input has an element that is not finite.
+/// Throws if an input has an element that is not finite.
 #[napi]
 fn work_check_finite(
     env: Env,
@@ -101,11 +101,12 @@ fn work_check_finite(
     checked.map_err(|error| raise(env, &error))
 }
 
-/// Whether its group has failed, or was aborted or left.
+/// Does not issue it, though it was called: its group is aborted, for a reason that every rank is
+/// told as it is.
 #[napi]
-fn work_is_group_broken(work: Unknown<'_>) -> Result<bool> {
-    let staged = this(work)?.operation.staged();
-    Ok(staged.group().is_some_and(polyrank::ProcessGroup::is_broken))
+fn work_refuse(work: Unknown<'_>, why: String) -> Result<()> {
+    this(work)?.operation.staged_mut().refuse(&why);
+    Ok(())
 }
 
 /// Whether it is issued.

@@ -23,7 +23,8 @@ test("an error in a hook is the caller's own, and all ranks learn why", async ()
   const [zero, one, two] = await onRanks(3, SCENARIOS, "stops");
   assert.equal(one, "stopped");
   for (const told of [zero, two]) {
-    assert.match(told, /^1 .*its pre-hook 4 stopped ALLREDUCE #1: not this one/);
+    const why = "its pre-hook 4 stopped ALLREDUCE #1: not this one";
+    assert.match(told, new RegExp(`^1 group '.*' was aborted by rank 1: ${why}$`));
   }
 });
 
@@ -37,4 +38,28 @@ test("NaN is found before it spreads", async () => {
 
 test("what later hooks throw is reported, and changes nothing", async () => {
   assert.deepEqual(await onRanks(2, SCENARIOS, "harmless"), [true, true]);
+});
+
+test("hooks see what earlier operations on an array have written", async () => {
+  for (const [sums, ended] of await onRanks(2, SCENARIOS, "chained")) {
+    assert.deepEqual(sums, [8, 8, 8, 8, 8, 8, 20]);
+    assert.equal(ended[0], "ended well");
+    assert.match(ended[1], /^(NonFiniteInput|Aborted)$/);
+  }
+});
+
+test("handles are of issued operations, other groups are left alone, no end is lost", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "others"), [true, true]);
+});
+
+test("abort hooks run where nothing is in flight, but not for this rank's own abort", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "aborts"), [[], ["aborted"]]);
+});
+
+test("a hook must not have to be awaited, and may abort a signal", async () => {
+  const [zero, one] = await onRanks(2, SCENARIOS, "awaited");
+  assert.deepEqual([zero[0], one[0]], ["enough", "enough"]);
+  assert.equal(zero[1], "InvalidType");
+  assert.match(zero[2], /does not wait for a promise/);
+  assert.equal(one[1], "Aborted");
 });

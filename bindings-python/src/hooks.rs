@@ -7,12 +7,14 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use polyrank::process_group::check_input;
-use polyrank::{CompletionHookArgs, DType, Error, PostHookArgs, PreHookArgs, Tensor, TensorRef};
+use polyrank::{
+    CompletionHookArgs, DType, Device, Error, PostHookArgs, PreHookArgs, Tensor, TensorRef,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::classes::{TensorObjects, Work};
-use crate::convert::{CoreResult, exception, object_of_value, tensor};
+use crate::convert::{CoreResult, exception, invalid_type, object_of_value, tensor};
 use crate::ending::attach;
 use crate::generated::callback_arguments as given;
 
@@ -69,7 +71,7 @@ pub(crate) fn pre_hook(
         attach(|py| {
             let called = arguments_before(py, operation)
                 .and_then(|arguments| hook.call1(py, (arguments,)))
-                .map(drop);
+                .and_then(|returned| refuse_awaitable(returned.bind(py)));
             if let Err(error) = called {
                 result = Err(Error::HookFailed { message: error.to_string() });
                 RAISED.set(Some(error));
@@ -158,6 +160,18 @@ impl NanCheck {
     }
 }
 
+/// Refuses what a hook that is a coroutine returns: nobody would await it.
+fn refuse_awaitable(returned: &Bound<'_, PyAny>) -> PyResult<()> {
+    if !returned.hasattr("__await__")? {
+        return Ok(());
+    }
+    if returned.hasattr("close")? {
+        returned.call_method0("close")?;
+    }
+    let message = "a pre-hook is called before its operation, which does not wait for a coroutine";
+    Err(invalid_type(returned.py(), message))
+}
+
 fn arguments_before<'py>(
     py: Python<'py>,
     operation: &PreHookArgs<'_>,
@@ -200,8 +214,11 @@ fn object_of(py: Python<'_>, tensor: TensorRef<'_>) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// A copy of a tensor that has no object, as those of operations on objects.
+/// A copy of a tensor that has no object; nothing for one on a device.
 fn copy_of(py: Python<'_>, tensor: TensorRef<'_>) -> PyResult<Py<PyAny>> {
+    if tensor.device() != Device::Cpu {
+        return Ok(py.None());
+    }
     let bytes = tensor.read(|bytes| PyBytes::new(py, bytes).unbind()).or_raise(py)?;
     let view = py.import("builtins")?.getattr("memoryview")?.call1((bytes,))?;
     let format = match tensor.dtype() {

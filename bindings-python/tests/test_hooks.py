@@ -57,8 +57,22 @@ def messages(here):
         else:
             group.recv_anysource([tensor]).wait()
     polyrank.all_gather_object([None] * 2, {"rank": here.rank}, group=group)
+    group.register_pre_hook(1, lambda args: tensors.append((args.input_tensors, args.output_tensors)))
+    tensors = []
+    matrix = np.ones((2, 3), np.float16)
+    if here.rank == 0:
+        polyrank.send(matrix, group=group, group_dst=1)
+        polyrank.isend(matrix, group=group, group_dst=1).wait()
+    else:
+        polyrank.recv(matrix, group=group, group_src=0)
+        polyrank.irecv(matrix, group=group, group_src=0).wait()
+    for sent, received in tensors:
+        mine, other = (sent, received) if here.rank == 0 else (received, sent)
+        assert mine[0] is matrix and other == []
+    assert len(tensors) == 2
     expected = ("SEND", 1, True) if here.rank == 0 else ("RECVANYSOURCE", -1, True)
-    assert seen == [expected, ("ALL_GATHER_OBJECT", -1, False)]
+    assert seen[:2] == [expected, ("ALL_GATHER_OBJECT", -1, False)]
+    assert [name for name, *_ in seen[2:]] == ["SEND" if here.rank == 0 else "RECV"] * 2
     group.shutdown()
 
 
@@ -123,6 +137,46 @@ def stops(here, asynchronous):
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_an_exception_in_a_hook_is_the_caller_s_own_and_told_to_all(trio, asynchronous):
     trio.run(stops, asynchronous)
+
+
+async def waits(_):
+    """A check that nobody would wait for."""
+
+
+def refuses_coroutines(here):
+    group = here.make_group("coroutines")
+    group.register_pre_hook(0, waits)
+    with pytest.raises(polyrank.PolyrankError, match="does not wait for a coroutine") as caught:
+        group.barrier().wait()
+    assert isinstance(caught.value, (polyrank.InvalidTypeError, polyrank.AbortedError))
+
+
+def test_a_hook_that_has_to_be_awaited_is_refused(pair):
+    pair.run(refuses_coroutines)
+
+
+def callbacks_have_hooks(here):
+    """A callback that runs while a hook waits is no part of the hook."""
+    group, other = here.make_group("one"), here.make_group("other")
+    seen = []
+    other.register_pre_hook(0, lambda args: seen.append(args.name))
+    work = group.barrier()
+    future = work.get_future().then(lambda _: other.barrier())
+
+    def hook(_):
+        group.unregister_pre_hook(0)
+        future.wait()
+
+    group.register_pre_hook(0, hook)
+    group.barrier().wait()
+    future.value().wait()
+    assert seen == ["BARRIER"]
+    group.shutdown()
+    other.shutdown()
+
+
+def test_callbacks_that_run_in_a_hook_have_hooks(pair):
+    pair.run(callbacks_have_hooks)
 
 
 def finite(here):

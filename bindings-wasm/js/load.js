@@ -49,5 +49,6 @@ export const native = {
   resolve: module.resolve,
   cancellation: module.cancellation,
   cancel: module.cancel,
+  watchFailure: module.watchFailure,
   onCompleted: module.onCompleted,
 };

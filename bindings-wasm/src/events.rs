@@ -20,7 +20,7 @@ struct Events {
     set_timer: RefCell<Option<Function>>,
     /// Called with the numbers of works that are done.
     on_completed: RefCell<Option<Function>>,
-    completed: RefCell<Vec<u32>>,
+    completed: RefCell<Vec<f64>>,
     /// Whether a turn has been asked for.
     posted: Cell<bool>,
     turning: Cell<bool>,
@@ -87,8 +87,17 @@ pub(crate) fn request_turn() {
     });
 }
 
+/// Notes that the group of this number has failed: told by the number with a minus.
+pub(crate) fn note_failed(group: u64) {
+    note(-(group as f64));
+}
+
 /// Notes that a work that is watched is done. Its owner learns of it in this turn or the next.
 pub(crate) fn note_completed(id: u32) {
+    note(f64::from(id));
+}
+
+fn note(id: f64) {
     let will_tell = EVENTS.with(|events| {
         events.completed.borrow_mut().push(id);
         events.will_tell.get()

@@ -8,6 +8,8 @@ use polyrank::calls::Object;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::convert;
+use crate::events::note_failed;
 use crate::numbered::Numbered;
 
 thread_local! {
@@ -62,6 +64,24 @@ impl Drop for NativeObject {
     fn drop(&mut self) {
         self.release();
     }
+}
+
+/// Tells once that a group failed, unless by this rank's own will, as `onCompleted` tells of works:
+/// by its number with a minus.
+///
+/// # Errors
+/// Those of a handle that is none of a group.
+#[wasm_bindgen(js_name = watchFailure)]
+pub fn watch_failure(handle: &JsValue) -> std::result::Result<(), JsValue> {
+    let watch = || {
+        let object = given(handle)?.ok_or_else(Object::not_a_handle)?;
+        let group = object.group()?;
+        let number = group.identity();
+        // Its only hook: those of JavaScript are kept there.
+        group.register_abort_hook(0, move || note_failed(number));
+        Ok(())
+    };
+    watch().map_err(|error| convert::error(&error))
 }
 
 /// The object of a handle that was given; none for null.

@@ -132,7 +132,7 @@ impl NativeWork {
         Some(all.into_iter().collect())
     }
 
-    /// Copies in what is not, and throws if an input has an element that is not finite.
+    /// Throws if an input has an element that is not finite.
     #[wasm_bindgen(js_name = checkFinite)]
     pub fn check_finite(&self, tensors: &Array, allow_infinity: bool) -> Result<(), JsValue> {
         let memories = convert::memories(tensors);
@@ -140,10 +140,10 @@ impl NativeWork {
         checked.map_err(raise)
     }
 
-    /// Whether its group has failed, or was aborted or left.
-    #[wasm_bindgen(js_name = isGroupBroken)]
-    pub fn is_group_broken(&self) -> bool {
-        self.staged.borrow().group().is_some_and(polyrank::ProcessGroup::is_broken)
+    /// Does not issue it, though it was called: its group is aborted, for a reason that every rank
+    /// is told as it is.
+    pub fn refuse(&self, why: &str) {
+        self.staged.borrow_mut().refuse(why);
     }
 
     /// Whether nothing is left to issue.

@@ -29,7 +29,7 @@ import {
 } from "../generated/errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
 import { inOrder, inOrderOrAfterAbort } from "./queues.js";
-import { after, before, forgetHooks, hasHooks } from "./hooks.js";
+import { forgetHooks, hasHooks, hooked, hooksOf } from "./hooks.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { allowance, follow, start } from "./operations.js";
@@ -111,7 +111,8 @@ export function make(spec, given) {
 
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
-  const short = hasHooks() ? null : runShort(spec, self, values, allowance);
+  const hooks = hasHooks() ? hooksOfCall(spec, self, split(spec, values)) : null;
+  const short = hooks === null ? runShort(spec, self, values, allowance) : null;
   if (short !== null) return shortWork(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
@@ -121,20 +122,35 @@ export function operate(spec, self, values) {
   const handle = receiver(spec, self);
   const given = tensorArguments(spec, call);
   const { args, keywords, tensors, infos, arrays } = given;
-  let told = null;
-  const operation = start(given, groupOf(spec, call, handle), (maxEagerBytes) => {
-    const most = hasHooks() ? -1 : maxEagerBytes;
-    const prepared = wrapped(() => {
-      return native.prepare(handle, spec.key, args, keywords, tensors, infos, most);
-    });
-    told = hasHooks() ? before(prepared, given, true) : null;
-    return prepared;
+  const prepare = (maxEagerBytes) => wrapped(() => {
+    return native.prepare(handle, spec.key, args, keywords, tensors, infos, maxEagerBytes);
   });
+  const operation = start(given, groupOf(spec, call, handle), prepare, hookOf(hooks, given));
   const work = new Work(INTERNAL, operation, value, arrays);
-  if (told !== null) after(told, operation, work);
+  operation.hooked?.belongsTo(work, operation);
   if (signal !== null) endWith(signal, operation);
   return work;
 }
+
+/** What gives a prepared operation its hooks. */
+function hookOf(hooks, call) {
+  return hooks === null ? null : (prepared) => hooked(hooks, prepared, call);
+}
+
+/** The hooks of the group of a call, if it has any. */
+function hooksOfCall(spec, self, call) {
+  if (self === null && isNonMember(spec, call)) return null;
+  const handle = self === null ? groupOf(spec, call, null) : handleOf(self);
+  if (handle !== null) return hooksOf(handle.id);
+  try {
+    return hooksOf(native.invoke(null, DEFAULT_GROUP, [], null).id);
+  } catch {
+    // There is none, as the call will find.
+    return null;
+  }
+}
+
+const DEFAULT_GROUP = "DISTRIBUTED_DEFAULT_GROUP";
 
 /** The handle of a short call that is done, or continues as a work of the native half. */
 function shortWork(spec, short, values) {
@@ -156,21 +172,17 @@ export function operateTogether(messages) {
   const of = (what) => parts.flatMap((part) => part[what]);
   const arrays = of("arrays");
   const all = { tensors: of("tensors"), infos: of("infos"), views: of("views"), arrays, bytes: 0 };
-  let told = null;
+  const hooks = hasHooks() ? hooksOfCall(spec, null, call) : null;
   const calls = parts.map(({ spec: { key }, args, keywords, tensors, infos }) => {
     return [key, args, keywords, tensors, infos];
   });
-  const operation = start(all, groupOf(spec, call, null), (maxEagerBytes) => {
-    const most = hasHooks() ? -1 : maxEagerBytes;
-    const prepared = wrapped(() => native.prepareTogether(calls, most));
-    told = hasHooks() ? before(prepared, all, true) : null;
-    return prepared;
-  });
+  const prepare = (maxEagerBytes) => wrapped(() => native.prepareTogether(calls, maxEagerBytes));
+  const operation = start(all, groupOf(spec, call, null), prepare, hookOf(hooks, all));
   const works = parts.map(({ spec, call }) => {
     const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
     return new Work(INTERNAL, operation, value, arrays);
   });
-  if (told !== null) after(told, operation, works[0]);
+  operation.hooked?.belongsTo(works[0], operation);
   return works;
 }
 
@@ -264,6 +276,8 @@ function failed(reason, value) {
 }
 
 function endWith(signal, operation) {
+  // A hook may have aborted it.
+  if (signal.aborted) return operation.abandon(signal.reason);
   const onAbort = () => operation.abandon(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
   operation.whenEnded(() => signal.removeEventListener("abort", onAbort));

@@ -1,18 +1,21 @@
 // Hooks: functions of the user that run before and after the operations of a group, on the thread
-// of the event loop. An operation of a group with hooks is prepared first, and begun when its hooks
-// have run. Knows nothing of copies.
+// of the event loop. An operation of a group with hooks is prepared first; its hooks run when it is
+// the first of its group's queue, immediately before it is copied in. Knows nothing of copies.
 
 import { InvalidTypeError, asError } from "../generated/errors.js";
 import { argument, split } from "./arguments.js";
 import { ReduceOp } from "../generated/constants.js";
 import { handleOf } from "./handles.js";
-import { platform } from "./native.js";
+import { native, platform } from "./native.js";
 
 /** The hooks of each group that has any, by the number of the group. */
 const groups = new Map();
 
-/** What is given to hooks, and the operation that it describes, for `nanCheck`. */
+/** What is given to pre-hooks, and the operation that it describes, for `nanCheck`. */
 const described = new WeakMap();
+
+/** Whether a hook runs: what it issues itself has none. */
+let isRunning = false;
 
 class Hooks {
   pre = new Map();
@@ -20,30 +23,80 @@ class Hooks {
   completion = new Map();
   abort = new Map();
   operations = 0;
-  hasToldOfAbort = false;
-  isRunning = false;
+  isWatched = false;
 
   isEmpty() {
     return this.pre.size + this.post.size + this.completion.size + this.abort.size === 0;
   }
 
-  /** Calls the hooks of one sort in the order of their numbers. What they issue has no hooks. */
-  run(sort, call) {
-    if (this.isRunning) return;
-    this.isRunning = true;
-    try {
-      for (const id of [...this[sort].keys()].sort(ascending)) {
-        const hook = this[sort].get(id);
-        if (hook !== undefined) call(hook, id);
-      }
-    } finally {
-      this.isRunning = false;
-    }
+  /** The hooks of one sort that there are now, with their numbers, in the order of those. */
+  inOrder(sort) {
+    return [...this[sort]].sort(([left], [right]) => (left < right ? -1 : 1));
   }
 }
 
-function ascending(left, right) {
-  return left < right ? -1 : left > right ? 1 : 0;
+/** An operation with hooks, on its way. */
+class HookedOperation {
+  #hooks;
+  #call;
+  #facts;
+  #args = null;
+  #work = null;
+  #isIssued = false;
+
+  constructor(hooks, operation, facts, call) {
+    const sorts = ["pre", "post", "completion"];
+    this.#hooks = Object.fromEntries(sorts.map((sort) => [sort, hooks.inOrder(sort)]));
+    this.#call = { operation, ...call };
+    this.#facts = { facts, opId: hooks.operations };
+    hooks.operations += 1;
+  }
+
+  /** Calls the pre-hooks, once. An error of one of them is thrown; the operation is not issued
+   * then, and its group aborted. */
+  before() {
+    if (this.#args !== null) return;
+    const { operation, tensors, arrays } = this.#call;
+    const { facts: [name, rank, root, reduceOp, factor], opId } = this.#facts;
+    const pick = (positions) => Object.freeze(positions.map((position) => arrays[position]));
+    this.#args = Object.freeze({
+      name,
+      rank,
+      asyncOp: true,
+      inputTensors: pick(operation.inputs),
+      outputTensors: pick(operation.outputs),
+      root,
+      reduceOp: operatorOf(reduceOp, factor),
+      opId,
+    });
+    described.set(this.#args, { operation, tensors });
+    this.#call = null;
+    callBefore(this.#hooks.pre, this.#args, (why) => operation.refuse(why));
+  }
+
+  /** It was issued. */
+  issued() {
+    this.#isIssued = true;
+    described.delete(this.#args);
+    this.#tellIssued();
+  }
+
+  /** `work` is its handle, and `operation` what that is of. */
+  belongsTo(work, operation) {
+    this.#work = work;
+    this.#tellIssued();
+    operation.whenEnded((failure) => {
+      const { name, opId } = this.#args ?? { name: this.#facts.facts[0], opId: this.#facts.opId };
+      complete(this.#hooks.completion, { name, opId }, operation.milliseconds(), failure);
+    });
+  }
+
+  #tellIssued() {
+    if (!this.#isIssued || this.#work === null) return;
+    const { name, opId } = this.#args;
+    const args = Object.freeze({ name, opId, work: this.#work });
+    for (const [, hook] of this.#hooks.post) harmless(() => hook(args));
+  }
 }
 
 /** Adds a hook to a group: what `register…Hook` does. */
@@ -55,10 +108,13 @@ function registered(sort) {
     if (typeof hook !== "function") {
       throw new InvalidTypeError(`${spec.name}(): 'hook' must be a function, not ${typeof hook}`);
     }
-    const identity = identityOf(spec, group);
-    const hooks = groups.get(identity) ?? new Hooks();
-    groups.set(identity, hooks);
+    const handle = groupHandle(spec, group);
+    const hooks = groups.get(handle.id) ?? new Hooks();
+    groups.set(handle.id, hooks);
     hooks[sort].set(id, hook);
+    if (sort !== "abort" || hooks.isWatched) return;
+    hooks.isWatched = true;
+    native.watchFailure(handle);
   };
 }
 
@@ -66,10 +122,11 @@ function registered(sort) {
 function unregistered(sort) {
   return (spec, group, given) => {
     const id = idOf(spec, argument(split(spec, given), 0, "hookId"));
-    const identity = identityOf(spec, group);
+    const { id: identity } = groupHandle(spec, group);
     const hooks = groups.get(identity);
     hooks?.[sort].delete(id);
-    if (hooks?.isEmpty()) groups.delete(identity);
+    // One that is watched stays: what watches it does, too.
+    if (hooks?.isEmpty() && !hooks.isWatched) groups.delete(identity);
   };
 }
 
@@ -84,12 +141,13 @@ export const unregisterAbortHook = unregistered("abort");
 
 /** A hook that throws where an input is not finite. */
 export function nanCheck(spec, given) {
-  const call = split(spec, given);
-  const allowInfinity = argument(call, 0, "allowInfinity") ?? false;
+  const allowInfinity = argument(split(spec, given), 0, "allowInfinity") ?? false;
   return (args) => {
     const known = described.get(args);
     if (known === undefined) {
-      throw new InvalidTypeError("nanCheck()(): expected what a pre-hook is given");
+      throw new InvalidTypeError(
+        "nanCheck()(args): expected what a pre-hook is given, before its operation is issued",
+      );
     }
     known.operation.checkFinite(known.tensors, allowInfinity);
   };
@@ -100,92 +158,87 @@ export function hasHooks() {
   return groups.size > 0;
 }
 
+/** The hooks that operations of this group have, if they have any. */
+export function hooksOf(identity) {
+  const hooks = isRunning ? undefined : groups.get(identity);
+  if (hooks === undefined) return null;
+  return hooks.pre.size + hooks.post.size + hooks.completion.size > 0 ? hooks : null;
+}
+
+/** A prepared operation of a group with `hooks`; null if it has none, as where it does nothing. */
+export function hooked(hooks, operation, call) {
+  const facts = operation.facts() ?? null;
+  return facts === null ? null : new HookedOperation(hooks, operation, facts, call);
+}
+
 /** Forgets the hooks of a group that is left. */
 export function forgetHooks(identity) {
   groups.delete(identity);
 }
 
-/** Calls the hooks before a prepared operation; what is to be told of it later, or null. An error
- * of a hook gives it up: its group is aborted, for this reason. */
-export function before(operation, { tensors, arrays }, asyncOp) {
-  const hooks = groups.get(operation.group);
-  const facts = hooks === undefined || hooks.isRunning ? null : operation.facts() ?? null;
-  if (facts === null) return null;
-  const [name, rank, root, reduceOp, factor] = facts;
-  const pick = (positions) => Object.freeze(positions.map((position) => arrays[position]));
-  const args = Object.freeze({
-    name,
-    rank,
-    asyncOp,
-    inputTensors: pick(operation.inputs),
-    outputTensors: pick(operation.outputs),
-    root,
-    reduceOp: operatorOf(reduceOp, factor),
-    opId: hooks.operations,
-  });
-  hooks.operations += 1;
-  described.set(args, { operation, tensors });
-  callBefore(hooks, args, (why) => operation.giveUp(why));
-  return { hooks, name, opId: args.opId };
+/** A group has failed, and not by this rank's own will. */
+export function tellOfFailure(identity) {
+  const hooks = groups.get(identity);
+  if (hooks === undefined) return;
+  for (const [, hook] of hooks.inOrder("abort")) harmless(() => hook());
 }
 
-/** Calls the hooks before an operation on objects, and those that tell of its end. `abort` is
+/** Calls the hooks before an operation on objects, and those that tell of its end. `refuse` is
  * called with the reason if a hook throws. */
-export function aroundObjects(identity, { name, rank }, abort, run) {
-  const hooks = groups.get(identity);
-  if (hooks === undefined || hooks.isRunning) return run();
+export function aroundObjects(hooks, { name, rank, root }, refuse, run) {
   const none = Object.freeze([]);
-  const about = { name, rank, asyncOp: true, root: -1, reduceOp: null, opId: hooks.operations };
+  const about = { name, rank, asyncOp: true, root, reduceOp: null, opId: hooks.operations };
   hooks.operations += 1;
-  callBefore(hooks, Object.freeze({ ...about, inputTensors: none, outputTensors: none }), abort);
+  const completion = hooks.inOrder("completion");
+  const args = Object.freeze({ ...about, inputTensors: none, outputTensors: none });
+  try {
+    callBefore(hooks.inOrder("pre"), args, refuse);
+  } catch (error) {
+    return Promise.reject(error);
+  }
   const began = performance.now();
-  const told = { hooks, name, opId: about.opId };
-  const ended = (failure) => complete(told, performance.now() - began, failure);
+  const ended = (failure) => complete(completion, about, performance.now() - began, failure);
   const answer = run();
   answer.then(() => ended(null), (error) => ended({ error }));
   return answer;
 }
 
-/** Calls the hooks after an operation was issued, as `work`, and has those called that tell of its
- * end. */
-export function after(told, operation, work) {
-  const { hooks, name, opId } = told;
-  const args = Object.freeze({ name, opId, work });
-  hooks.run("post", (hook) => harmless(() => hook(args)));
-  operation.whenEnded((failure) => {
-    if (failure !== null && operation.native.isGroupBroken()) tellOfAbort(hooks);
-    complete(told, operation.milliseconds(), failure);
-  });
-}
-
-function callBefore(hooks, args, giveUp) {
-  hooks.run("pre", (hook, id) => {
+function callBefore(hooks, args, refuse) {
+  for (const [id, hook] of hooks) {
     try {
-      hook(args);
+      if (typeof inHook(() => hook(args))?.then === "function") {
+        throw new InvalidTypeError(
+          "a pre-hook is called before its operation, which does not wait for a promise",
+        );
+      }
     } catch (error) {
       const failure = asError(error);
-      giveUp(`its pre-hook ${id} stopped ${args.name} #${args.opId}: ${textOf(failure)}`);
+      refuse(`its pre-hook ${id} stopped ${args.name} #${args.opId}: ${textOf(failure)}`);
       throw failure;
     }
-  });
+  }
 }
 
-function complete({ hooks, name, opId }, duration, failure) {
-  if (hooks.completion.size === 0) return;
+function complete(hooks, { name, opId }, duration, failure) {
   const args = Object.freeze({ name, opId, duration, error: failure?.error ?? null });
-  hooks.run("completion", (hook) => harmless(() => hook(args)));
+  for (const [, hook] of hooks) harmless(() => hook(args));
 }
 
-function tellOfAbort(hooks) {
-  if (hooks.hasToldOfAbort) return;
-  hooks.hasToldOfAbort = true;
-  hooks.run("abort", (hook) => harmless(() => hook()));
+/** Runs a hook: what it issues itself has none. */
+function inHook(run) {
+  const isNested = isRunning;
+  isRunning = true;
+  try {
+    return run();
+  } finally {
+    isRunning = isNested;
+  }
 }
 
-/** Runs what must not disturb the operation; what it throws is reported. */
+/** Runs a hook that must not disturb the operation; what it throws is reported. */
 function harmless(run) {
   try {
-    run();
+    inHook(run);
   } catch (error) {
     platform.warn(`a hook failed: ${error?.stack ?? error}`);
   }
@@ -196,15 +249,16 @@ function operatorOf(code, factor) {
   return Object.values(ReduceOp).find((known) => known.value === code) ?? null;
 }
 
-function identityOf(spec, group) {
+function groupHandle(spec, group) {
   const handle = handleOf(group);
-  if (handle?.type === "ProcessGroup") return handle.id;
+  if (handle?.type === "ProcessGroup") return handle;
   throw new InvalidTypeError(`${spec.name}() needs its group: write group.${spec.name}(…)`);
 }
 
+/** A number of a hook, exact. */
 function idOf(spec, id) {
-  if (Number.isSafeInteger(id)) return id;
-  if (typeof id === "bigint" && BigInt.asIntN(64, id) === id) return Number(id);
+  if (Number.isSafeInteger(id)) return BigInt(id);
+  if (typeof id === "bigint" && BigInt.asIntN(64, id) === id) return id;
   throw new InvalidTypeError(`${spec.name}(): 'hookId' must be an integer, not ${String(id)}`);
 }
 

@@ -103,10 +103,10 @@ export interface NativeWork {
   readonly issued: boolean;
   /** What hooks learn of it before it is issued; none if it is, or nothing is to be done. */
   facts(): OperationFacts | null | undefined;
-  /** Copies everything in, and throws if an input has an element that is not finite. */
+  /** Throws if an input has an element that is not finite. */
   checkFinite(tensors: Uint8Array[], allowInfinity: boolean): void;
-  /** Whether its group has failed, or was aborted or left. */
-  isGroupBroken(): boolean;
+  /** Does not issue it, though it was called: its group is aborted on all ranks, for this reason. */
+  refuse(why: string): void;
   /** Bytes that were copied in until now. */
   readonly bytesCopiedIn: number;
   /** Copies at most `budget` bytes in; returns the bytes left. Throws if an array has changed. */
@@ -246,6 +246,9 @@ export interface Native {
   /** A number for `cancel`; nothing is kept for it before a call that has it runs. */
   cancellation(): number;
   cancel(cancellation: number): void;
+  /** Has `onCompleted` tell once that a group failed, unless by this rank's own will: by its number
+   * with a minus, before what was in flight. */
+  watchFailure(group: NativeObject): void;
   /** Calls `callback`, between turns of the event loop, with watched operations that ended. */
   onCompleted(callback: (ids: number[]) => void): void;
 }

@@ -7,7 +7,7 @@ import { Marked, argument, plainArguments, signalOf, split, typeName } from "./a
 import { begun, isNonMember, nonMemberResult, resolved } from "./calls.js";
 import { decode, encode } from "./codec.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
-import { aroundObjects, hasHooks } from "./hooks.js";
+import { aroundObjects, hasHooks, hooksOf } from "./hooks.js";
 import { inOrder } from "./queues.js";
 import { untilAborted } from "./signals.js";
 
@@ -76,15 +76,16 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const begin = () => untilAborted(signal, (cancellation) => {
     return way(exchanged, { cancellation, signal, direction: spec.key });
   });
-  const answer = hasHooks() ? withHooks(spec, exchanged, begin) : begin();
+  const hooks = hasHooks() ? hooksOf(exchanged.groups[0]) : null;
+  const answer = hooks === null ? begin() : withHooks(hooks, spec, exchanged, begin);
   return answer.then((value) => finish(value ?? null, values));
 }
 
 /** As `begin`, with the hooks of the group. */
-function withHooks(spec, call, begin) {
-  const [identity] = call.groups;
+function withHooks(hooks, spec, call, begin) {
   const name = spec.key.slice("DISTRIBUTED_".length);
-  return aroundObjects(identity, { name, rank: call.rank() }, (why) => call.refuse(why), begin);
+  const about = { name, rank: call.rank(), root: wrapped(() => call.peer()) ?? -1 };
+  return aroundObjects(hooks, about, (why) => call.refuse(why), begin);
 }
 
 /** In the order of the group; a rank that no longer waits for it takes part all the same. */

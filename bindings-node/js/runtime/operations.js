@@ -6,6 +6,7 @@
 
 import { InvalidArgumentError, asError } from "../generated/errors.js";
 import { findOverlaps, predecessors, registerMemory, releaseMemory } from "./memory_in_use.js";
+import { tellOfFailure } from "./hooks.js";
 import { native, platform, whenInstalled } from "./native.js";
 import { enqueue, isFree, ready, resume, unblock, whenReady } from "./queues.js";
 import { byteLengthOf } from "./views.js";
@@ -46,6 +47,8 @@ export class Operation {
   predecessors = null;
   /** Operations for which this one is such a predecessor. */
   successors = null;
+  /** Its hooks, if it has any. */
+  hooked = null;
 
   constructor(nativeWork, { tensors, infos, views, bytes }) {
     this.native = nativeWork;
@@ -110,6 +113,7 @@ export class Operation {
 
   /** It was issued. */
   run() {
+    this.hooked?.issued();
     if (!this.#abandoned) this.state = "running";
     if (this.native.isDone()) return this.arrive();
     running.set(this.native.id, this);
@@ -186,19 +190,41 @@ export class Operation {
 
 /** The operation of a call, on its way. `group` is the native half of its group, null for the
  * default group. `prepare` makes its own native half; it is given how many bytes that may copy in
- * immediately, -1: it must not start yet. */
-export function start(call, group, prepare) {
+ * immediately, -1: it must not start yet. `hook` gives what hooks an operation of the group has; it
+ * is null if the group has none. */
+export function start(call, group, prepare, hook = null) {
   const shared = findOverlaps(call);
   const isNext = shared.length === 0 && isFree(group);
-  const operation = new Operation(prepare(isNext ? allowance(call.bytes) : -1), call);
+  const eager = isNext ? allowance(call.bytes) : -1;
+  const operation = new Operation(prepare(hook === null ? eager : -1), call);
   if (operation.native.issued) {
     if (call.bytes > SMALL_BYTES) spend(operation.native.bytesCopiedIn);
+    return runIssued(operation);
+  }
+  operation.hooked = hook === null ? null : hook(operation.native);
+  if (operation.hooked !== null && isNext && beginHooked(operation, eager)) {
     return runIssued(operation);
   }
   if (shared.length > 0) waitFor(operation, predecessors(shared, operation.native));
   registerMemory(operation);
   enqueue(operation);
   return operation;
+}
+
+/** Runs the hooks before an operation that is the next of its group, and issues it if no more than
+ * `limit` bytes have to be copied in for that; whether it is issued. */
+function beginHooked(operation, limit) {
+  operation.hooked.before();
+  if (operation.bytes > limit) return false;
+  try {
+    if (!operation.copyIn(limit)) return false;
+    operation.native.issue();
+    return true;
+  } catch (error) {
+    const failure = asError(error);
+    operation.native.giveUp(failure?.message ?? String(failure));
+    throw failure;
+  }
 }
 
 /** The operation of a call that the native half has issued already. */
@@ -282,6 +308,7 @@ function sliceIn(group, queue) {
   let isOver = true;
   let failure = null;
   try {
+    operation.hooked?.before();
     isOver = operation.copyIn(slice());
     if (isOver) operation.native.issue();
   } catch (error) {
@@ -302,6 +329,9 @@ function slice() {
 whenReady(askForTurn);
 whenInstalled(() => {
   native.onCompleted((ids) => {
-    for (const id of ids) running.get(id)?.poll();
+    for (const id of ids) {
+      if (id < 0) tellOfFailure(-id);
+      else running.get(id)?.poll();
+    }
   });
 });

@@ -65,6 +65,87 @@ export async function ends({ rank, group }) {
   return true;
 }
 
+/** Operations that follow one another on one array read what those before have written, whatever
+ * hooks look at it, and a hook may change it. */
+export async function chained({ group }) {
+  group.registerPreHook(0, pr.nanCheck());
+  const sums = [];
+  for (const length of [4, 100_000, 3_000_000]) {
+    const array = new Float32Array(length).fill(1);
+    await Promise.all([group.allreduce(array), group.allreduce(array), group.allreduce(array)]);
+    sums.push(array[0], array[length - 1]);
+  }
+  group.registerPreHook(1, ({ inputTensors: [array] }) => array.fill(10));
+  const array = Float32Array.of(1);
+  await group.allreduce(array);
+  sums.push(array[0]);
+  group.unregisterPreHook(1);
+  const large = Float32Array.of(3e38);
+  const ended = await Promise.allSettled([group.allreduce(large), group.allreduce(large)]);
+  return [sums, ended.map(({ reason }) => reason?.kind ?? "ended well")];
+}
+
+/** Handles are those of issued operations, other groups go on as they did, ends are not lost. */
+export async function others({ rank, group, store }) {
+  const other = await pr.ProcessGroup.join(new pr.PrefixStore("other", store), rank, 2, {
+    groupName: "other",
+  });
+  const sequences = [];
+  other.registerPostHook(0, ({ work }) => sequences.push(/#(\d+)/.exec(String(work))?.[1]));
+  const endings = [];
+  other.registerCompletionHook(0, ({ opId }) => endings.push(opId));
+  const work = group.barrier();
+  const isIssued = /#1 /.test(String(work));
+  await work;
+  let previous = null;
+  other.registerPreHook(0, () => previous?.isCompleted());
+  for (let round = 0; round < 20; round += 1) previous = other.allreduce(new Float32Array(9));
+  await previous;
+  await other.barrier();
+  await other.shutdown();
+  const numbers = [...Array(21).keys()];
+  assert.deepEqual(endings.sort((left, right) => left - right), numbers);
+  assert.deepEqual(sequences, numbers.map((number) => String(number + 1)));
+  return isIssued;
+}
+
+/** Abort hooks run where nothing is in flight, too, but not for this rank's own abort. */
+export async function aborts({ rank, group, store }) {
+  const told = [];
+  const failed = new Promise((resolve) => {
+    group.registerAbortHook(0, () => {
+      told.push("aborted");
+      resolve();
+    });
+  });
+  await group.barrier();
+  if (rank === 0) {
+    await store.get("ready");
+    group.abort();
+    await group.barrier().catch(() => null);
+    await new Promise((resolve) => setImmediate(resolve));
+    return told;
+  }
+  await store.set("ready", "");
+  await failed;
+  await group.barrier().catch(() => null);
+  return told;
+}
+
+/** A hook that has to be awaited, and a signal that a hook aborts. */
+export async function awaited({ rank, group }) {
+  const end = new AbortController();
+  group.registerPreHook(0, () => end.abort(new Error("enough")));
+  const array = Float32Array.of(1);
+  const ended = await group.allreduce(array, { signal: end.signal }).catch((error) => error.message);
+  group.unregisterPreHook(0);
+  await group.barrier();
+  if (rank === 0) group.registerPreHook(1, async () => {});
+  const call = async () => group.barrier();
+  const error = await call().catch((error) => error);
+  return [ended, error.kind, error.message];
+}
+
 /** An error in a hook is the caller's own, and all ranks learn of it. */
 export async function stops({ rank, size, group }) {
   const mine = new RangeError("not this one");
@@ -119,6 +200,13 @@ export async function harmless({ rank, size, group }) {
   assert.equal(array[0], size * size);
   assert.throws(() => group.registerPreHook(0, 3), { kind: "InvalidType" });
   assert.throws(() => group.registerPreHook("a", fail), { kind: "InvalidType" });
+  const order = [];
+  for (const id of [2n ** 60n + 1n, 3, -(2n ** 62n), 2n ** 60n]) {
+    group.registerPreHook(id, () => order.push(String(id)));
+  }
+  await group.barrier();
+  const sorted = [-(2n ** 62n), 3, 2n ** 60n, 2n ** 60n + 1n].map(String);
+  assert.deepEqual(order, sorted);
   await new Promise((resolve) => setImmediate(resolve));
   return warnings.length > 0 && warnings.every((text) => text.includes("for nothing"));
 }

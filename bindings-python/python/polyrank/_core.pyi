@@ -1028,7 +1028,7 @@ class PreHookArgs:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
         `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects by
         the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
-        its issue.
+        its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
         """
     @property
     def rank(self) -> int:
@@ -1044,7 +1044,9 @@ class PreHookArgs:
         """The tensors that are written."""
     @property
     def root(self) -> int:
-        """The root, or the peer of a message, a rank of the group; -1 if there is none."""
+        """The root, or the peer of a message, a rank of the group; -1 if there is none, and for
+        collectives of objects.
+        """
     @property
     def reduce_op(self) -> ReduceOp | None:
         """How elements are reduced; none where they are not."""
@@ -1537,12 +1539,14 @@ class ProcessGroup:
         """Calls `hook` before each collective and message of this group on this rank, in the order of
         ids, on the thread that issues it and outside every lock.
 
-        If a hook raises, the operation is not issued, and the call raises what the hook did. The
+        If a hook raises, or returns what has to be awaited, the operation is not issued, and the call raises what the hook did. The
         other ranks would wait for this one: the group is aborted, and their errors say which hook
         stopped which operation, and why. `nan_check` makes such a hook.
 
         A group without hooks costs nothing for them; operations with hooks take the long way, as
-        calls with unusual arguments do. What a hook itself runs has no hooks.
+        calls with unusual arguments do. What a hook itself runs has no hooks; nor have barriers that
+        are monitored, windows, and calls that make groups. A hook that holds its group keeps it until
+        the group is left.
 
         - `hook_id`: its number; a hook of the same number is replaced.
         """
@@ -1567,8 +1571,9 @@ class ProcessGroup:
         """Forgets a hook; an unknown id is ignored."""
     def register_abort_hook(self, hook_id: SupportsIndex, hook: Callable[[], None]) -> None:
         """Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
-        ids; operations of this rank that were in flight report it afterwards. Not if this rank aborts
-        or leaves the group. An error in it is reported, and changes nothing.
+        ids; operations of this rank that were in flight report it afterwards, so that it must not
+        wait for them. Not if this rank aborts or leaves the group. Over libraries (`mpi`, `nccl`) it
+        is called when an operation has reported it. An error in it is reported, and changes nothing.
 
         - `hook_id`: its number; a hook of the same number is replaced.
         """

@@ -81,6 +81,9 @@ impl<'a, 'py> Message<'a, 'py> {
     }
 
     fn run(&self, py: Python<'py>, group: &ProcessGroup) -> Option<PyResult<Bound<'py, PyAny>>> {
+        if group.has_hooks() {
+            return None;
+        }
         let (array, object, receives) = self.array?;
         let peer = match (self.global_peer, self.peer) {
             (Some(_), Some(_)) => return None,

@@ -13,7 +13,7 @@ pub(crate) struct PreHookArgs {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
     /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects by
     /// the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
-    /// its issue.
+    /// its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
     pub(crate) name: Py<PyAny>,
     /// This process's rank in the group.
     pub(crate) rank: Py<PyAny>,
@@ -23,7 +23,8 @@ pub(crate) struct PreHookArgs {
     pub(crate) input_tensors: Py<PyAny>,
     /// The tensors that are written.
     pub(crate) output_tensors: Py<PyAny>,
-    /// The root, or the peer of a message, a rank of the group; -1 if there is none.
+    /// The root, or the peer of a message, a rank of the group; -1 if there is none, and for
+    /// collectives of objects.
     pub(crate) root: Py<PyAny>,
     /// How elements are reduced; none where they are not.
     pub(crate) reduce_op: Py<PyAny>,

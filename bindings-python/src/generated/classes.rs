@@ -698,12 +698,14 @@ impl ProcessGroup {
     /// Calls `hook` before each collective and message of this group on this rank, in the order of
     /// ids, on the thread that issues it and outside every lock.
     ///
-    /// If a hook raises, the operation is not issued, and the call raises what the hook did. The
+    /// If a hook raises, or returns what has to be awaited, the operation is not issued, and the call raises what the hook did. The
     /// other ranks would wait for this one: the group is aborted, and their errors say which hook
     /// stopped which operation, and why. `nan_check` makes such a hook.
     ///
     /// A group without hooks costs nothing for them; operations with hooks take the long way, as
-    /// calls with unusual arguments do. What a hook itself runs has no hooks.
+    /// calls with unusual arguments do. What a hook itself runs has no hooks; nor have barriers that
+    /// are monitored, windows, and calls that make groups. A hook that holds its group keeps it until
+    /// the group is left.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
@@ -791,8 +793,9 @@ impl ProcessGroup {
     }
 
     /// Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
-    /// ids; operations of this rank that were in flight report it afterwards. Not if this rank aborts
-    /// or leaves the group. An error in it is reported, and changes nothing.
+    /// ids; operations of this rank that were in flight report it afterwards, so that it must not
+    /// wait for them. Not if this rank aborts or leaves the group. Over libraries (`mpi`, `nccl`) it
+    /// is called when an operation has reported it. An error in it is reported, and changes nothing.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]

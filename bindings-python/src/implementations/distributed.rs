@@ -20,7 +20,7 @@ use crate::convert::{
     Call, CoreResult, detached, device_tensor, give, nothing, object, releasing, sender_answer,
 };
 use crate::current;
-use crate::hooks::NanCheck;
+use crate::hooks::{CallObjects, NanCheck, with_objects};
 use crate::waiting::wait;
 
 /// The group of the innermost `process_group` block, else the default group.
@@ -124,7 +124,18 @@ fn on_device<'py>(
             tag: operation.tag,
         });
     }
-    let issued = detached(py, || group.issue_messages(messages, None, WaitIntent::Later))?;
+    let for_hooks = group.has_hooks().then(|| CallObjects {
+        tensors: messages
+            .iter()
+            .zip(operations)
+            .map(|(it, operation)| (it.tensor.clone(), operation.get().tensor.clone_ref(py)))
+            .collect(),
+        timeout: group.timeout(),
+        ..CallObjects::default()
+    });
+    let issued = with_objects(for_hooks, || {
+        detached(py, || group.issue_messages(messages, None, WaitIntent::Later))
+    })?;
     let works = issued.into_iter().zip(operations).map(|(work, operation)| {
         let operation = operation.get();
         let objects = match operation.is_send {

@@ -327,9 +327,10 @@ impl Backend for ScheduledBackend {
         Some(self.driver.await_failure(peers))
     }
 
-    #[cfg(feature = "tcp")]
     fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) -> bool {
-        self.driver.set_failure_hook(hook);
+        let failure = Completion::new();
+        failure.on_end(move |_| hook());
+        self.driver.tell_first_of_failure(Arc::new(failure));
         true
     }
 

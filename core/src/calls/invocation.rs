@@ -176,10 +176,7 @@ impl Invocation {
     /// Aborts those groups, as this rank does not run the call, for a reason that every rank is
     /// told.
     pub fn refuse(&self, why: &str) {
-        let path = self.path();
-        for group in self.ordering_groups() {
-            group.abort_because(&format!("could not take part in {path}: {why}"));
-        }
+        self.ordering_groups().iter().for_each(|group| group.abort_because(why));
     }
 
     fn ordering_groups(&self) -> Vec<ProcessGroup> {

@@ -58,8 +58,24 @@ impl Notification {
 /// that drives all groups.
 pub(crate) fn guarded(run: impl FnOnce()) {
     let is_nested = IN_CALLBACK.replace(true);
+    // It may run while a hook waits, and is no part of that.
+    let was_in_hook = IN_HOOK.replace(false);
     let _ = catch_unwind(AssertUnwindSafe(run));
+    IN_HOOK.set(was_in_hook);
     IN_CALLBACK.set(is_nested);
+}
+
+/// Runs a hook of an operation: what it issues itself has no hooks. It does not panic.
+pub(crate) fn in_hook<R>(run: impl FnOnce() -> R) -> R {
+    let is_nested = IN_HOOK.replace(true);
+    let result = run();
+    IN_HOOK.set(is_nested);
+    result
+}
+
+/// Whether this thread runs a hook of an operation.
+pub(crate) fn is_in_hook() -> bool {
+    IN_HOOK.get()
 }
 
 /// Whether this thread runs a callback at the end of an operation.
@@ -70,6 +86,7 @@ pub(crate) fn is_in_callback() -> bool {
 
 thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Completion {

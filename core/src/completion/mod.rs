@@ -10,7 +10,7 @@ pub(crate) use abort_error::{collective_name, tagged_name};
 pub use handle::Completion;
 #[cfg(feature = "tcp")]
 pub(crate) use handle::is_in_callback;
-pub(crate) use handle::{Notification, guarded};
+pub(crate) use handle::{Notification, guarded, in_hook, is_in_hook};
 
 /// Work at the end of an operation, before its completion is settled: scaling, copying out.
 /// It runs under the progress lock, so it must not call user code.

@@ -423,9 +423,10 @@ impl Executor {
         size_of::<Executor>() + self.state.memory_bytes()
     }
 
-    /// Whether the group has failed since the last call, and not by this rank's own will.
-    pub fn has_just_failed(&mut self) -> bool {
-        std::mem::take(&mut self.state.has_just_failed)
+    /// Ends `completion` when the group fails for a reason other than this rank's own will, before
+    /// what was in flight. The first one stays.
+    pub fn tell_first_of_failure(&mut self, completion: Arc<Completion>) {
+        self.state.told_first.get_or_insert(completion);
     }
 
     /// The reason why the group is broken, if it is.

@@ -69,9 +69,6 @@ pub struct Driver {
     /// Whether the group has other ranks.
     has_others: bool,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    failure_hook: OnceLock<Arc<dyn Fn() + Send + Sync>>,
-    /// Whether the group has failed and the hook is still to be called.
-    is_failure_due: AtomicBool,
     /// Called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
     before_telling: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -110,8 +107,6 @@ impl Driver {
             brief_polls: Mutex::new(handover::brief_polls()),
             activity: AtomicU64::new(0),
             stall_hook: OnceLock::new(),
-            failure_hook: OnceLock::new(),
-            is_failure_due: AtomicBool::new(false),
             #[cfg(test)]
             before_telling: OnceLock::new(),
         });
@@ -186,10 +181,12 @@ impl Driver {
         let _ = self.stall_hook.set(Box::new(hook));
     }
 
-    /// Sets the function that is called once, without any lock, when the group fails for a reason
-    /// other than this rank's own will, before what was in flight says so. The first hook stays.
-    pub fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) {
-        let _ = self.failure_hook.set(hook);
+    /// Settles `completion` when the group fails for a reason other than this rank's own will,
+    /// before what was in flight is settled. The first one stays.
+    pub fn tell_first_of_failure(&self, completion: Arc<Completion>) {
+        if !self.is_inherited() {
+            self.lock().tell_first_of_failure(completion);
+        }
     }
 
     /// A completion that is done when nothing is in flight, or at `until`.
@@ -347,9 +344,6 @@ impl Driver {
     ) -> bool {
         let progress = act(&mut executor, Instant::now());
         executor.take_finished(finished);
-        if executor.has_just_failed() {
-            self.is_failure_due.store(true, Ordering::SeqCst);
-        }
         let is_busy = executor.is_busy();
         self.busy.store(is_busy, Ordering::SeqCst);
         if !is_busy && self.is_urgent.load(Ordering::Relaxed) {
@@ -365,14 +359,11 @@ impl Driver {
     }
 
     fn settle(&self, finished: &mut Vec<FinishedOperation>) {
-        if self.is_failure_due.load(Ordering::Relaxed)
-            && self.is_failure_due.swap(false, Ordering::SeqCst)
-            && let Some(hook) = self.failure_hook.get()
-        {
-            hook();
-        }
         if finished.is_empty() {
             return;
+        }
+        if let Some(first) = finished.iter().position(FinishedOperation::comes_first) {
+            finished.remove(first).settle();
         }
         #[cfg(test)]
         if let Some(hook) = self.before_telling.get() {

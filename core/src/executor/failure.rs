@@ -142,7 +142,8 @@ impl State {
             self.tell_why(transport, &abort, &reached);
         }
         let is_own_will = matches!(&abort, Abort::User { rank, .. } if *rank == self.rank);
-        self.has_just_failed = !is_own_will;
+        let told_first = self.told_first.take().filter(|_| !is_own_will);
+        self.finished.extend(told_first.map(FinishedOperation::first));
         let mut broken = BrokenGroup::telling(abort, found_here, self.now);
         broken.is_plain_to_all = is_plain_to_all;
         let before = self.finished.len();

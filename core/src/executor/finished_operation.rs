@@ -11,11 +11,23 @@ use crate::generated::error::Result;
 pub struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
+    comes_first: bool,
 }
 
 impl FinishedOperation {
     pub(super) fn new(completion: Arc<Completion>, result: Result<()>) -> FinishedOperation {
-        FinishedOperation { completion, result }
+        FinishedOperation { completion, result, comes_first: false }
+    }
+
+    /// What has to be settled before others that end at the same moment.
+    pub(super) fn first(completion: Arc<Completion>) -> FinishedOperation {
+        FinishedOperation { completion, result: Ok(()), comes_first: true }
+    }
+
+    /// Whether it has to be settled before others.
+    #[cfg(feature = "tcp")]
+    pub(super) fn comes_first(&self) -> bool {
+        self.comes_first
     }
 
     pub(super) fn completion(&self) -> &Arc<Completion> {

@@ -120,6 +120,12 @@ impl Driver {
         self.start(|executor, now| executor.recv(message, now))
     }
 
+    /// Settles `completion` when the group fails for a reason other than this rank's own will,
+    /// before what was in flight is settled. The first one stays.
+    pub fn tell_first_of_failure(&self, completion: Arc<Completion>) {
+        self.lock().tell_first_of_failure(completion);
+    }
+
     /// Opens a window, whose signals count from now on.
     pub fn open_window(&self, window: u32) {
         self.change(|executor, now| executor.open_window(window, now));

@@ -2,6 +2,7 @@
 //! as the transport's [`Sink`]; borrows the transport itself only to send.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::analysis::Analyses;
 use super::broken_group::{
@@ -19,6 +20,7 @@ use super::stores_choice::StoresChoice;
 use super::unexpected_frames::UnexpectedFrames;
 use super::windows::Windows;
 use crate::clock::Instant;
+use crate::completion::Completion;
 use crate::transport::{ArrivedPayload, Destination, LossReason, Payload, Rank, Sink, Transport};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Fingerprint, Header, Kind};
@@ -71,9 +73,8 @@ pub(super) struct State {
     /// Why it must be broken once the operations before have ended.
     pub(super) deferred: Option<DeferredFailure>,
     pub(super) broken: Option<BrokenGroup>,
-    /// Whether it broke since the last [`Executor::has_just_failed`](super::advance::Executor), and
-    /// not by this rank's own will.
-    pub(super) has_just_failed: bool,
+    /// What ends first when the group fails, unless by this rank's own will.
+    pub(super) told_first: Option<Arc<Completion>>,
     /// How many peers said goodbye.
     pub(super) departed: usize,
     pub(super) finished: Vec<FinishedOperation>,
@@ -112,7 +113,7 @@ impl State {
             cause: None,
             deferred: None,
             broken: None,
-            has_just_failed: false,
+            told_first: None,
             departed: 0,
             finished: Vec::new(),
             released: Vec::new(),

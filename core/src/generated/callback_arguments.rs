@@ -19,7 +19,7 @@ pub struct PreHookArgs<'a> {
     /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
     /// by
     /// the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
-    /// its issue.
+    /// its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
     pub name: &'static str,
     /// This process's rank in the group.
     pub rank: u32,
@@ -29,7 +29,8 @@ pub struct PreHookArgs<'a> {
     pub input_tensors: Vec<TensorRef<'a>>,
     /// The tensors that are written.
     pub output_tensors: Vec<TensorRef<'a>>,
-    /// The root, or the peer of a message, a rank of the group; -1 if there is none.
+    /// The root, or the peer of a message, a rank of the group; -1 if there is none, and for
+    /// collectives of objects.
     pub root: i32,
     /// How elements are reduced; none where they are not.
     pub reduce_op: Option<ReduceOp>,

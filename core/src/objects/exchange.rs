@@ -43,7 +43,7 @@ impl Exchange<'_> {
             let bytes = self.broadcast_vec(bytes, root).await?;
             unpack(header, bytes, root)
         };
-        self.hooked("BROADCAST_OBJECT_LIST", root as i32, run).await
+        self.hooked("BROADCAST_OBJECT_LIST", -1, run).await
     }
 
     /// All ranks get every rank's payload, by rank.
@@ -85,7 +85,7 @@ impl Exchange<'_> {
                 (None, None) => Ok(None),
             }
         };
-        self.hooked("GATHER_OBJECT", root as i32, run).await
+        self.hooked("GATHER_OBJECT", -1, run).await
     }
 
     /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
@@ -112,7 +112,7 @@ impl Exchange<'_> {
             let bytes = self.scatter_vec(zeroed(header)?, payloads, root).await?;
             unpack(header, bytes, root)
         };
-        self.hooked("SCATTER_OBJECT_LIST", root as i32, run).await
+        self.hooked("SCATTER_OBJECT_LIST", -1, run).await
     }
 
     /// Sends a payload to `peer`; if it could not be encoded, the reason.

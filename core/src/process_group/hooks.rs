@@ -5,7 +5,6 @@
 //! are called outside every lock, in the order of their numbers. What a hook itself runs has none.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,10 +13,11 @@ use super::hook_arguments::of_collective;
 #[cfg(feature = "objects")]
 use super::hook_arguments::without_tensors;
 use super::{Inner, ProcessGroup};
+use crate::backend::Backend;
 #[cfg(feature = "objects")]
 use crate::blocking::WaitMode;
 use crate::clock::Instant;
-use crate::completion::{WaitIntent, guarded};
+use crate::completion::{WaitIntent, guarded, in_hook, is_in_hook};
 use crate::generated::callback_arguments::{CompletionHookArgs, PostHookArgs, PreHookArgs};
 use crate::generated::error::{Error, Result};
 use crate::request::Request;
@@ -59,11 +59,6 @@ pub(crate) struct HookedOperation {
     name: &'static str,
     number: u64,
     began: Instant,
-}
-
-thread_local! {
-    /// Whether this thread runs a hook.
-    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
 }
 
 impl ProcessGroup {
@@ -132,8 +127,8 @@ impl ProcessGroup {
     }
 
     /// Calls `hook` once, when this rank finds or is told that the group has failed; operations of
-    /// this rank that were in flight say so afterwards. Not if this rank aborts or leaves the
-    /// group.
+    /// this rank that were in flight say so afterwards, so that it must not wait for them. Not if
+    /// this rank aborts or leaves the group.
     pub fn register_abort_hook(&self, hook_id: i64, hook: impl Fn() + Send + Sync + 'static) {
         let hook: AbortHook = Arc::new(hook);
         self.inner.hooks.change(|known| drop(known.abort.insert(hook_id, hook)));
@@ -148,8 +143,7 @@ impl ProcessGroup {
     /// Whether operations have hooks, so that none takes a fast path.
     #[doc(hidden)]
     pub fn has_hooks(&self) -> bool {
-        // Pages have hooks of their own, in JavaScript.
-        !cfg!(target_family = "wasm") && self.inner.hooks.is_watched.load(Ordering::Relaxed)
+        self.inner.hooks.is_watched.load(Ordering::Relaxed)
     }
 
     /// What hooks learn of a collective of this group.
@@ -169,7 +163,7 @@ impl ProcessGroup {
         &self,
         arguments: impl FnOnce() -> PreHookArgs<'a>,
     ) -> Result<Option<HookedOperation>> {
-        if !self.has_hooks() || IN_HOOK.get() {
+        if !self.has_hooks() || is_in_hook() {
             return Ok(None);
         }
         let Hooks { operations, .. } = &self.inner.hooks;
@@ -256,12 +250,17 @@ impl Hooks {
         self.change(|known| *known = KnownHooks::default());
     }
 
+    /// This rank ends the group by its own will, of which abort hooks do not tell.
+    pub(super) fn note_own_end(&self) {
+        self.has_told_of_abort.store(true, Ordering::Relaxed);
+    }
+
     fn tell_of_abort(&self) {
         let known = self.lock().clone();
         if known.abort.is_empty() || self.has_told_of_abort.swap(true, Ordering::Relaxed) {
             return;
         }
-        known.abort.iter().for_each(|(_, hook)| in_hook(|| guarded(|| hook())));
+        known.abort.iter().for_each(|(_, hook)| guarded(|| in_hook(|| hook())));
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<KnownHooks>> {
@@ -276,12 +275,15 @@ impl HookedOperation {
         let HookedOperation { group, hooks, name, number, began } = self;
         if !hooks.post.is_empty() {
             let arguments = PostHookArgs { name, op_id: number, work: work.without_tensors() };
-            hooks.post.iter().for_each(|(_, hook)| in_hook(|| guarded(|| hook(&arguments))));
+            hooks.post.iter().for_each(|(_, hook)| guarded(|| in_hook(|| hook(&arguments))));
         }
         let asks = |inner: &Arc<Inner>| inner.hooks.asks_operations.load(Ordering::Relaxed);
         if group.upgrade().as_ref().is_some_and(asks) {
             work.on_outcome(move |outcome| {
-                if let (Err(_), Some(inner)) = (outcome, group.upgrade()) {
+                let failed = group.upgrade().filter(|_| outcome.is_err());
+                if let Some(inner) =
+                    failed.filter(|it| it.cuda.iter().any(is_broken) || is_broken(&it.cpu))
+                {
                     inner.hooks.tell_of_abort();
                 }
             });
@@ -307,16 +309,12 @@ impl HookedOperation {
 
 impl KnownHooks {
     fn complete(&self, arguments: &CompletionHookArgs) {
-        self.completion.iter().for_each(|(_, hook)| in_hook(|| guarded(|| hook(arguments))));
+        self.completion.iter().for_each(|(_, hook)| guarded(|| in_hook(|| hook(arguments))));
     }
 }
 
-/// Runs a hook: what it issues itself has none.
-fn in_hook<R>(run: impl FnOnce() -> R) -> R {
-    let is_nested = IN_HOOK.replace(true);
-    let result = run();
-    IN_HOOK.set(is_nested);
-    result
+fn is_broken(backend: &Arc<dyn Backend>) -> bool {
+    backend.is_broken()
 }
 
 /// What a panic says.

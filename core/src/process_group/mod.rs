@@ -219,6 +219,7 @@ impl ProcessGroup {
 
     /// As [`ProcessGroup::abort`], for a reason that every rank's error names.
     pub(crate) fn abort_because(&self, why: &str) {
+        self.inner.hooks.note_own_end();
         self.backends().for_each(|backend| backend.abort(why));
     }
 

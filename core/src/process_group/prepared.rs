@@ -29,6 +29,17 @@ pub struct PreparedOperation {
     started: Mutex<PreparedRun>,
 }
 
+/// Lets others start the operation if this thread panics.
+struct EndOfStart<'a>(&'a PreparedOperation);
+
+impl Drop for EndOfStart<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.started().starting = false;
+        }
+    }
+}
+
 /// What was started of a prepared operation.
 #[derive(Default)]
 struct PreparedRun {
@@ -137,6 +148,8 @@ impl PreparedOperation {
         // A device does in order what it is told in order.
         let last = last.filter(|work| work.is_done() || self.tensor.region().device().is_none());
         let over = last.map_or(Ok(()), |work| work.wait(None));
+        // A hook of the user may panic.
+        let _unwinding = EndOfStart(self);
         let result = over.and_then(|()| self.start_anew(waiting, &mut scratch));
         let mut started = self.started();
         started.starting = false;

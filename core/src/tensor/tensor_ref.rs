@@ -1,6 +1,6 @@
 //! A look at a tensor of somebody else, who may have borrowed it. Knows nothing of who looks.
 
-use super::{Device, Element, Tensor};
+use super::{Device, Element, Tensor, View};
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 
@@ -64,7 +64,7 @@ impl<'a> TensorRef<'a> {
     /// Whether it has the elements of `other`, in the same memory.
     #[doc(hidden)]
     pub fn is_same(self, other: &Tensor) -> bool {
-        self.0.region().same_memory(other.region())
+        self.0.is_same_view(other)
             && self.0.shape() == other.shape()
             && self.0.dtype() == other.dtype()
     }

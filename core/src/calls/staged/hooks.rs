@@ -1,6 +1,6 @@
 //! What hooks of a language learn of an operation that is prepared. Calls none of them.
 
-use super::{CallerMemory, Operation, StagedOperation, State};
+use super::{CallerMemory, Cursor, Operation, StagedOperation, State, Tensors};
 use crate::completion::WaitIntent;
 use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
@@ -64,7 +64,8 @@ impl StagedOperation {
         &self.inputs
     }
 
-    /// Copies in what is not, and looks for the first element of an input that is not finite.
+    /// Looks for the first element of an input that is not finite. Nothing counts as copied in
+    /// afterwards: what is issued is what the memories hold then.
     ///
     /// # Errors
     /// [`Error::NonFiniteInput`](crate::Error::NonFiniteInput) if there is one; those of
@@ -75,11 +76,26 @@ impl StagedOperation {
         allow_infinity: bool,
     ) -> Result<()> {
         let Some(OperationFacts { name, rank, .. }) = self.facts() else { return Ok(()) };
-        self.copy_in(memories, usize::MAX)?;
+        let copied = self.copy_in(memories, usize::MAX);
+        self.copied_in = Cursor::default();
+        self.bytes_copied_in = 0;
+        copied?;
         let inputs = self.inputs.iter().filter_map(|&position| self.tensors.all.get(position));
         inputs.enumerate().try_for_each(|(position, staging)| {
             let input = TensorRef::of(&staging.tensor);
             check_input(name, rank, position, input, allow_infinity)
         })
+    }
+
+    /// As [`StagedOperation::give_up`], for a reason that every rank is told as it is.
+    pub fn refuse(&mut self, why: &str) {
+        if matches!(self.state, State::Issued(_)) {
+            return;
+        }
+        self.state = State::Over;
+        self.tensors = Tensors::default();
+        if let Some(group) = &self.group {
+            group.abort_because(why);
+        }
     }
 }
