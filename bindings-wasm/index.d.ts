@@ -1718,7 +1718,8 @@ export class ProcessGroup {
    * does not compare sizes.
    *
    * A rank may send to itself: up to 1.25 MiB that it has not received yet are held for it; what
-   * is beyond that waits for its receive. With `nccl`, both are in one `batchIsendIrecv`.
+   * is beyond that waits for its receive. With `mpi` the library may hold nothing; with `nccl`,
+   * both are in one `batchIsendIrecv`.
    *
    * @param tensors - A list with the one tensor to send.
    * @param dstRank - The other rank, in this group.

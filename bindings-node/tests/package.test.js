@@ -22,3 +22,12 @@ test("the package says where its native half runs", async () => {
   assert.match(readme, /on Linux \(x86-64, glibc\)/);
   assert.deepEqual(bin, { polyrank: "js/command.js" });
 });
+
+test("programs for torch.distributed find its names at the same place", async () => {
+  const [whole, distributed] = await Promise.all([
+    import("polyrank"),
+    import("polyrank/distributed"),
+  ]);
+  assert.deepEqual(Object.keys(distributed), Object.keys(whole));
+  assert.equal(distributed.allReduce, whole.allReduce);
+});

@@ -13,6 +13,7 @@ mod generated;
 mod hooks;
 mod implementations;
 mod object_codec;
+mod python_store;
 mod record;
 mod reduce_op;
 mod waiting;

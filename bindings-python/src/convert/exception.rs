@@ -15,6 +15,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::generated::errors::describe;
 use crate::hooks;
+use crate::python_store::cause;
 
 /// One exception class.
 pub(crate) struct ErrorClass {
@@ -162,5 +163,17 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
         }
         instance.setattr(name, value)?;
     }
+    if let Error::Store { message } = error
+        && let Some(cause) = cause(py, message)
+    {
+        PyErr::from_value(instance.clone()).set_cause(py, Some(cause));
+    }
     Ok(instance)
+}
+
+/// The kind of error that an exception of polyrank is; none for any other.
+pub(crate) fn error_kind(exception: &Bound<'_, PyAny>) -> Option<String> {
+    let root = CLASSES.get(exception.py())?.get(ROOT.kind)?;
+    let is_ours = exception.is_instance(root.bind(exception.py())).unwrap_or(false);
+    exception.getattr(intern!(exception.py(), "kind")).ok().filter(|_| is_ours)?.extract().ok()
 }

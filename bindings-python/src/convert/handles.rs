@@ -1,7 +1,9 @@
 //! The Python objects of core's groups, windows and stores: one for each, for as long as Python
 //! keeps it.
 
-use polyrank::calls::Object;
+use std::sync::Arc;
+
+use polyrank::calls::{Object, StoreObject};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,6 +12,7 @@ use crate::classes::{
     FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store, TCPStore,
     WebSocketStore, Window,
 };
+use crate::python_store::overridden;
 
 /// What `object` stands for in core, if it is an object of core.
 pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
@@ -27,7 +30,12 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
 
 /// As [`handle_of`], for an argument: core may give the same object back later.
 pub(super) fn handle_of_argument(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
-    let Some(handle) = handle_of(object) else { return Ok(None) };
+    let Some(mut handle) = handle_of(object) else { return Ok(None) };
+    if let Object::Store(_) = handle
+        && let Some(store) = overridden(object)?
+    {
+        handle = Object::Store(StoreObject::any(Arc::new(store)));
+    }
     if !matches!(handle, Object::NonGroupMember) {
         let known = known(object.py())?;
         known.call_method1(intern!(object.py(), "setdefault"), (handle.identity(), object))?;

@@ -40,7 +40,8 @@ pub(crate) use collective::{collective, collective_of_default};
 pub(crate) use descriptor::listener_from_fd;
 pub(crate) use detached::detached;
 pub(crate) use exception::{
-    CoreResult, ErrorClass, Field, add_exceptions, exception, invalid, invalid_type, raise,
+    CoreResult, ErrorClass, Field, add_exceptions, error_kind, exception, invalid, invalid_type,
+    raise,
 };
 pub(crate) use fast_message::{fast_message, sender_answer};
 pub(crate) use handles::{non_group_member, object};

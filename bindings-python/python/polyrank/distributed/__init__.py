@@ -3,6 +3,7 @@
 `import polyrank.distributed as dist` stands in for `import torch.distributed as dist`.
 """
 
+from polyrank._c10d import *
 from polyrank._coalescing import *
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
@@ -11,3 +12,4 @@ from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *
 from polyrank._objects import *
+from polyrank.distributed import distributed_c10d as distributed_c10d
