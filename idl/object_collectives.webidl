@@ -9,8 +9,8 @@
 enum ObjectCodec {
   /// CBOR: nothing, booleans, numbers, texts, bytes, lists, maps, arrays. Runs no code. In Python
   /// also tuples, sets, paths, dates and times, decimals, scalars and element types of NumPy and
-  /// PyTorch, and dataclasses, named tuples and enums that `register_object_type` was told of; other
-  /// languages see them as plain values: a map of fields, a text, a number.
+  /// PyTorch, and dataclasses, named tuples and enums that `register_object_type` was told of;
+  /// other languages see them as plain values: a map of fields, a text, a number.
   "cbor",
   /// Python's pickle, for any object. Reading it may run code: use it only among trusted ranks.
   /// Only a rank that passes `pickle` itself reads it.

@@ -128,7 +128,7 @@ fn of_other_type(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         return Ok(array);
     }
     static PLAIN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let plain = PLAIN.import(object.py(), "polyrank._objects", "_plain")?;
+    let plain = PLAIN.import(object.py(), "polyrank._objects", "plain_value")?;
     let (tag, value): (u64, Bound<'_, PyAny>) = plain.call1((object,))?.extract()?;
     Ok(tagged(tag, value_of(&value, depth + 1)?))
 }
@@ -199,7 +199,7 @@ fn of_tagged<'py>(py: Python<'py>, tag: u64, inner: &Value) -> PyResult<Bound<'p
         // Of a tag that nobody here knows, the value says more than an error.
         (_, inner) => {
             static RESTORED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            let restored = RESTORED.import(py, "polyrank._objects", "_restored")?;
+            let restored = RESTORED.import(py, "polyrank._objects", "restored")?;
             restored.call1((tag, object_of(py, inner)?))
         }
     }

@@ -101,7 +101,7 @@ impl PythonStore {
         let mut answer = None;
         attach(|py| {
             static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            let asked = ASK.import(py, "polyrank._stores", "_ask").and_then(|ask| {
+            let asked = ASK.import(py, "polyrank._stores", "ask").and_then(|ask| {
                 let answer = ask.call1((self.object.bind(py), method, arguments(py)?))?;
                 read(&answer)
             });

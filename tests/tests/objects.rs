@@ -117,3 +117,37 @@ fn a_pickle_is_not_read() {
         }
     });
 }
+
+/// What Python's dataclass `P(x=1, when=date(2026, 1, 2))` is on the wire.
+fn python_dataclass() -> Vec<u8> {
+    let tag = |number: u64| [&[0xdb][..], &number.to_be_bytes()].concat();
+    let text = |text: &str| [&[0x60 | text.len() as u8][..], text.as_bytes()].concat();
+    [
+        tag((1 << 52) + 5),
+        vec![0xa2],
+        text("x"),
+        vec![1],
+        text("when"),
+        tag((1 << 52) + 6),
+        text("2026-01-02"),
+    ]
+    .concat()
+}
+
+#[test]
+fn an_object_of_a_type_of_python_is_a_plain_value() {
+    #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+    struct Plain {
+        x: u32,
+        when: String,
+    }
+    ranks(2, |group| {
+        if group.rank() == 0 {
+            let payload = Payload { codec: Codec::Cbor, bytes: python_dataclass() };
+            group.send_payload(Ok(payload), 1).unwrap();
+        } else {
+            let (object, _) = group.recv_object::<Plain>(Some(0)).unwrap();
+            assert_eq!(object, Plain { x: 1, when: "2026-01-02".into() });
+        }
+    });
+}

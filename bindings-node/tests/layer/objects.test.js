@@ -127,3 +127,13 @@ test("what is not a list is refused at the call, and nothing is sent", () => {
   }
   assert.equal(native.calls.length, before);
 });
+
+test("an object of a type of Python is a plain value", async () => {
+  const { decode } = await import("../../js/runtime/codec.js");
+  const tag = (low) => [0xdb, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, low];
+  const text = (value) => [0x60 | value.length, ...new TextEncoder().encode(value)];
+  // The dataclass `P(x=1, when=date(2026, 1, 2))`.
+  const when = [...tag(6), ...text("2026-01-02")];
+  const bytes = Uint8Array.from([...tag(5), 0xa2, ...text("x"), 1, ...text("when"), ...when]);
+  assert.deepEqual(decode(bytes), { x: 1, when: "2026-01-02" });
+});

@@ -2,6 +2,9 @@
 devices. They are the list forms of the methods of groups.
 """
 
+# Tensors are of any library.
+# pyright: basic
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -122,7 +125,8 @@ class ProcessGroupMPI:
 
 
 def _members(group: ProcessGroup | None) -> ProcessGroup | None:
-    if group is GroupMember.NON_GROUP_MEMBER:
+    outside: Any = GroupMember.NON_GROUP_MEMBER
+    if group is outside:
         return None
     return _core.default_group() if group is None else group
 

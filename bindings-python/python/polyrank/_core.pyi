@@ -1591,8 +1591,8 @@ class ProcessGroup:
         not compare sizes.
 
         A rank may send to itself: up to 1.25 MiB that it has not received yet are held for it; what
-        is beyond that waits for its receive. With `mpi` the library may hold nothing; with `nccl`, both
-        are in one `batch_isend_irecv`.
+        is beyond that waits for its receive. With `mpi` the library may hold nothing; with `nccl`,
+        both are in one `batch_isend_irecv`.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """

@@ -1,5 +1,8 @@
 """`Future`: what a work gives, as a future of `concurrent.futures` too."""
 
+# The two classes have one method of other types of callbacks.
+# pyright: basic
+
 import concurrent.futures
 from typing import Any
 

@@ -4,6 +4,9 @@ What a tag stands for is the digest of a type's name, so that readers which do n
 the plain value: in other languages, a map of fields, a list, a text or a number.
 """
 
+# Nothing is known of what users' types hold.
+# pyright: basic
+
 import dataclasses
 import datetime
 import decimal
@@ -105,7 +108,7 @@ def _dataclass(cls: type, plain: Any) -> Any:
     if set(fields) != known:
         odd = sorted(map(str, set(fields) ^ known))
         raise ValueError(f"the fields {odd} of {cls.__qualname__} differ between ranks")
-    instance = object.__new__(cls)
+    instance: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance
@@ -117,7 +120,7 @@ def _map(plain: Any) -> dict[str, Any]:
     return plain
 
 
-def _plain(value: Any) -> tuple[int, Any]:
+def plain_value(value: Any) -> tuple[int, Any]:
     """The tag and the plain value of an object; called by the encoder."""
     cls = type(value)
     if cls not in _WRITERS:
@@ -137,7 +140,7 @@ def _plain(value: Any) -> tuple[int, Any]:
     return tag, encode(value)
 
 
-def _restored(tag: int, plain: Any) -> Any:
+def restored(tag: int, plain: Any) -> Any:
     """The object of a tag and a plain value, or that value; called by the decoder."""
     if tag not in _READERS and tag >= 2**52:
         for module in ("numpy", "torch"):

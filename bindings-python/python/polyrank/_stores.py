@@ -4,8 +4,11 @@
 of them.
 """
 
+# Methods are looked up by name.
+# pyright: basic
+
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +18,7 @@ from polyrank import _core
 _INTERVAL = 0.005
 
 
-def _ask(store: _core.Store, method: str, arguments: tuple[Any, ...]) -> Any:
+def ask(store: _core.Store, method: str, arguments: tuple[Any, ...]) -> Any:
     """The answer of a method, or what other methods make of it if the class has none."""
     if _has(store, method) or method not in _OF_OTHERS:
         return getattr(store, method)(*arguments)
@@ -36,7 +39,7 @@ def _wait(store: _core.Store, keys: Sequence[str], timeout: timedelta | None = N
 
 
 def _multi_get(store: _core.Store, keys: Sequence[str]) -> list[bytes]:
-    _ask(store, "wait", (keys,))
+    ask(store, "wait", (keys,))
     return [store.get(key) for key in keys]
 
 
@@ -49,7 +52,7 @@ def _num_keys(store: _core.Store) -> int:
     return len(store.list_keys())
 
 
-_OF_OTHERS = {
+_OF_OTHERS: dict[str, Callable[..., Any]] = {
     "wait": _wait,
     "multi_get": _multi_get,
     "multi_set": _multi_set,

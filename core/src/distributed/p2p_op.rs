@@ -70,7 +70,7 @@ impl P2POp {
     /// The other rank, global.
     ///
     /// # Errors
-    /// [`Error::RankNotInGroup`](crate::Error::RankNotInGroup) if it is no rank of the group.
+    /// [`Error::RankNotInGroup`](crate::Error::RankNotInGroup) if it is not a rank of the group.
     pub fn global_peer(&self) -> Result<u32> {
         self.group.global_rank(self.message.peer)
     }

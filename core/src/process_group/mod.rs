@@ -390,11 +390,11 @@ impl ProcessGroup {
         self.issue_as(request, WaitIntent::Soon)?.wait(None)
     }
 
-    /// Sends a tensor to `peer` (a rank of this group, which may be this one). Returns when the memory may be reused,
-    /// which for small messages is before the receiver has them.
+    /// Sends a tensor to `peer` (a rank of this group, which may be this one). Returns when the
+    /// memory may be reused, which for small messages is before the receiver has them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `peer` is no rank of the group; the failure of the message.
+    /// [`Error::InvalidArgument`] if `peer` is not a rank of the group; the failure of the message.
     pub fn send<I: ConstBuffers + ?Sized>(&self, tensor: &I, peer: u32, tag: u32) -> Result<()> {
         if self.send_plain(given(tensor), peer, tag) {
             return Ok(());

@@ -2,6 +2,9 @@
 that programs take from that module although they are private there.
 """
 
+# The names are private, and for others.
+# pyright: basic, reportWildcardImportFromLibrary=false
+
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +15,7 @@ from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *
-from polyrank._future import *
+from polyrank._future import *  # type: ignore[assignment]
 from polyrank._members import *
 from polyrank._objects import *
 

@@ -359,22 +359,6 @@ impl NcclBackend {
         transfer.peer.ok_or_else(|| unsupported("receiving from any rank"))
     }
 
-    /// Messages of this rank to itself go together, since the library would wait for the others.
-    fn check_own(&self, messages: &[(Direction, Transfer)]) -> Result<()> {
-        let rank = self.group.status.rank();
-        let own = |wanted| {
-            let own = messages.iter().filter(move |(_, it)| it.peer == Some(rank));
-            own.filter(move |(direction, _)| *direction == wanted).map(|(_, it)| it.memory.len())
-        };
-        if own(Direction::Send).eq(own(Direction::Receive)) {
-            return Ok(());
-        }
-        let message = "nccl: what a rank sends to itself it must receive in the same \
-                       batch_isend_irecv, with tensors of the same sizes in the same order"
-            .to_owned();
-        Err(Error::InvalidArgument { message })
-    }
-
     /// Leaves the group: what is in flight after the limit fails on all ranks.
     ///
     /// # Errors
@@ -466,7 +450,7 @@ impl Backend for NcclBackend {
         let peers = peers.collect::<Result<Vec<u32>>>()?;
         let Some((first, _)) = messages.first() else { return Ok(Vec::new()) };
         let name = name_of(*first);
-        self.check_own(&messages)?;
+        super::own_messages::check_own(&messages, self.group.status.rank())?;
         let devices = messages.iter().filter_map(|(_, transfer)| transfer.memory.device());
         let devices: Vec<OnDevice> = devices.collect();
         let watch = AbortWatch::new(&self.group.status);

@@ -19,6 +19,7 @@ mod config;
 mod functions;
 mod library;
 mod options;
+mod own_messages;
 mod progress;
 mod reductions;
 mod running_operation;
