@@ -186,6 +186,8 @@ export type ErrorKind =
   | "Aborted"
   | "HookFailed"
   | "NonFiniteInput"
+  | "Reconfigured"
+  | "NoMembers"
   | "MessageSize"
   | "MessageDType"
   | "RendezvousTimeout"
@@ -355,6 +357,22 @@ export class NonFiniteInputError extends PolyrankError {
   readonly value: string;
 }
 
+/**
+ * The group has no members: it was made for `reconfigure`, which has not been called, is under
+ * way, or has failed.
+ */
+export class NoMembersError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "NoMembers";
+  /** The group's name. */
+  readonly group: string;
+  /** Since when, or why. */
+  readonly why: string;
+  /** What was called. */
+  readonly operation: string;
+}
+
 /** A point-to-point message and the buffer for it differ in size. */
 export class MessageSizeError extends PolyrankError {
   protected constructor();
@@ -417,7 +435,7 @@ export class DistNetworkError extends PolyrankError {
 export class DistBackendError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
-  readonly kind: "Backend" | "BackendUnavailable" | "CollectiveMismatch" | "CollectiveTimeout" | "RankFailed" | "Aborted" | "MonitoredBarrier";
+  readonly kind: "Backend" | "BackendUnavailable" | "CollectiveMismatch" | "CollectiveTimeout" | "RankFailed" | "Aborted" | "Reconfigured" | "MonitoredBarrier";
   /** The backend. */
   readonly backend: string;
 }
@@ -510,7 +528,7 @@ export class RankFailedError extends DistBackendError {
 export class AbortedError extends DistBackendError {
   protected constructor();
   /** The kind of the error. */
-  readonly kind: "Aborted";
+  readonly kind: "Aborted" | "Reconfigured";
   /** The group's name. */
   readonly group: string;
   /** The rank that aborted it, or left it with operations in flight. */
@@ -591,6 +609,26 @@ export class MonitoredBarrierError extends DistBackendError {
    * only.
    */
   readonly missingRanks: number[];
+}
+
+/**
+ * A member reconfigured the group while the operation was in flight, or between its check and
+ * its start. The group goes on with its new members.
+ */
+export class ReconfiguredError extends AbortedError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "Reconfigured";
+  /** The group's name. */
+  readonly group: string;
+  /** The rank, among the former members, that reconfigured it first. */
+  readonly rank: number;
+  /** The collective that was running here, or that was called. */
+  readonly collective: string;
+  /** Its sequence number. */
+  readonly sequence: number;
+  /** The same by the name that all errors have. */
+  readonly seq: number;
 }
 
 /** Options with which a group is made. */
@@ -882,19 +920,22 @@ export interface BarrierOptions extends WaitOptions {
   asyncOp?: boolean | undefined;
 }
 
-/** The members of the group from now on. */
+/** The members of a group from now on. */
 export interface ReconfigureOptions {
   /** A number that no earlier call of any member had. */
   uuid: number | bigint;
   /** Handles of the members; their positions are the new ranks if `ordered`. */
   handles: readonly string[];
   /**
-   * Whether positions in `handles` are ranks.
+   * Whether positions in `handles` are ranks. If not, ranks are chosen, the same on all members:
+   * those that are members keep their order, and newcomers follow.
    * @defaultValue `true`
    */
   ordered?: boolean | undefined;
-  /** Limit of the call; none: the group's. In ms. */
+  /** Limit of the call; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
+  /** Hints for a backend, as torchcomms takes them; the backends of this version know none. */
+  hints?: unknown;
 }
 
 /** Options of `initProcessGroup`. */
@@ -932,6 +973,13 @@ export interface InitProcessGroupOptions extends WaitOptions {
   pgOptions?: BackendOptions | NcclOptions | null | undefined;
   /** The device that the group is bound to. */
   deviceId?: unknown;
+  /**
+   * Make a group without members, which it gets by `reconfigure`. Waits for nobody; rank and
+   * size have no meaning, and `store` or `initMethod` only say which network interface leads to
+   * the others (or, in a browser, where to meet them).
+   * @defaultValue `false`
+   */
+  enableReconfigure?: boolean | undefined;
 }
 
 /** Options of `newGroup`. */
@@ -956,6 +1004,12 @@ export interface NewGroupOptions extends WaitOptions {
    * @defaultValue `true`
    */
   sortRanks?: boolean | undefined;
+  /**
+   * Make a group without members, which it gets by `reconfigure`: nobody is waited for, and
+   * `ranks` have no meaning.
+   * @defaultValue `false`
+   */
+  enableReconfigure?: boolean | undefined;
   /** Global ranks; none: all. */
   ranks?: readonly number[] | null | undefined;
 }
@@ -1048,7 +1102,10 @@ export class ProcessGroup {
   usePgForSymmMemRendezvous: boolean;
   /** Limit of each operation that has none of its own; 0 means no limit. In ms. */
   readonly timeout: number;
-  /** Whether the group can be reconfigured. */
+  /**
+   * Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
+   * libraries.
+   */
   readonly supportsReconfigure: boolean;
   /** Whether the group has windows: those of `tcp` and `websocket` do. */
   readonly supportsWindow: boolean;
@@ -1071,6 +1128,12 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
     /** The new group's name. */
     groupName?: string | null | undefined;
+    /**
+     * Make a group without members, which it gets by `reconfigure`: nobody is waited for, and
+     * `rank` and `size` have no meaning.
+     * @defaultValue `false`
+     */
+    enableReconfigure?: boolean | undefined;
   }): Promise<ProcessGroup>;
   /** This process's rank in the group. */
   rank(): number;
@@ -1808,22 +1871,76 @@ export class ProcessGroup {
     timeout?: number | null | undefined;
   }): PreparedOperation<T>;
   /**
-   * Replaces the members of this group. All new members call it, with the same options.
+   * Replaces the members of this group. All new members call it, with the same options; those
+   * that are left out do not. The group stays the same object, with another rank and size. What
+   * is in flight fails at once, with {@link ReconfiguredError}. Handles on its store and
+   * prepared operations end with the former members; names, timeout and options stay.
    *
-   * Not implemented in this version.
+   * If a member's process is gone, the work fails with {@link RankFailedError}; if one does not
+   * come in time, with {@link RendezvousTimeoutError}, which names it. Then the group has no
+   * members, and can be reconfigured again.
    *
    * @param opts - The options of this call.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
+   * @throws {@link RendezvousTimeoutError}
    * @throws {@link UnsupportedError}
    */
-  reconfigure(opts: ReconfigureOptions): Work<unknown>;
+  reconfigure(opts: ReconfigureOptions, options?: WaitOptions): Work<void>;
   /**
-   * This process's handle, which the others need for `reconfigure`. It changes with every call.
+   * This process's handle, which all members need for `reconfigure`: who it is, and where it can
+   * be met. It changes with every call of that.
    *
-   * Not implemented in this version.
-   *
+   * @throws {@link DistNetworkError}
    * @throws {@link UnsupportedError}
    */
   getReconfigureHandle(): string;
+  /**
+   * Goes on without some ranks. The others call this with the same list; they are the members
+   * from then on, in their order, and the group stays the same object: `reconfigure`, where the
+   * ranks exchange handles themselves. That needs a store which lives: the members' own if the
+   * group was reconfigured before, otherwise the one in which it was made.
+   *
+   * @param ranksToExclude - Ranks of this group; not the caller's.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link NoMembersError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousTimeoutError}
+   * @throws {@link UnsupportedError}
+   */
+  shrinkGroup(ranksToExclude: readonly number[], options?: WaitOptions & {
+    /** Limit of the call; none: the group's; 0: no limit. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<void>;
+  /**
+   * Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
+   * all learn that somebody gave up. `shrinkGroup`, `agree` and `reconfigure` work all the same.
+   */
+  revoke(): void;
+  /**
+   * The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`:
+   * the same on all of them, whatever each knows of failures, and also in a group that is
+   * broken. All ranks that live call it, equally often. It needs a store that lives, as
+   * `shrinkGroup` does; rank 0's if the group was reconfigured.
+   *
+   * For a BigInt the result is a BigInt. For a number it is a number; where that would not be
+   * exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with {@link InvalidArgumentError},
+   * which says the result: it took effect all the same.
+   *
+   * @throws {@link NoMembersError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousTimeoutError}
+   */
+  agree<A extends number | bigint>(flag: A, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<A extends bigint ? bigint : number>;
+  /**
+   * How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
+   * and never raises.
+   */
+  getError(): WorkResult;
   /**
    * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
    * tensor or all without.

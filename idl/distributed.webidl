@@ -29,6 +29,9 @@ namespace distributed {
   /// - `group_name`: the group's name; empty: `default_pg`.
   /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
   /// - `device_id`: the device that the group is bound to.
+  /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
+  ///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which network
+  ///   interface leads to the others (or, in a browser, where to meet them).
   [Waits,
    Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
   undefined init_process_group(optional DOMString? backend = null,
@@ -37,7 +40,8 @@ namespace distributed {
                                optional long rank = -1, optional Store? store = null,
                                optional DOMString group_name = "",
                                optional BackendOptions? pg_options = null,
-                               optional Object? device_id = null);
+                               optional Object? device_id = null,
+                               optional boolean enable_reconfigure = false);
 
   /// Whether the default group exists.
   boolean is_initialized();
@@ -78,6 +82,8 @@ namespace distributed {
   /// - `use_local_synchronization`: accepted for c10d's callers, and ignored: only members wait.
   /// - `group_desc`: a description for logs.
   /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
+  /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
+  ///   is waited for, and `ranks` have no meaning.
   ///
   /// Returns the group; on a rank that is not in it, the value for a non-member.
   [Waits, Throws=(CollectiveMismatch, DuplicateGroup, InvalidArgument, NotInitialized, RankFailed,
@@ -87,7 +93,8 @@ namespace distributed {
                           optional BackendOptions? pg_options = null,
                           optional boolean use_local_synchronization = false,
                           optional DOMString? group_desc = null,
-                          optional Object? device_id = null, optional boolean sort_ranks = true);
+                          optional Object? device_id = null, optional boolean sort_ranks = true,
+                          optional boolean enable_reconfigure = false);
 
   /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
   /// call it with the same list, and wait for one another; if the parent is bound to a CUDA device,

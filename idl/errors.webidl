@@ -213,6 +213,34 @@ dictionary NonFiniteInput {
   required DOMString value;
 };
 
+/// A member reconfigured the group while the operation was in flight, or between its check and its
+/// start. The group goes on with its new members.
+[Error, Python=ReconfiguredError, Parent=Aborted,
+ Message="group '{group}' was reconfigured by rank {rank}; {collective} (operation {sequence}) ended with its former members"]
+dictionary Reconfigured {
+  /// The group's name.
+  required DOMString group;
+  /// The rank, among the former members, that reconfigured it first.
+  required Rank rank;
+  /// The collective that was running here, or that was called.
+  required DOMString collective;
+  /// Its sequence number.
+  required unsigned long long _sequence;
+};
+
+/// The group has no members: it was made for `reconfigure`, which has not been called, is under
+/// way, or has failed.
+[Error, Python=NoMembersError,
+ Message="group '{group}' has no members {why}; {operation} needs them: call reconfigure() first"]
+dictionary NoMembers {
+  /// The group's name.
+  required DOMString group;
+  /// Since when, or why.
+  required DOMString why;
+  /// What was called.
+  required DOMString operation;
+};
+
 /// A point-to-point message and the buffer for it differ in size.
 [Error, Python=MessageSizeError, Bases=(ValueError),
  Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"]

@@ -15,11 +15,14 @@ interface ProcessGroup {
   /// - `rank`: this process's rank, from 0 to `size` - 1.
   /// - `backend`: `tcp` unless given.
   /// - `timeout`: limit of joining and of each operation, 30 min unless given.
+  /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
+  ///   is waited for, and `rank` and `size` have no meaning.
   ///
   /// Waits until all ranks have joined. The group is not registered anywhere.
   [Factory=join, Waits, Throws=(InvalidArgument, UnknownBackend, RendezvousTimeout)]
   constructor(Store store, Rank rank, unsigned long size, optional DOMString? backend = null,
-              optional Duration? timeout = null, optional DOMString? group_name = null);
+              optional Duration? timeout = null, optional DOMString? group_name = null,
+              optional boolean enable_reconfigure = false);
 
   /// This process's rank in the group.
   Rank rank();

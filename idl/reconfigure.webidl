@@ -1,24 +1,63 @@
-// Groups whose members change. Not implemented in this version.
+// Groups whose members change.
 
-/// The members of the group from now on.
+/// The members of a group from now on.
+[Since=0.1]
 dictionary ReconfigureOptions {
   /// A number that no earlier call of any member had.
   required long long uuid;
   /// Handles of the members; their positions are the new ranks if `ordered`.
   required sequence<DOMString> handles;
-  /// Whether positions in `handles` are ranks.
+  /// Whether positions in `handles` are ranks. If not, ranks are chosen, the same on all members:
+  /// those that are members keep their order, and newcomers follow.
   boolean ordered = true;
-  /// Limit of the call; none: the group's.
+  /// Limit of the call; none: the group's; 0: no limit.
   Duration? timeout = null;
+  /// Hints for a backend, as torchcomms takes them; the backends of this version know none.
+  Object? hints = null;
 };
 
 partial interface ProcessGroup {
-  /// Replaces the members of this group. All new members call it, with the same options.
-  [Unbuilt] Work reconfigure(ReconfigureOptions opts);
+  /// Replaces the members of this group. All new members call it, with the same options; those that
+  /// are left out do not. The group stays the same object, with another rank and size. What is in
+  /// flight fails at once, with `Reconfigured`. Handles on its store and prepared operations end
+  /// with the former members; names, timeout and options stay.
+  ///
+  /// If a member's process is gone, the work fails with `RankFailed`; if one does not come in time,
+  /// with `RendezvousTimeout`, which names it. Then the group has no members, and can be
+  /// reconfigured again.
+  [Handwritten, Throws=(InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout, Unsupported)]
+  Work reconfigure(ReconfigureOptions opts);
 
-  /// This process's handle, which the others need for `reconfigure`. It changes with every call.
-  [Unbuilt] DOMString get_reconfigure_handle();
+  /// This process's handle, which all members need for `reconfigure`: who it is, and where it can
+  /// be met. It changes with every call of that.
+  [Throws=(Network, Unsupported)] DOMString get_reconfigure_handle();
 
-  /// Whether the group can be reconfigured.
-  [Handwritten] readonly attribute boolean supports_reconfigure;
+  /// Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
+  /// libraries.
+  readonly attribute boolean supports_reconfigure;
+
+  /// Goes on without some ranks. The others call this with the same list; they are the members from
+  /// then on, in their order, and the group stays the same object: `reconfigure`, where the ranks
+  /// exchange handles themselves. That needs a store which lives: the members' own if the group was
+  /// reconfigured before, otherwise the one in which it was made.
+  ///
+  /// - `ranks_to_exclude`: ranks of this group; not the caller's.
+  /// - `timeout`: limit of the call; none: the group's; 0: no limit.
+  [Handwritten, Throws=(InvalidArgument, NoMembers, RankFailed, RendezvousTimeout, Unsupported)]
+  Work shrink_group(sequence<Rank> ranks_to_exclude, optional Duration? timeout = null);
+
+  /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
+  /// all learn that somebody gave up. `shrink_group`, `agree` and `reconfigure` work all the same.
+  undefined revoke();
+
+  /// The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the
+  /// same on all of them, whatever each knows of failures, and also in a group that is broken. All
+  /// ranks that live call it, equally often. It needs a store that lives, as `shrink_group` does;
+  /// rank 0's if the group was reconfigured.
+  [Waits, Throws=(NoMembers, RankFailed, RendezvousTimeout)]
+  long long agree(long long flag, optional Duration? timeout = null);
+
+  /// How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
+  /// and never raises.
+  [Handwritten] WorkResult get_error();
 };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use polyrank::Error;
+use polyrank::WorkResult;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -119,9 +119,9 @@ impl Source {
         match self {
             Source::Callback(_, promise) => promise.outcome(py),
             Source::Status(_) => {
-                static WORK_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-                let class = WORK_RESULT.import(py, "polyrank._enums", "WorkResult")?;
-                Ok(class.call1((status(work.inner.error().as_ref()),))?.unbind())
+                let failure = work.inner.error();
+                let result = failure.as_ref().map_or(WorkResult::Success, WorkResult::of);
+                Ok(work_result(py, result)?.unbind())
             }
             Source::Outputs(_) => match work.inner.error() {
                 Some(error) => Err(raise(py, &error)),
@@ -214,12 +214,9 @@ impl Promise {
     }
 }
 
-/// c10d's `WorkResult`: success 0, timeout 1, communication error 2, anything else 100.
-fn status(error: Option<&Error>) -> u8 {
-    match error {
-        None => 0,
-        Some(Error::CollectiveTimeout { .. }) => 1,
-        Some(Error::RankFailed { .. } | Error::Network { .. } | Error::Aborted { .. }) => 2,
-        Some(_) => 100,
-    }
+/// A `WorkResult` as Python's class of it.
+pub(crate) fn work_result(py: Python<'_>, result: WorkResult) -> PyResult<Bound<'_, PyAny>> {
+    static WORK_RESULT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = WORK_RESULT.import(py, "polyrank._enums", "WorkResult")?;
+    class.call1((result as u8,))
 }

@@ -4,6 +4,7 @@
 mod current;
 mod messages;
 mod p2p_op;
+mod without_members;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +49,9 @@ pub struct InitOptions {
     pub device: Option<Device>,
     /// What is chosen about one of its backends, as `NcclOptions`.
     pub backend_options: Option<BackendOptions>,
+    /// Whether the group is made without members, which it gets by [`ProcessGroup::reconfigure`]:
+    /// then no rank is waited for, and rank and size have no meaning.
+    pub enable_reconfigure: bool,
 }
 
 setters! {
@@ -61,6 +65,7 @@ setters! {
         group_name: impl Into<String> => Some(group_name.into()),
         device: Device => Some(device),
         backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
+        enable_reconfigure: bool => enable_reconfigure,
     }
 }
 
@@ -84,6 +89,9 @@ pub struct NewGroupOptions {
     pub group_name: Option<String>,
     /// What is chosen about one of its backends, as `NcclOptions`; the default group's by default.
     pub backend_options: Option<BackendOptions>,
+    /// Whether the group is made without members, as with [`InitOptions::enable_reconfigure`]:
+    /// `ranks` have no meaning then.
+    pub enable_reconfigure: bool,
 }
 
 setters! {
@@ -96,6 +104,7 @@ setters! {
         device: Device => Some(device),
         group_name: impl Into<String> => Some(group_name.into()),
         backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
+        enable_reconfigure: bool => enable_reconfigure,
     }
 }
 
@@ -103,8 +112,8 @@ struct World {
     process_id: u32,
     /// Whether the store in which the world met ends with this process.
     hosting: bool,
-    /// This rank's place in that store.
-    claim: RankClaim,
+    /// This rank's place in that store; none in a world that was made without members.
+    claim: Option<RankClaim>,
     group: ProcessGroup,
     /// Those of [`new_group`], and the default group, in the order in which they were made.
     groups: Vec<ProcessGroup>,
@@ -136,6 +145,8 @@ impl World {
             ended = ended.and(other.leave(None).await);
         }
         ended = ended.and(group.leave(Some(backend::deadline())).await);
+        // Members that came by `reconfigure` have another store, which the group has left.
+        let Some(claim) = claim.filter(|_| !group.was_reconfigured()) else { return ended };
         let (name, ranks) = (group.group_name(), (group.rank(), group.size()));
         let free = match broken {
             true => find_free(claim.store()).await.map(|()| claim.store().clone()),
@@ -262,6 +273,14 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     group_options.backend_options = options.backend_options.clone();
     group_options.check()?;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
+    if options.enable_reconfigure {
+        let site = without_members::site(&options)?;
+        return without_members::enter(ProcessGroup::without_members_at(
+            site,
+            name,
+            group_options,
+        )?);
+    }
     let start = Instant::now();
     let find = async |left| meet(&options, &spec, left).await;
     let met = incarnation::meet(timeout, name, find).await;
@@ -292,7 +311,7 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     };
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
-    let made = World { process_id, hosting, claim, group: group.clone(), groups };
+    let made = World { process_id, hosting, claim: Some(claim), group: group.clone(), groups };
     if !enter(made) {
         // Nothing has run in it.
         let _ = group.shutdown_async().await;
@@ -371,6 +390,11 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
         && world().as_ref().is_some_and(|world| world.has_group(name))
     {
         return Err(Error::DuplicateGroup { group_name: name.clone() });
+    }
+    if options.enable_reconfigure {
+        let group = parent.split_without_members(split)?;
+        world().iter_mut().for_each(|world| world.groups.push(group.clone()));
+        return Ok(Some(group));
     }
     let group = parent.split_by("new_group", &ranks, split).await?;
     if let (Some(group), Some(world)) = (&group, world().as_mut()) {

@@ -185,4 +185,4 @@ pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
     TensorRef,
 };
-pub use work::Work;
+pub use work::{Work, WorkResult};

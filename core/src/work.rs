@@ -15,8 +15,11 @@ use crate::generated::error::{Error, Result};
 use crate::tensor::{OnDevice, Tensor};
 
 pub(crate) mod group_names;
+mod result;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
+
+pub use result::WorkResult;
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
 ///

@@ -65,6 +65,12 @@ const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], output: 0, outputName: "tensor" };
+const PROCESS_GROUP_RECONFIGURE = { key: "PROCESS_GROUP_RECONFIGURE", name: "reconfigure", required: 1, output: null };
+const PROCESS_GROUP_GET_RECONFIGURE_HANDLE = { key: "PROCESS_GROUP_GET_RECONFIGURE_HANDLE", name: "getReconfigureHandle", required: 0 };
+const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "shrinkGroup", required: 1, durations: [1], output: null };
+const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", required: 0, gives: "nothing" };
+const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
+const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
 const PROCESS_GROUP_NEW_WINDOW = { key: "PROCESS_GROUP_NEW_WINDOW", name: "newWindow", required: 0, inOrder: true };
 
 /** A group of processes (ranks) that communicate by collective operations. */
@@ -306,12 +312,28 @@ export class ProcessGroup {
     return own.prepareAllreduce(PROCESS_GROUP_PREPARE_ALLREDUCE, this, given);
   }
 
-  reconfigure() {
-    return calls.unsupported("ProcessGroup.reconfigure");
+  reconfigure(...given) {
+    return own.reconfigure(PROCESS_GROUP_RECONFIGURE, this, given);
   }
 
-  getReconfigureHandle() {
-    return calls.unsupported("ProcessGroup.get_reconfigure_handle");
+  getReconfigureHandle(...given) {
+    return calls.invoke(PROCESS_GROUP_GET_RECONFIGURE_HANDLE, this, given);
+  }
+
+  shrinkGroup(...given) {
+    return own.shrinkGroup(PROCESS_GROUP_SHRINK_GROUP, this, given);
+  }
+
+  revoke(...given) {
+    return calls.invoke(PROCESS_GROUP_REVOKE, this, given);
+  }
+
+  agree(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_AGREE, this, given);
+  }
+
+  getError(...given) {
+    return calls.invoke(PROCESS_GROUP_GET_ERROR, this, given);
   }
 
   newWindow(...given) {

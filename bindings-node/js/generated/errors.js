@@ -69,6 +69,10 @@ name(HookFailedError, "HookFailedError", "HookFailed");
 export class NonFiniteInputError extends PolyrankError {}
 name(NonFiniteInputError, "NonFiniteInputError", "NonFiniteInput");
 
+/** The group has no members: it was made for `reconfigure`, which has not been called, is under way, or has failed. */
+export class NoMembersError extends PolyrankError {}
+name(NoMembersError, "NoMembersError", "NoMembers");
+
 /** A point-to-point message and the buffer for it differ in size. */
 export class MessageSizeError extends PolyrankError {}
 name(MessageSizeError, "MessageSizeError", "MessageSize");
@@ -133,6 +137,10 @@ name(QueueEmptyError, "QueueEmptyError", "QueueEmpty");
 export class MonitoredBarrierError extends DistBackendError {}
 name(MonitoredBarrierError, "MonitoredBarrierError", "MonitoredBarrier");
 
+/** A member reconfigured the group while the operation was in flight, or between its check and its start. The group goes on with its new members. */
+export class ReconfiguredError extends AbortedError {}
+name(ReconfiguredError, "ReconfiguredError", "Reconfigured");
+
 const KINDS = {
   InvalidArgument: InvalidArgumentError,
   InvalidType: InvalidTypeError,
@@ -148,6 +156,7 @@ const KINDS = {
   WaitTimeout: WaitTimeoutError,
   HookFailed: HookFailedError,
   NonFiniteInput: NonFiniteInputError,
+  NoMembers: NoMembersError,
   MessageSize: MessageSizeError,
   MessageDType: MessageDTypeError,
   Rendezvous: RendezvousError,
@@ -164,6 +173,7 @@ const KINDS = {
   NotACounter: NotACounterError,
   QueueEmpty: QueueEmptyError,
   MonitoredBarrier: MonitoredBarrierError,
+  Reconfigured: ReconfiguredError,
 };
 
 /** What is said of kinds without fields, in the names of JavaScript. */

@@ -18,6 +18,8 @@ import { platform } from "./native.js";
 import { elementsOf, tensorOver } from "./tensors.js";
 import { INSPECT } from "./work.js";
 
+export { reconfigure, shrinkGroup } from "./reconfigure.js";
+
 /** Default limit of a group's operations, ms. */
 export const DEFAULT_TIMEOUT_MS = 30 * 60 * 1000;
 

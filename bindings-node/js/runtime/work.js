@@ -200,6 +200,7 @@ function codeOf(failure) {
     case "RankFailed":
     case "Network":
     case "Aborted":
+    case "Reconfigured":
       return WorkResult.COMM_ERROR;
     default:
       return WorkResult.UNKNOWN;

@@ -54,6 +54,7 @@ __all__ = [
     "MonitoredBarrierError",
     "NcclConfig",
     "NcclOptions",
+    "NoMembersError",
     "NonFiniteInputError",
     "NonGroupMember",
     "NotACounterError",
@@ -70,6 +71,7 @@ __all__ = [
     "RankFailedError",
     "RankNotInGroupError",
     "ReconfigureOptions",
+    "ReconfiguredError",
     "ReduceOp",
     "ReduceOptions",
     "ReduceScatterOptions",
@@ -348,6 +350,14 @@ class NonFiniteInputError(PolyrankError, ValueError):
     dtype: str
     value: str
 
+class NoMembersError(PolyrankError):
+    """The group has no members: it was made for `reconfigure`, which has not been called, is under
+    way, or has failed.
+    """
+
+    why: str
+    operation: str
+
 class MessageSizeError(PolyrankError, ValueError):
     """A point-to-point message and the buffer for it differ in size."""
 
@@ -432,6 +442,13 @@ class AbortedError(DistBackendError):
     """The group was aborted."""
 
     why: str
+    sequence: int
+
+class ReconfiguredError(AbortedError):
+    """A member reconfigured the group while the operation was in flight, or between its check and its
+    start. The group goes on with its new members.
+    """
+
     sequence: int
 
 class RendezvousTimeoutError(RendezvousError, TimeoutError):
@@ -992,7 +1009,7 @@ class BarrierOptions(Options):
 
 
 class ReconfigureOptions(Options):
-    """The members of the group from now on."""
+    """The members of a group from now on."""
 
     @property
     def uuid(self) -> int:
@@ -1006,15 +1023,22 @@ class ReconfigureOptions(Options):
     def handles(self, value: Sequence[str]) -> None: ...
     @property
     def ordered(self) -> bool:
-        """Whether positions in `handles` are ranks."""
+        """Whether positions in `handles` are ranks. If not, ranks are chosen, the same on all members:
+        those that are members keep their order, and newcomers follow.
+        """
     @ordered.setter
     def ordered(self, value: bool) -> None: ...
     @property
     def timeout(self) -> _Duration | None:
-        """Limit of the call; none: the group's."""
+        """Limit of the call; none: the group's; 0: no limit."""
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
-    def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ...) -> Self: ...
+    @property
+    def hints(self) -> Any | None:
+        """Hints for a backend, as torchcomms takes them; the backends of this version know none."""
+    @hints.setter
+    def hints(self, value: object | None) -> None: ...
+    def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ..., hints: object | None = ...) -> Self: ...
 
 
 @final
@@ -1203,16 +1227,20 @@ class ProcessGroup:
         """Limit of each operation that has none of its own; 0 means no limit."""
     @property
     def supports_reconfigure(self) -> bool:
-        """Whether the group can be reconfigured."""
+        """Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
+        libraries.
+        """
     @property
     def supports_window(self) -> bool:
         """Whether the group has windows: those of `tcp` and `websocket` do."""
-    def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None) -> Self:
+    def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None, enable_reconfigure: bool = False) -> Self:
         """Joins the group of `size` ranks that meet in `store` under `group_name`.
 
         - `rank`: this process's rank, from 0 to `size` - 1.
         - `backend`: `tcp` unless given.
         - `timeout`: limit of joining and of each operation, 30 min unless given.
+        - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
+          is waited for, and `rank` and `size` have no meaning.
 
         Waits until all ranks have joined. The group is not registered anywhere.
 
@@ -1620,14 +1648,49 @@ class ProcessGroup:
         Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
         """
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
-        """Replaces the members of this group. All new members call it, with the same options.
+        """Replaces the members of this group. All new members call it, with the same options; those that
+        are left out do not. The group stays the same object, with another rank and size. What is in
+        flight fails at once, with `ReconfiguredError`. Handles on its store and prepared operations end
+        with the former members; names, timeout and options stay.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        If a member's process is gone, the work fails with `RankFailedError`; if one does not come in time,
+        with `RendezvousTimeoutError`, which names it. Then the group has no members, and can be
+        reconfigured again.
+
+        Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
         """
     def get_reconfigure_handle(self) -> str:
-        """This process's handle, which the others need for `reconfigure`. It changes with every call.
+        """This process's handle, which all members need for `reconfigure`: who it is, and where it can
+        be met. It changes with every call of that.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        Raises `DistNetworkError`, `UnsupportedError`.
+        """
+    def shrink_group(self, ranks_to_exclude: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
+        """Goes on without some ranks. The others call this with the same list; they are the members from
+        then on, in their order, and the group stays the same object: `reconfigure`, where the ranks
+        exchange handles themselves. That needs a store which lives: the members' own if the group was
+        reconfigured before, otherwise the one in which it was made.
+
+        - `ranks_to_exclude`: ranks of this group; not the caller's.
+        - `timeout`: limit of the call; none: the group's; 0: no limit.
+
+        Raises `InvalidArgumentError`, `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`, `UnsupportedError`.
+        """
+    def revoke(self) -> None:
+        """Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
+        all learn that somebody gave up. `shrink_group`, `agree` and `reconfigure` work all the same.
+        """
+    def agree(self, flag: SupportsIndex, timeout: _Duration | None = None) -> int:
+        """The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the
+        same on all of them, whatever each knows of failures, and also in a group that is broken. All
+        ranks that live call it, equally often. It needs a store that lives, as `shrink_group` does;
+        rank 0's if the group was reconfigured.
+
+        Raises `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`.
+        """
+    def get_error(self) -> Literal["SUCCESS", "TIMEOUT", "COMM_ERROR", "UNKNOWN"]:
+        """How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
+        and never raises.
         """
     def new_window(self, tensor: _Tensor | None = None) -> Window:
         """Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
@@ -2026,7 +2089,7 @@ def is_torchelastic_launched() -> bool:
 
 is_launched = is_torchelastic_launched
 
-def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | None = None, device_id: object | None = None) -> None:
+def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | None = None, device_id: object | None = None, enable_reconfigure: bool = False) -> None:
     """Makes the default group of all ranks. Waits until all have joined.
 
     - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
@@ -2039,6 +2102,9 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     - `group_name`: the group's name; empty: `default_pg`.
     - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
     - `device_id`: the device that the group is bound to.
+    - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
+      for nobody; rank and size have no meaning, and `store` or `init_method` only say which network
+      interface leads to the others (or, in a browser, where to meet them).
 
     Raises `AlreadyInitializedError`, `InvalidArgumentError`, `UnknownBackendError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
@@ -2082,7 +2148,7 @@ def default_group() -> ProcessGroup:
 
 _get_default_group = default_group
 
-def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True) -> ProcessGroup | NonGroupMember:
+def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True, enable_reconfigure: bool = False) -> ProcessGroup | NonGroupMember:
     """Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
     may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
     device, all its ranks must call it. Ranks that belong to several new groups must create them
@@ -2095,6 +2161,8 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
     - `use_local_synchronization`: accepted for c10d's callers, and ignored: only members wait.
     - `group_desc`: a description for logs.
     - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
+    - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
+      is waited for, and `ranks` have no meaning.
 
     Returns the group; on a rank that is not in it, the value for a non-member.
 

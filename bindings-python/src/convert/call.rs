@@ -109,6 +109,11 @@ impl<'py> Call<'py> {
         self.resolved.take(index).or_raise(self.py)
     }
 
+    /// The value of parameter `index`.
+    pub(crate) fn value(&self, index: usize) -> &Value {
+        self.resolved.values.get(index).unwrap_or(&Value::None)
+    }
+
     /// The object that parameter `index` was given, if it is one that only Python knows.
     pub(crate) fn object(&self, index: usize) -> Option<&Bound<'py, PyAny>> {
         match self.resolved.values.get(index) {

@@ -903,9 +903,16 @@ impl ProcessGroup {
         implementations::process_group::prepare_allreduce(slf, call)
     }
 
-    /// Replaces the members of this group. All new members call it, with the same options.
+    /// Replaces the members of this group. All new members call it, with the same options; those that
+    /// are left out do not. The group stays the same object, with another rank and size. What is in
+    /// flight fails at once, with `ReconfiguredError`. Handles on its store and prepared operations end
+    /// with the former members; names, timeout and options stay.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// If a member's process is gone, the work fails with `RankFailedError`; if one does not come in time,
+    /// with `RendezvousTimeoutError`, which names it. Then the group has no members, and can be
+    /// reconfigured again.
+    ///
+    /// Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
     #[pyo3(name = "reconfigure", signature = (*positional, **keywords), text_signature = "($self, opts)")]
     fn py_reconfigure<'py>(
         slf: &Bound<'py, Self>,
@@ -913,17 +920,76 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.reconfigure"))
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_RECONFIGURE, positional, keywords)?;
+        implementations::process_group::reconfigure(slf, call)
     }
 
-    /// This process's handle, which the others need for `reconfigure`. It changes with every call.
+    /// This process's handle, which all members need for `reconfigure`: who it is, and where it can
+    /// be met. It changes with every call of that.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// Raises `DistNetworkError`, `UnsupportedError`.
     #[pyo3(name = "get_reconfigure_handle", signature = ())]
     fn py_get_reconfigure_handle<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(
+            slf.as_any(),
+            "PROCESS_GROUP_GET_RECONFIGURE_HANDLE",
+            positional,
+            keywords,
+        )
+    }
+
+    /// Goes on without some ranks. The others call this with the same list; they are the members from
+    /// then on, in their order, and the group stays the same object: `reconfigure`, where the ranks
+    /// exchange handles themselves. That needs a store which lives: the members' own if the group was
+    /// reconfigured before, otherwise the one in which it was made.
+    ///
+    /// - `ranks_to_exclude`: ranks of this group; not the caller's.
+    /// - `timeout`: limit of the call; none: the group's; 0: no limit.
+    ///
+    /// Raises `InvalidArgumentError`, `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`, `UnsupportedError`.
+    #[pyo3(name = "shrink_group", signature = (*positional, **keywords), text_signature = "($self, ranks_to_exclude, timeout=None)")]
+    fn py_shrink_group<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        Err(convert::unbuilt(py, "ProcessGroup.get_reconfigure_handle"))
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_SHRINK_GROUP, positional, keywords)?;
+        implementations::process_group::shrink_group(slf, call)
+    }
+
+    /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
+    /// all learn that somebody gave up. `shrink_group`, `agree` and `reconfigure` work all the same.
+    #[pyo3(name = "revoke", signature = ())]
+    fn py_revoke<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_REVOKE", positional, keywords)
+    }
+
+    /// The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the
+    /// same on all of them, whatever each knows of failures, and also in a group that is broken. All
+    /// ranks that live call it, equally often. It needs a store that lives, as `shrink_group` does;
+    /// rank 0's if the group was reconfigured.
+    ///
+    /// Raises `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`.
+    #[pyo3(name = "agree", signature = (*positional, **keywords), text_signature = "($self, flag, timeout=None)")]
+    fn py_agree<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_AGREE", positional, keywords)
+    }
+
+    /// How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
+    /// and never raises.
+    #[pyo3(name = "get_error", signature = ())]
+    fn py_get_error<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_GET_ERROR, positional, keywords)?;
+        implementations::process_group::get_error(slf, call)
     }
 
     /// Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
@@ -980,7 +1046,8 @@ impl ProcessGroup {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_TIMEOUT")
     }
 
-    /// Whether the group can be reconfigured.
+    /// Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
+    /// libraries.
     #[getter(supports_reconfigure)]
     fn get_supports_reconfigure<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_SUPPORTS_RECONFIGURE")

@@ -142,6 +142,20 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         doc: "What an operation was to read has an element that is not a finite number: found by `nan_check`.",
     },
     ErrorClass {
+        kind: "Reconfigured",
+        python: "ReconfiguredError",
+        parent: Some("Aborted"),
+        bases: &[],
+        doc: "A member reconfigured the group while the operation was in flight, or between its check and its start. The group goes on with its new members.",
+    },
+    ErrorClass {
+        kind: "NoMembers",
+        python: "NoMembersError",
+        parent: None,
+        bases: &[],
+        doc: "The group has no members: it was made for `reconfigure`, which has not been called, is under way, or has failed.",
+    },
+    ErrorClass {
         kind: "MessageSize",
         python: "MessageSizeError",
         parent: None,
@@ -344,6 +358,23 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("element", Field::Text(element.clone())),
                 ("dtype", Field::Text(dtype.clone())),
                 ("value", Field::Text(value.clone())),
+            ],
+        ),
+        Error::Reconfigured { group, rank, collective, sequence } => (
+            "Reconfigured",
+            vec![
+                ("group", Field::Text(group.clone())),
+                ("rank", Field::Number(u64::from(*rank))),
+                ("collective", Field::Text(collective.clone())),
+                ("sequence", Field::Number(*sequence)),
+            ],
+        ),
+        Error::NoMembers { group, why, operation } => (
+            "NoMembers",
+            vec![
+                ("group", Field::Text(group.clone())),
+                ("why", Field::Text(why.clone())),
+                ("operation", Field::Text(operation.clone())),
             ],
         ),
         Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => (

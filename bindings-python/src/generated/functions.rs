@@ -45,10 +45,13 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 /// - `group_name`: the group's name; empty: `default_pg`.
 /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
 /// - `device_id`: the device that the group is bound to.
+/// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
+///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which network
+///   interface leads to the others (or, in a browser, where to meet them).
 ///
 /// Raises `AlreadyInitializedError`, `InvalidArgumentError`, `UnknownBackendError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
-#[pyo3(name = "init_process_group", signature = (*positional, **keywords), text_signature = "(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name='', pg_options=None, device_id=None)")]
+#[pyo3(name = "init_process_group", signature = (*positional, **keywords), text_signature = "(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name='', pg_options=None, device_id=None, enable_reconfigure=False)")]
 fn py_init_process_group<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -152,12 +155,14 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 /// - `use_local_synchronization`: accepted for c10d's callers, and ignored: only members wait.
 /// - `group_desc`: a description for logs.
 /// - `sort_ranks`: order the new group by global rank, not as `ranks` are given.
+/// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
+///   is waited for, and `ranks` have no meaning.
 ///
 /// Returns the group; on a rank that is not in it, the value for a non-member.
 ///
 /// Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
-#[pyo3(name = "new_group", signature = (*positional, **keywords), text_signature = "(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, sort_ranks=True)")]
+#[pyo3(name = "new_group", signature = (*positional, **keywords), text_signature = "(ranks=None, timeout=None, backend=None, pg_options=None, use_local_synchronization=False, group_desc=None, device_id=None, sort_ranks=True, enable_reconfigure=False)")]
 fn py_new_group<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,

@@ -1299,7 +1299,7 @@ impl BarrierOptions {
     }
 }
 
-/// The members of the group from now on.
+/// The members of a group from now on.
 #[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ReconfigureOptions;
 
@@ -1338,7 +1338,8 @@ impl ReconfigureOptions {
         Record::set(slf.as_any(), 1, value)
     }
 
-    /// Whether positions in `handles` are ranks.
+    /// Whether positions in `handles` are ranks. If not, ranks are chosen, the same on all members:
+    /// those that are members keep their order, and newcomers follow.
     #[getter(ordered)]
     fn ordered(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 2)
@@ -1349,7 +1350,7 @@ impl ReconfigureOptions {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Limit of the call; none: the group's.
+    /// Limit of the call; none: the group's; 0: no limit.
     #[getter(timeout)]
     fn timeout(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)
@@ -1358,6 +1359,17 @@ impl ReconfigureOptions {
     #[setter(timeout)]
     fn set_timeout(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         Record::set(slf.as_any(), 3, value)
+    }
+
+    /// Hints for a backend, as torchcomms takes them; the backends of this version know none.
+    #[getter(hints)]
+    fn hints(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 4)
+    }
+
+    #[setter(hints)]
+    fn set_hints(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 4, value)
     }
 }
 

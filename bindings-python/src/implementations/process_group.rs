@@ -1,17 +1,19 @@
-//! `ProcessGroup`: prepared operations, messages, and hooks.
+//! `ProcessGroup`: prepared operations, messages, hooks, and the replacing of members.
 
 use std::time::Duration;
 
 use polyrank::backend::WaitIntent;
 use polyrank::calls::parameters::process_group::*;
+use polyrank::calls::reconfigure_options;
 use polyrank::{ReduceOp, nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
 pub(crate) use self::{message as recv, message as recv_anysource, message as send};
 use super::Answer;
 use super::point_to_point;
-use crate::classes::{PreparedOperation, ProcessGroup};
-use crate::convert::{Call, CoreResult, nothing};
+use crate::classes::{PreparedOperation, ProcessGroup, TensorObjects, Work};
+use crate::convert::{Call, CoreResult, detached, nothing};
+use crate::future;
 use crate::hooks::{self, NanCheck};
 
 /// Prepares an allreduce of one tensor.
@@ -74,6 +76,35 @@ pub(crate) fn register_pre_hook<'py>(
         }
     }
     nothing(group.py())
+}
+
+/// Replaces the members of the group.
+pub(crate) fn reconfigure<'py>(group: &Bound<'py, ProcessGroup>, call: Call<'py>) -> Answer<'py> {
+    let (py, inner) = (group.py(), &group.get().inner);
+    let options = call.value(reconfigure::OPTS);
+    let options = reconfigure_options(call.name(), "opts", options).or_raise(py)?;
+    let timeout = options.timeout.unwrap_or_else(|| inner.timeout());
+    let work = detached(py, || inner.reconfigure(options))?;
+    let objects = TensorObjects { outputs: Vec::new(), read: None };
+    Work::new(work, objects, timeout).into_object(py)
+}
+
+/// Goes on without some ranks.
+pub(crate) fn shrink_group<'py>(
+    group: &Bound<'py, ProcessGroup>,
+    mut call: Call<'py>,
+) -> Answer<'py> {
+    let (py, inner) = (group.py(), &group.get().inner);
+    let excluded: Vec<u32> = call.take(shrink_group::RANKS_TO_EXCLUDE)?;
+    let timeout: Option<Duration> = call.take(shrink_group::TIMEOUT)?;
+    let work = detached(py, || inner.shrink_group(&excluded, timeout))?;
+    let objects = TensorObjects { outputs: Vec::new(), read: None };
+    Work::new(work, objects, timeout.unwrap_or_else(|| inner.timeout())).into_object(py)
+}
+
+/// How the group stands.
+pub(crate) fn get_error<'py>(group: &Bound<'py, ProcessGroup>, _call: Call<'py>) -> Answer<'py> {
+    future::work_result(group.py(), group.get().inner.get_error())
 }
 
 /// Sends a list's one tensor, or receives into it.

@@ -6,7 +6,8 @@ use crate::model::{Api, Interface, Method, Role, Type};
 /// Whether core's dispatcher runs a method of an object that a language makes calls on, or a free
 /// function: not what takes tensors, or objects that each language makes on its own.
 pub(crate) fn is_run_by_core(api: &Api, method: &Method) -> bool {
-    !has_tensors(method) && !returns_work(method) && !is_made_of_others(api, method)
+    let is_issued = returns_work(method) && !joins_members(method);
+    !has_tensors(method) && !is_issued && !is_made_of_others(api, method)
 }
 
 /// Whether a language holds objects of it on which it makes calls: they, or those that inherit
@@ -28,6 +29,12 @@ fn is_made_by_a_call(api: &Api, interface: &Interface) -> bool {
         method.common.waits && method.overloads.iter().any(|overload| is_it(&overload.returns))
     };
     api.interfaces.iter().flat_map(|other| &other.methods).any(makes)
+}
+
+/// Whether it waits for members of a group, and no backend runs it: a language that cannot issue it
+/// has core wait.
+fn joins_members(method: &Method) -> bool {
+    method.owner == Type::GROUP && method.common.handwritten
 }
 
 /// Whether it returns the handle of an operation.

@@ -13,6 +13,7 @@ use crate::env::TransportEnvironment;
 use crate::env::WebSocketEnvironment;
 use crate::generated::error::{Error, Result};
 use crate::price::KnownPrices;
+use crate::rendezvous::JoinObserver;
 use crate::schedule::Topology;
 use crate::schedule::cost::{LinkClass, LinkCosts};
 use crate::store::Store;
@@ -50,17 +51,34 @@ pub(super) struct Discovery {
     pub(super) sessions: Vec<(u32, u64)>,
 }
 
-/// Publishes this rank of the group `name` in `store`, waits for the others and listens for them.
+/// The ranks that are to find one another.
+#[derive(Clone, Copy)]
+pub(super) struct Gathering<'a> {
+    /// Where they meet.
+    pub(super) store: &'a Arc<dyn Store>,
+    /// The group.
+    pub(super) name: &'a str,
+    /// This one.
+    pub(super) rank: u32,
+    /// How many they are.
+    pub(super) size: u32,
+    /// The generation of the group: others are not let in.
+    pub(super) generation: u32,
+    /// How long they wait for one another.
+    pub(super) timeout: Duration,
+}
+
+/// Publishes this rank of a group in its store, waits for the others and listens for them.
+/// `observer` looks out for a reason why they never come.
 ///
 /// # Errors
 /// [`Error::RendezvousTimeout`] naming the ranks that did not come; [`Error::Rendezvous`] if this
 /// rank is there already, or another runs a different version.
 pub(super) async fn discover(
-    store: &Arc<dyn Store>,
-    name: &str,
-    (rank, size): (u32, u32),
-    timeout: Duration,
+    gathering: Gathering<'_>,
+    observer: Option<&dyn JoinObserver>,
 ) -> Result<Discovery> {
+    let Gathering { store, name, rank, size, timeout, .. } = gathering;
     if size == 1 {
         let transport = inproc::connect(1)
             .pop()
@@ -81,8 +99,13 @@ pub(super) async fn discover(
         Ok(ready) => ready,
         Err(error) => return Err(refuse(store, name, (rank, size), error, timeout).await),
     };
-    rendezvous::join_async(&**store, name, rank, size, timeout).await?;
-    discover_with(store, name, (rank, size), timeout, ready).await
+    match observer {
+        Some(observer) => {
+            rendezvous::join_observed(&**store, name, (rank, size), timeout, observer).await?;
+        }
+        None => rendezvous::join_async(&**store, name, rank, size, timeout).await?,
+    }
+    discover_with(gathering, ready).await
 }
 
 /// Tells the others why this rank does not join, and returns that.
@@ -126,12 +149,10 @@ impl Contribution {
 
 /// As [`discover`], for a rank that has joined.
 async fn discover_with(
-    store: &Arc<dyn Store>,
-    name: &str,
-    (rank, size): (u32, u32),
-    timeout: Duration,
+    gathering: Gathering<'_>,
     Contribution { means, offer, link_costs, kept_prices, spare }: Contribution,
 ) -> Result<Discovery> {
+    let Gathering { store, name, rank, size, generation, timeout } = gathering;
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if let Some(link_costs) = link_costs {
@@ -170,7 +191,7 @@ async fn discover_with(
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
     let link_costs = link_costs::of_group(&published, &cards)?;
     spare.release();
-    let transport = compose(rank, &cards, token, 0, means)?;
+    let transport = compose(rank, &cards, token, generation, means)?;
     // What operations cost whose ranks are on several hosts is the network's doing.
     let is_one_host = ranks_on_host == cards.len();
     let known_prices = is_one_host.then(|| link_costs::known_prices(&published));

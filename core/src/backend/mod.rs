@@ -21,13 +21,14 @@ pub use crate::executor::{AccessAction, Envelope, ExposedMemory, Fence, Flush, W
 pub use crate::generated::backend_options::*;
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
-use crate::generated::error::Result;
+use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 pub use crate::tensor::LentMemory;
 use crate::tensor::{OnDevice, Region, Tensor};
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
 
+mod call_parts;
 mod capabilities;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 mod debug_level;
@@ -46,6 +47,7 @@ pub mod kept_prices;
 #[path = "kept_nowhere.rs"]
 mod kept_prices;
 mod link_costs;
+pub(crate) mod memberless;
 #[cfg(all(unix, feature = "mpi"))]
 pub mod mpi;
 #[cfg(all(unix, feature = "nccl"))]
@@ -371,10 +373,31 @@ pub trait Backend: Send + Sync + 'static {
         let _ = rank;
         false
     }
+    /// What the operation of this name fails with where the group has no members; none: it has.
+    fn refusal(&self, operation: &str) -> Option<Error> {
+        let _ = operation;
+        None
+    }
+    /// What the group failed with, if it did and that is known.
+    fn failure(&self) -> Option<Error> {
+        None
+    }
     /// Whether the group failed or was left, so that nothing can be issued any more.
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
+    /// Leaves the group, whose members change: what is in flight fails before this returns, here
+    /// with [`Error::Reconfigured`]; the future closes what is open. Waits for no
+    /// other rank, and compares nothing.
+    fn retire(self: Arc<Self>) -> EndFuture {
+        self.abort("it reconfigures the group");
+        let leaving = Leaving { limit: Duration::ZERO, compare_until: None };
+        Box::pin(async move {
+            // How the former members ended is nobody's concern any more.
+            let _ = self.shutdown_async(leaving).await;
+            Ok(())
+        })
+    }
     /// Leaves the group cleanly: what is in flight continues until the limit, then fails.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Backend, BackendOptions, Capabilities, Share};
 use crate::generated::error::{Error, Result};
-use crate::rendezvous::Rendezvous;
+use crate::rendezvous::{JoinObserver, Rendezvous};
 use crate::store::Store;
 use crate::tensor::Device;
 
@@ -29,6 +29,8 @@ pub(crate) struct Registration {
     pub(crate) check: fn(&BackendOptions) -> Result<()>,
     /// Where the launcher of its library says who this process is: finds that out.
     pub(crate) find_place: Option<FindPlace>,
+    /// Whether a group over it can be given other members.
+    pub(crate) reconfigures: bool,
     /// Joins a group, when all its ranks are there.
     pub(crate) connect: Connect,
 }
@@ -56,8 +58,15 @@ pub(crate) struct Bootstrap<'a> {
     pub(crate) size: u32,
     /// The group's name.
     pub(crate) group: &'a str,
+    /// The name under which its ranks meet in the store.
+    pub(crate) meeting: &'a str,
+    /// How often, or under which number, the group was reconfigured; 0 as it was made. Frames of
+    /// other generations are dropped.
+    pub(crate) generation: u32,
     /// How long the others are waited for.
     pub(crate) timeout: Duration,
+    /// Who looks out for a reason why the others never come; none: nobody does.
+    pub(crate) observer: Option<&'a dyn JoinObserver>,
     /// The device that the group is bound to.
     pub(crate) device: Option<Device>,
     /// What is chosen about the backend.
@@ -97,6 +106,7 @@ impl Registration {
             initialise: || Ok(()),
             check: |_| Ok(()),
             find_place: None,
+            reconfigures: false,
             connect,
         }
     }

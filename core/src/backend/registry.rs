@@ -12,6 +12,7 @@ static BACKENDS: &[Registration] = &[
     Registration {
         aliases: &["gloo"],
         availability: scheduled::has_sockets,
+        reconfigures: true,
         ..Registration::new("tcp", "cpu", scheduled::connect)
     },
     #[cfg(all(unix, feature = "nccl"))]
@@ -22,7 +23,10 @@ static BACKENDS: &[Registration] = &[
     super::mpi::REGISTRATION,
     #[cfg(not(all(unix, feature = "mpi")))]
     Registration::missing("mpi", "cpu", || not_built("mpi")),
-    Registration::new("websocket", "cpu", scheduled::connect),
+    Registration {
+        reconfigures: true,
+        ..Registration::new("websocket", "cpu", scheduled::connect)
+    },
 ];
 
 /// Why there is no backend `name`, which this build could have on Unix.

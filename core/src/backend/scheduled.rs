@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
+use super::call_parts::{equal_blocks, executed, own_part};
 use super::departure::{Departure, OpenComparison, ShutdownDriver};
+use super::discovery::Gathering;
 use super::inspect::NumberedFingerprint;
 use super::kept_prices::KeptPrices;
 use super::registration::{Bootstrap, ConnectFuture};
@@ -13,15 +15,15 @@ use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
     Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, Windows, discovery,
 };
-use crate::blocking::block_on;
+use crate::blocking::{WaitMode, block_on};
 use crate::clock::{CAN_BLOCK, Instant};
-use crate::completion::Completion;
+use crate::completion::{Completion, error_of};
 use crate::env::variable::{self, Variable};
 use crate::executor::{
     Bindings, Driver, Envelope, Executor, GroupIdentity, Message, Operation, OwnPart, SPIN_LIMITS,
     SlotProgress, SmallAttempt, SmallCollective, SmallOperation, TELLING_LIMIT, suits_direct,
 };
-use crate::generated::collective::{Blocks, Collective, Sizes};
+use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
@@ -29,7 +31,6 @@ use crate::schedule::cache::{Cache, Key};
 use crate::schedule::select::{CallSize, Overrides, Selector};
 use crate::schedule::{Place, Schedule};
 use crate::spin::SpinPolicy;
-use crate::tensor::Region;
 use crate::transport::Transport;
 use crate::transport::board::board_bytes;
 use crate::wire::abort::Abort;
@@ -95,18 +96,28 @@ impl ScheduledBackend {
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come in time.
     async fn connect(bootstrap: Bootstrap<'_>) -> Result<ScheduledBackend> {
-        let Bootstrap { backend, store, rank, size, group: name, timeout, .. } = bootstrap;
+        let Bootstrap { backend, store, rank, size, group: name, generation, timeout, .. } =
+            bootstrap;
         let overrides = match overrides() {
             Ok(overrides) => overrides,
             Err(error) => {
-                return Err(discovery::refuse(store, name, (rank, size), error, timeout).await);
+                return Err(discovery::refuse(
+                    store,
+                    bootstrap.meeting,
+                    (rank, size),
+                    error,
+                    timeout,
+                )
+                .await);
             }
         };
-        let discovery = discovery::discover(store, name, (rank, size), timeout).await?;
+        let meeting = bootstrap.meeting;
+        let gathering = Gathering { store, name: meeting, rank, size, generation, timeout };
+        let discovery = discovery::discover(gathering, bootstrap.observer).await?;
         let spin = SpinPolicy::for_host(discovery.ranks_on_host, SPIN_LIMITS);
         let mut transport: Box<dyn Transport> = discovery.transport;
         transport.begin_with(&discovery.known_prices);
-        let group = GroupIdentity { name: name.into(), generation: 0 };
+        let group = GroupIdentity { name: name.into(), generation };
         let mut executor = Executor::new(transport, group, Instant::now())
             .with_ranks_on_host(discovery.ranks_on_host);
         if let Some(board) = discovery.board {
@@ -342,12 +353,33 @@ impl Backend for ScheduledBackend {
         self.driver.has_died(rank)
     }
 
+    fn failure(&self) -> Option<Error> {
+        let abort = self.driver.broken()?;
+        Some(error_of(&abort, &self.group, "get_error", 0))
+    }
+
     fn is_broken(&self) -> bool {
         self.driver.is_broken()
     }
 
     fn abort(&self, why: &str) {
         self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
+    }
+
+    fn retire(self: Arc<Self>) -> EndFuture {
+        // Those that are in flight fail here and now; without any, the others' that need nothing
+        // more of this rank may still end well.
+        let told = self.driver.retire(Instant::now() + TELLING_LIMIT);
+        Box::pin(async move {
+            match WaitMode::current() {
+                WaitMode::Block => drop(self.driver.wait(&told, None)),
+                WaitMode::Await => told.ended().await,
+            }
+            self.keep_prices();
+            // What nobody has asked for went with the members.
+            let _ = self.end();
+            Ok(())
+        })
     }
 
     fn shutdown(&self, leaving: Leaving) -> Result<()> {
@@ -549,44 +581,6 @@ impl Drop for ScheduledBackend {
     fn drop(&mut self) {
         // Of a group that nobody has ended.
         self.keep_prices();
-    }
-}
-
-/// What this rank shows of an operation over the board: its data if that fits there, and is divided
-/// evenly, since all ranks see how much a rank shows, not how it is divided.
-fn own_part(call: &Call, size: u32) -> OwnPart {
-    let capacity = board_bytes(size);
-    if call.collective != Collective::Alltoall {
-        return match call.shared_bytes.is_none_or(|bytes| bytes <= capacity as u64) {
-            true => OwnPart::Data,
-            false => OwnPart::Lent,
-        };
-    }
-    let mut blocks = call.input.iter().chain(&call.output).map(Region::len);
-    let block = blocks.next().unwrap_or(0);
-    match block * call.input.len() <= capacity && blocks.all(|other| other == block) {
-        true => OwnPart::Data,
-        false => OwnPart::Lent,
-    }
-}
-
-/// Whether all ranks know that all blocks have one size: where each rank has all blocks, of which
-/// all ranks know the sizes.
-fn equal_blocks(call: &Call) -> bool {
-    let facts = call.collective.facts();
-    let blocks = match (facts.sizes, facts.input, facts.output) {
-        (Sizes::PerRank, Blocks::All, _) => &call.input,
-        (Sizes::PerRank, _, Blocks::All) => &call.output,
-        _ => return false,
-    };
-    blocks.windows(2).all(|pair| pair[0].len() == pair[1].len())
-}
-
-/// The operator that kernels apply: averages and scaled sums are sums there.
-fn executed(reduce_op: ReduceOp) -> ReduceOp {
-    match reduce_op {
-        ReduceOp::Avg | ReduceOp::PremulSum(_) => ReduceOp::Sum,
-        other => other,
     }
 }
 

@@ -35,5 +35,5 @@ pub use invocation::{AnswerFuture, Entry, Invocation, StorePlace, entry};
 pub use object::{Object, StoreObject};
 pub use reader::{Content, OperationArguments, ScriptValue};
 pub use resolve::{ResolvedCall, resolve};
-pub use settings::Settings;
+pub use settings::{Settings, reconfigure_options};
 pub use value::{Arguments, Foreign, Language, Value};

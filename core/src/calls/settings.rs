@@ -7,6 +7,24 @@ use super::value::Value;
 use crate::backend::BackendOptions;
 use crate::generated::backend_options::of_record;
 use crate::generated::error::{Error, Result};
+use crate::process_group::ReconfigureOptions;
+
+/// The members that `value` names, which is the argument `name` of the function `who`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for what is no `ReconfigureOptions`.
+pub fn reconfigure_options(who: &str, name: &str, value: &Value) -> Result<ReconfigureOptions> {
+    let read = || {
+        let mut members = Members::of("ReconfigureOptions", value.clone())?;
+        let (uuid, handles): (i64, Vec<String>) = (members.take("uuid")?, members.take("handles")?);
+        let mut options = ReconfigureOptions::new(uuid, handles).ordered(members.take("ordered")?);
+        options.timeout = members.take("timeout")?;
+        Ok(options)
+    };
+    read().map_err(|what: String| Error::InvalidArgument {
+        message: format!("{who}(): argument '{name}' must be {what}"),
+    })
+}
 
 /// A `BackendOptions` or one that extends it, as far as something of it was given.
 #[derive(Clone, Debug, Default)]

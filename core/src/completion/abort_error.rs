@@ -41,10 +41,8 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             sequence,
         },
         Abort::TimedOut { rank, sequence, operation, waited_ms, waiting_for } => {
-            let (name, tag) = match operation.split_once(TAGGED) {
-                Some((name, tag)) => (name, Some(tag)),
-                None => (operation.as_str(), None),
-            };
+            let tagged = operation.split_once(TAGGED).map(|(name, tag)| (name, Some(tag)));
+            let (name, tag) = tagged.unwrap_or((operation, None));
             Error::CollectiveTimeout {
                 group,
                 collective: name.to_owned(),
@@ -63,6 +61,9 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             collective: name.to_owned(),
             sequence,
         },
+        Abort::Reconfigured { rank } => {
+            Error::Reconfigured { group, rank: *rank, collective: name.to_owned(), sequence }
+        }
         Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {
             from: *from,
             to: *to,

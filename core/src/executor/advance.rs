@@ -456,15 +456,24 @@ impl Executor {
     /// it breaks the group, and has left when [`Executor::is_busy`] becomes false: after the others
     /// were told, or after a second. Does not wait; nothing can be started afterwards.
     pub fn leave(&mut self, now: Instant) {
+        let why = "the process group was destroyed".to_owned();
+        let suspected = self.state.suspected();
+        self.leave_because(Abort::User { rank: self.state.rank, why }, suspected, now);
+    }
+
+    /// As [`Executor::leave`], as the group gets other members.
+    pub fn retire(&mut self, now: Instant) {
+        self.leave_because(Abort::Reconfigured { rank: self.state.rank }, None, now);
+    }
+
+    /// Leaves because of `left`; what is in flight fails with what is `suspected`, if anything is.
+    fn leave_because(&mut self, left: Abort, suspected: Option<Cause>, now: Instant) {
         self.state.now = now;
         if self.state.broken.is_some() {
             return;
         }
-        let rank = self.state.rank;
-        let left = Abort::User { rank, why: "the process group was destroyed".to_owned() };
         if self.state.is_busy() {
-            let reason = self.state.suspected().unwrap_or_else(|| Cause::found(left));
-            self.state.fail_with(reason);
+            self.state.fail_with(suspected.unwrap_or_else(|| Cause::found(left)));
             self.run();
         } else {
             if let Some(exchange) = &mut self.state.exchange {

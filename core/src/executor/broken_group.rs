@@ -190,8 +190,8 @@ impl BrokenGroup {
             Abort::Failed { .. } | Abort::Left { .. } | Abort::TimedOut { .. } => {
                 delivery.collective.is_some()
             }
-            // A user who aborts or leaves a group has given up what is in flight.
-            Abort::User { .. } => false,
+            // A user who aborts, leaves or reconfigures a group has given up what is in flight.
+            Abort::User { .. } | Abort::Reconfigured { .. } => false,
         };
         let is_news = is_failure && !std::mem::replace(&mut delivery.is_delivered, true);
         // A disagreement says itself which operation it is about.

@@ -141,7 +141,12 @@ impl State {
             let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
             self.tell_why(transport, &abort, &reached);
         }
-        let is_own_will = matches!(&abort, Abort::User { rank, .. } if *rank == self.rank);
+        // One that goes on with other members has not failed.
+        let is_own_will = match &abort {
+            Abort::User { rank, .. } => *rank == self.rank,
+            Abort::Reconfigured { .. } => true,
+            _ => false,
+        };
         let told_first = self.told_first.take().filter(|_| !is_own_will);
         self.finished.extend(told_first.map(FinishedOperation::first));
         let mut broken = BrokenGroup::telling(abort, found_here, self.now);

@@ -244,6 +244,12 @@ impl Driver {
         self.idle(until)
     }
 
+    /// As [`Driver::leave`], as the group gets other members: what is in flight fails with that.
+    pub fn retire(&self, until: Instant) -> Arc<Completion> {
+        self.change(Executor::retire);
+        self.idle(until)
+    }
+
     /// Leaves the group immediately.
     pub fn end(&self) {
         self.change(Executor::close);

@@ -67,6 +67,10 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_PREPARE_ALLREDUCE,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
+    &PROCESS_GROUP_SHRINK_GROUP,
+    &PROCESS_GROUP_REVOKE,
+    &PROCESS_GROUP_AGREE,
+    &PROCESS_GROUP_GET_ERROR,
     &PROCESS_GROUP_NEW_WINDOW,
     &STORE_SET,
     &STORE_GET,
@@ -379,6 +383,7 @@ pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
         required("handles", Type::Sequence(&Type::Str), Role::None),
         optional("ordered", Type::Bool, Role::None, Constant::Bool(true)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        optional("hints", Type::Nullable(&Type::Object), Role::None, Constant::Null),
     ],
 };
 
@@ -496,6 +501,7 @@ pub static PROCESS_GROUP_NEW: Method = Method {
             optional("backend", Type::Nullable(&Type::Str), Role::None, Constant::Null),
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("group_name", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+            optional("enable_reconfigure", Type::Bool, Role::None, Constant::Bool(false)),
         ],
     }],
 };
@@ -1367,7 +1373,7 @@ pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("opts", Type::Record(&RECONFIGURE_OPTIONS), Role::Options)],
     }],
@@ -1380,7 +1386,61 @@ pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ProcessGroup.shrink_group`
+pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
+    interface: "ProcessGroup",
+    name: "shrink_group",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("ranks_to_exclude", Type::Sequence(&Type::Int), Role::None),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.revoke`
+pub static PROCESS_GROUP_REVOKE: Method = Method {
+    interface: "ProcessGroup",
+    name: "revoke",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ProcessGroup.agree`
+pub static PROCESS_GROUP_AGREE: Method = Method {
+    interface: "ProcessGroup",
+    name: "agree",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("flag", Type::Int, Role::None),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.get_error`
+pub static PROCESS_GROUP_GET_ERROR: Method = Method {
+    interface: "ProcessGroup",
+    name: "get_error",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
 
@@ -2196,6 +2256,7 @@ pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
                 Constant::Null,
             ),
             optional("device_id", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+            optional("enable_reconfigure", Type::Bool, Role::None, Constant::Bool(false)),
         ],
     }],
 };
@@ -2310,6 +2371,7 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
             optional("group_desc", Type::Nullable(&Type::Str), Role::None, Constant::Null),
             optional("device_id", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("sort_ranks", Type::Bool, Role::None, Constant::Bool(true)),
+            optional("enable_reconfigure", Type::Bool, Role::None, Constant::Bool(false)),
         ],
     }],
 };

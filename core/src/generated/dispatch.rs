@@ -580,6 +580,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(|call| Box::pin(process_group_abort(call))),
     },
     Entry {
+        key: "PROCESS_GROUP_AGREE",
+        method: &calls::PROCESS_GROUP_AGREE,
+        order: Order::Group,
+        waits: true,
+        run: Some(|call| Box::pin(process_group_agree(call))),
+    },
+    Entry {
         key: "PROCESS_GROUP_ALLGATHER",
         method: &calls::PROCESS_GROUP_ALLGATHER,
         order: Order::Free,
@@ -685,6 +692,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(unbuilt),
     },
     Entry {
+        key: "PROCESS_GROUP_GET_ERROR",
+        method: &calls::PROCESS_GROUP_GET_ERROR,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::process_group::get_error(call))),
+    },
+    Entry {
         key: "PROCESS_GROUP_GET_GROUP_STORE",
         method: &calls::PROCESS_GROUP_GET_GROUP_STORE,
         order: Order::Free,
@@ -696,7 +710,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: Some(|call| Box::pin(process_group_get_reconfigure_handle(call))),
     },
     Entry {
         key: "PROCESS_GROUP_GROUP_DESC",
@@ -773,7 +787,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_RECONFIGURE,
         order: Order::Free,
         waits: false,
-        run: Some(unbuilt),
+        run: Some(|call| Box::pin(implementations::process_group::reconfigure(call))),
     },
     Entry {
         key: "PROCESS_GROUP_RECV",
@@ -846,6 +860,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_REVOKE",
+        method: &calls::PROCESS_GROUP_REVOKE,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(process_group_revoke(call))),
+    },
+    Entry {
         key: "PROCESS_GROUP_SCATTER",
         method: &calls::PROCESS_GROUP_SCATTER,
         order: Order::Free,
@@ -865,6 +886,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: Some(|call| Box::pin(process_group_set_timeout(call))),
+    },
+    Entry {
+        key: "PROCESS_GROUP_SHRINK_GROUP",
+        method: &calls::PROCESS_GROUP_SHRINK_GROUP,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::process_group::shrink_group(call))),
     },
     Entry {
         key: "PROCESS_GROUP_SHUTDOWN",
@@ -892,7 +920,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &PROCESS_GROUP_SUPPORTS_RECONFIGURE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::process_group::supports_reconfigure(call))),
+        run: Some(|call| Box::pin(process_group_supports_reconfigure(call))),
     },
     Entry {
         key: "PROCESS_GROUP_SUPPORTS_WINDOW",
@@ -1390,6 +1418,23 @@ async fn process_group_unregister_abort_hook(mut call: Invocation) -> Result<Ans
     call.this_group()?.unregister_abort_hook(hook_id).into_answer()
 }
 
+/// `ProcessGroup.get_reconfigure_handle`
+async fn process_group_get_reconfigure_handle(call: Invocation) -> Result<Answer> {
+    call.this_group()?.get_reconfigure_handle().into_answer()
+}
+
+/// `ProcessGroup.revoke`
+async fn process_group_revoke(call: Invocation) -> Result<Answer> {
+    call.this_group()?.revoke().into_answer()
+}
+
+/// `ProcessGroup.agree`
+async fn process_group_agree(mut call: Invocation) -> Result<Answer> {
+    let flag: i64 = call.take(0)?;
+    let timeout: Option<Duration> = call.take(1)?;
+    call.this_group()?.agree_async(flag, timeout).await.into_answer()
+}
+
 /// `ProcessGroup.group_name`
 async fn process_group_group_name(call: Invocation) -> Result<Answer> {
     call.this_group()?.group_name().into_answer()
@@ -1403,6 +1448,11 @@ async fn process_group_group_desc(call: Invocation) -> Result<Answer> {
 /// `ProcessGroup.timeout`
 async fn process_group_timeout(call: Invocation) -> Result<Answer> {
     call.this_group()?.timeout().into_answer()
+}
+
+/// `ProcessGroup.supports_reconfigure`
+async fn process_group_supports_reconfigure(call: Invocation) -> Result<Answer> {
+    call.this_group()?.supports_reconfigure().into_answer()
 }
 
 /// `Store.set`

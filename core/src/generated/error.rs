@@ -215,6 +215,35 @@ pub enum Error {
         /// The element: `NaN`, `inf` or `-inf`.
         value: String,
     },
+    /// A member reconfigured the group while the operation was in flight, or between its check and
+    /// its
+    /// start. The group goes on with its new members.
+    #[error(
+        "group '{group}' was reconfigured by rank {rank}; {collective} (operation {sequence}) ended with its former members"
+    )]
+    Reconfigured {
+        /// The group's name.
+        group: String,
+        /// The rank, among the former members, that reconfigured it first.
+        rank: u32,
+        /// The collective that was running here, or that was called.
+        collective: String,
+        /// Its sequence number.
+        sequence: u64,
+    },
+    /// The group has no members: it was made for `reconfigure`, which has not been called, is under
+    /// way, or has failed.
+    #[error(
+        "group '{group}' has no members {why}; {operation} needs them: call reconfigure() first"
+    )]
+    NoMembers {
+        /// The group's name.
+        group: String,
+        /// Since when, or why.
+        why: String,
+        /// What was called.
+        operation: String,
+    },
     /// A point-to-point message and the buffer for it differ in size.
     #[error(
         "message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"
@@ -367,6 +396,8 @@ impl Error {
             Error::Aborted { .. } => "Aborted",
             Error::HookFailed { .. } => "HookFailed",
             Error::NonFiniteInput { .. } => "NonFiniteInput",
+            Error::Reconfigured { .. } => "Reconfigured",
+            Error::NoMembers { .. } => "NoMembers",
             Error::MessageSize { .. } => "MessageSize",
             Error::MessageDType { .. } => "MessageDType",
             Error::RendezvousTimeout { .. } => "RendezvousTimeout",
@@ -483,6 +514,17 @@ impl Error {
                 ("dtype", ErrorField::Text(dtype.clone())),
                 ("value", ErrorField::Text(value.clone())),
             ],
+            Error::Reconfigured { group, rank, collective, sequence } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                ("collective", ErrorField::Text(collective.clone())),
+                ("sequence", ErrorField::Number(*sequence)),
+            ],
+            Error::NoMembers { group, why, operation } => vec![
+                ("group", ErrorField::Text(group.clone())),
+                ("why", ErrorField::Text(why.clone())),
+                ("operation", ErrorField::Text(operation.clone())),
+            ],
             Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => vec![
                 ("from", ErrorField::Number(u64::from(*from))),
                 ("to", ErrorField::Number(u64::from(*to))),
@@ -540,6 +582,7 @@ impl Error {
             | Error::RankFailed { rank, .. }
             | Error::Aborted { rank, .. }
             | Error::NonFiniteInput { rank, .. }
+            | Error::Reconfigured { rank, .. }
             | Error::RendezvousTimeout { rank, .. }
             | Error::MonitoredBarrier { rank, .. } => Some(*rank),
             _ => None,
@@ -554,6 +597,7 @@ impl Error {
             | Error::WaitTimeout { collective, .. }
             | Error::RankFailed { collective, .. }
             | Error::Aborted { collective, .. }
+            | Error::Reconfigured { collective, .. }
             | Error::MonitoredBarrier { collective, .. } => Some(collective),
             _ => None,
         }
@@ -566,7 +610,8 @@ impl Error {
             | Error::CollectiveTimeout { sequence, .. }
             | Error::WaitTimeout { sequence, .. }
             | Error::RankFailed { sequence, .. }
-            | Error::Aborted { sequence, .. } => Some(*sequence),
+            | Error::Aborted { sequence, .. }
+            | Error::Reconfigured { sequence, .. } => Some(*sequence),
             _ => None,
         }
     }

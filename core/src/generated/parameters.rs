@@ -46,6 +46,8 @@ pub mod process_group {
         pub const TIMEOUT: usize = 4;
         /// `group_name`
         pub const GROUP_NAME: usize = 5;
+        /// `enable_reconfigure`
+        pub const ENABLE_RECONFIGURE: usize = 6;
     }
     /// `ProcessGroup.set_timeout`
     pub mod set_timeout {
@@ -168,6 +170,25 @@ pub mod process_group {
         pub const OP: usize = 1;
         /// `timeout`
         pub const TIMEOUT: usize = 2;
+    }
+    /// `ProcessGroup.reconfigure`
+    pub mod reconfigure {
+        /// `opts`
+        pub const OPTS: usize = 0;
+    }
+    /// `ProcessGroup.shrink_group`
+    pub mod shrink_group {
+        /// `ranks_to_exclude`
+        pub const RANKS_TO_EXCLUDE: usize = 0;
+        /// `timeout`
+        pub const TIMEOUT: usize = 1;
+    }
+    /// `ProcessGroup.agree`
+    pub mod agree {
+        /// `flag`
+        pub const FLAG: usize = 0;
+        /// `timeout`
+        pub const TIMEOUT: usize = 1;
     }
     /// `ProcessGroup.new_window`
     pub mod new_window {
@@ -504,6 +525,8 @@ pub mod distributed {
         pub const PG_OPTIONS: usize = 7;
         /// `device_id`
         pub const DEVICE_ID: usize = 8;
+        /// `enable_reconfigure`
+        pub const ENABLE_RECONFIGURE: usize = 9;
     }
     /// `distributed.destroy_process_group`
     pub mod destroy_process_group {
@@ -538,6 +561,8 @@ pub mod distributed {
         pub const DEVICE_ID: usize = 6;
         /// `sort_ranks`
         pub const SORT_RANKS: usize = 7;
+        /// `enable_reconfigure`
+        pub const ENABLE_RECONFIGURE: usize = 8;
     }
     /// `distributed.split_group`
     pub mod split_group {

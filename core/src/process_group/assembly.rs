@@ -170,7 +170,7 @@ impl AssemblyObserver<'_> {
 
     /// Publishes in which call this rank waits, if that has changed.
     async fn publish(&self) -> Result<()> {
-        let Inner { group_calls, rank, .. } = &*self.group.inner;
+        let Inner { group_calls, rank, .. } = &**self.group.inner;
         let text = group_calls.text_of(self.call);
         if lock(&self.found).published.as_ref() == Some(&text) {
             return Ok(());

@@ -13,6 +13,8 @@ use crate::tensor::{RepeatPolicy, Tensor};
 pub struct CheckedRequest {
     pub(super) request: Request,
     pub(super) operations: Vec<CheckedOperation>,
+    /// That of the members for whom it was checked.
+    pub(super) epoch: u64,
 }
 
 impl CheckedRequest {

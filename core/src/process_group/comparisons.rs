@@ -118,7 +118,7 @@ impl ProcessGroup {
     /// # Errors
     /// That ranks disagree.
     pub(super) async fn settle_comparisons(&self, until: Instant) -> Result<()> {
-        let Inner { open_comparisons, store_prefix, store, .. } = &*self.inner;
+        let Inner { open_comparisons, store_prefix, store, .. } = &**self.inner;
         if !store_prefix.is_empty() || open_comparisons.lock().is_empty() || self.is_broken() {
             return Ok(());
         }

@@ -1,15 +1,18 @@
 //! How groups are made: over a store, and out of other groups. Knows no transport.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::comparisons::OpenComparisons;
 use super::group_calls::GroupCalls;
+use super::memberships::Memberships;
+use super::reconfigure::Site;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
+use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
-use crate::backend::{BackendOptions, Share};
+use crate::backend::{Backend, BackendOptions, Share};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
@@ -178,7 +181,10 @@ impl ProcessGroup {
                 rank,
                 size,
                 group: name,
+                meeting: name,
+                generation: 0,
                 timeout,
+                observer: None,
                 device: options.device,
                 options: options.backend_options.as_ref(),
                 share,
@@ -195,26 +201,96 @@ impl ProcessGroup {
         let identity = next_identity();
         group_names::add(identity, name);
         let inner = Inner {
-            identity,
-            name: name.into(),
-            description: options.description.clone(),
             rank,
             members,
             store: Arc::new(GroupStore::new(name, store)),
+            cuda,
+            open_comparisons,
+            store_prefix,
+            ..Inner::first(identity, name, options, cpu)
+        };
+        Ok(ProcessGroup { inner: Arc::new(Memberships::new(inner, Site::default())) })
+    }
+
+    /// A group without members, for [`ProcessGroup::reconfigure`]: until its first call, rank and
+    /// size are 0, and operations raise [`Error::NoMembers`]. Waits for nobody. Members of several
+    /// hosts reach this process at the interface that leads to the store `near`, or at those that
+    /// `POLYRANK_IFNAME` names; with neither, on this host only.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the backend cannot be reconfigured; [`Error::InvalidArgument`] for
+    /// wrong options.
+    pub fn without_members(
+        near: Option<&dyn Store>,
+        name: &str,
+        options: GroupOptions,
+    ) -> Result<ProcessGroup> {
+        let site = near.map_or_else(|| Site::at(None, None), Site::near);
+        Self::without_members_at(site, name, options)
+    }
+
+    /// As [`ProcessGroup::without_members`], for a process that others meet at `site`.
+    pub(crate) fn without_members_at(
+        site: Site,
+        name: &str,
+        options: GroupOptions,
+    ) -> Result<ProcessGroup> {
+        options.check()?;
+        options.backend.available()?;
+        let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
+        let why = "yet: it was made with enable_reconfigure";
+        let identity = next_identity();
+        let cpu = Arc::new(Memberless::new(cpu.as_str(), name, why));
+        let inner = Inner::first(identity, name, options, cpu);
+        let group = ProcessGroup { inner: Arc::new(Memberships::new(inner, site)) };
+        if !group.supports_reconfigure() {
+            let who = format!("a group of {}", group.backend_config());
+            return Err(Error::Unsupported { who, operation: "enable_reconfigure".to_owned() });
+        }
+        group_names::add(identity, name);
+        Ok(group)
+    }
+}
+
+impl Inner {
+    /// That of a new group, without members.
+    fn first(identity: u64, name: &str, options: GroupOptions, cpu: Arc<dyn Backend>) -> Inner {
+        let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        Inner {
+            identity,
+            epoch: 0,
+            name: name.into(),
+            shared_name: name.into(),
+            origins: None,
+            description: options.description.clone(),
+            rank: 0,
+            members: Vec::new(),
+            store: Arc::new(GroupStore::closed(name)),
             barrier_store: Mutex::default(),
             spec: options.backend.clone(),
             cpu,
-            cuda,
+            cuda: None,
             timeout_ns: AtomicU64::new(super::nanoseconds(timeout)),
             splits: Mutex::default(),
             group_calls: GroupCalls::default(),
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
+            survivor_calls: AtomicU64::new(0),
             options,
-            hooks: Default::default(),
-            open_comparisons,
-            store_prefix,
-        };
-        Ok(ProcessGroup { inner: Arc::new(inner) })
+            hooks: Arc::default(),
+            open_comparisons: Arc::default(),
+            store_prefix: String::new(),
+        }
+    }
+
+    /// What the next members take over, without members.
+    pub(super) fn successor(&self) -> Inner {
+        Inner {
+            epoch: self.epoch + 1,
+            hooks: self.hooks.clone(),
+            description: self.description.clone(),
+            timeout_ns: AtomicU64::new(self.timeout_ns.load(Ordering::Relaxed)),
+            ..Inner::first(self.identity, &self.name, self.options.clone(), self.cpu.clone())
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! completion without allocating, if the backend supports that; others are issued as they are.
 //! Knows no backend.
 
-use super::ProcessGroup;
+use super::{Inner, ProcessGroup};
 use crate::backend::{
     Attempt, Call, CallFacts, IssueOptions, IssuedOperation, PersistentBuffers, SmallCall,
 };
@@ -44,6 +44,8 @@ pub enum FastPathResult<'a> {
 #[must_use = "the operation does not continue by itself"]
 pub struct PendingFastPath<'a> {
     group: &'a ProcessGroup,
+    /// The members that the others are of.
+    members: &'a Inner,
     plain: SingleTensorRequest,
     proceed: Box<dyn FnOnce(PersistentBuffers) -> IssuedOperation + 'a>,
 }
@@ -61,17 +63,19 @@ impl ProcessGroup {
         if plain.collective == Collective::Barrier && self.inner.cuda.is_some() {
             return None;
         }
-        let call = self.small_call(plain, memory.lengths())?;
-        match self.inner.cpu.try_small(&call, memory) {
+        // One look at them: they may be replaced at any time.
+        let members = &**self.inner;
+        let call = members.small_call(plain, memory.lengths())?;
+        match members.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
-                if plain.is_average(self.rank()) {
-                    memory.write(|sum| kernels::divide(plain.dtype, sum, self.size()));
+                if plain.is_average(members.rank) {
+                    memory.write(|sum| kernels::divide(plain.dtype, sum, members.size()));
                 }
                 Some(FastPathResult::Done(Work::done(plain.name, self.identity(), sequence)))
             }
             Attempt::Started(proceed) => {
-                let pending = PendingFastPath { group: self, plain: *plain, proceed };
+                let pending = PendingFastPath { group: self, members, plain: *plain, proceed };
                 Some(FastPathResult::Pending(pending))
             }
         }
@@ -79,7 +83,7 @@ impl ProcessGroup {
 
     /// Whether [`ProcessGroup::issue_plain`] takes this collective, in this memory.
     pub fn suits_plain(&self, plain: &SingleTensorRequest, kept: &HeldBuffers) -> bool {
-        self.plain_call(plain, kept).is_some()
+        self.inner.plain_call(plain, kept).is_some()
     }
 
     /// Issues a collective in memory that stays valid until the work is complete. `None` if nothing
@@ -89,16 +93,18 @@ impl ProcessGroup {
         plain: &SingleTensorRequest,
         kept: HeldBuffers,
     ) -> Option<Result<Work>> {
-        let call = self.plain_call(plain, &kept)?;
+        let members = &**self.inner;
+        let call = members.plain_call(plain, &kept)?;
         let deadline = self.deadline(plain.timeout);
         let PersistentBuffers { input, output, finish, .. } =
-            self.persistent_buffers(plain, kept, deadline);
+            members.persistent_buffers(plain, kept, deadline);
         let (agreed, name) = (call.agreed, plain.name);
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let options = IssueOptions { deadline, waiting: plain.waiting };
-        let issued = self.inner.cpu.collective(call, options);
+        let issued = members.cpu.collective(call, options);
         let label = self.label(plain.name);
-        Some(issued.map(|issued| Work::new(label, vec![(issued, self.cpu())], Vec::new())))
+        let cpu = || members.cpu.clone();
+        Some(issued.map(|issued| Work::new(label, vec![(issued, cpu())], Vec::new())))
     }
 
     /// As [`ProcessGroup::run`] for a call in place; `None` if it has to go through a request.
@@ -181,6 +187,12 @@ impl ProcessGroup {
             }
         }
     }
+}
+
+impl Inner {
+    fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
 
     /// The blocks of `kept`, and what is left to do with them at the end.
     fn persistent_buffers(
@@ -192,7 +204,7 @@ impl ProcessGroup {
         let (facts, parts) = (plain.collective.facts(), self.size());
         let HeldBuffers { input, output } = kept;
         let finish =
-            plain.is_average(self.rank()).then(|| divide(plain.dtype, output.clone(), parts));
+            plain.is_average(self.rank).then(|| divide(plain.dtype, output.clone(), parts));
         PersistentBuffers {
             deadline,
             input: blocks(input, facts.input, parts),
@@ -206,7 +218,7 @@ impl ProcessGroup {
         let taken = kept.output.len();
         let given = kept.input.as_ref().map_or(taken, Region::len);
         let has_input = plain.collective.facts().input != Blocks::None;
-        let suits = self.inner.cuda.is_none() && kept.input.is_some() == has_input;
+        let suits = self.cuda.is_none() && kept.input.is_some() == has_input;
         self.small_call(plain, (given, taken)).filter(|_| suits)
     }
 
@@ -222,6 +234,9 @@ impl ProcessGroup {
         let SingleTensorRequest { collective, dtype, reduce_op, root, waiting, .. } = *plain;
         let facts = collective.facts();
         let size = self.size();
+        if size == 0 {
+            return None;
+        }
         let is_simple = !matches!(reduce_op, ReduceOp::PremulSum(_)) && reduce_op.supports(dtype);
         if (facts.reduces && !is_simple) || (facts.rooted && root >= size) {
             return None;
@@ -277,9 +292,10 @@ impl FastPathResult<'_> {
 impl PendingFastPath<'_> {
     /// Continues in memory that stays valid until the work is complete: the same that was tried.
     pub fn proceed(self, kept: HeldBuffers) -> Work {
-        let PendingFastPath { group, plain, proceed } = self;
-        let issued = proceed(group.persistent_buffers(&plain, kept, group.deadline(plain.timeout)));
-        Work::new(group.label(plain.name), vec![(issued, group.cpu())], Vec::new())
+        let PendingFastPath { group, members, plain, proceed } = self;
+        let deadline = group.deadline(plain.timeout);
+        let issued = proceed(members.persistent_buffers(&plain, kept, deadline));
+        Work::new(group.label(plain.name), vec![(issued, members.cpu.clone())], Vec::new())
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::hook_arguments::of_collective;
 #[cfg(feature = "objects")]
 use super::hook_arguments::without_tensors;
+use super::memberships::Memberships;
 use super::{Inner, ProcessGroup};
 use crate::backend::Backend;
 #[cfg(feature = "objects")]
@@ -54,11 +55,18 @@ struct KnownHooks {
 
 /// An operation with hooks that is about to be issued.
 pub(crate) struct HookedOperation {
-    group: Weak<Inner>,
+    group: Weak<Memberships>,
     hooks: Arc<KnownHooks>,
     name: &'static str,
     number: u64,
     began: Instant,
+}
+
+impl Inner {
+    /// As [`ProcessGroup::has_hooks`].
+    pub(super) fn has_hooks(&self) -> bool {
+        self.hooks.is_watched.load(Ordering::Relaxed)
+    }
 }
 
 impl ProcessGroup {
@@ -143,7 +151,7 @@ impl ProcessGroup {
     /// Whether operations have hooks, so that none takes a fast path.
     #[doc(hidden)]
     pub fn has_hooks(&self) -> bool {
-        self.inner.hooks.is_watched.load(Ordering::Relaxed)
+        self.inner.has_hooks()
     }
 
     /// What hooks learn of a collective of this group.
@@ -166,7 +174,7 @@ impl ProcessGroup {
         if !self.has_hooks() || is_in_hook() {
             return Ok(None);
         }
-        let Hooks { operations, .. } = &self.inner.hooks;
+        let Hooks { operations, .. } = &*self.inner.hooks;
         let hooks = self.inner.hooks.lock().clone();
         let number = operations.fetch_add(1, Ordering::Relaxed);
         let arguments = PreHookArgs { op_id: number, rank: self.rank(), ..arguments() };
@@ -210,6 +218,14 @@ impl ProcessGroup {
             (None, _) => {}
         }
         issued
+    }
+
+    /// The group has other members, whose failure abort hooks have not told of.
+    pub(super) fn renew_hooks(&self) {
+        self.inner.hooks.has_told_of_abort.store(false, Ordering::Relaxed);
+        if !self.inner.hooks.lock().abort.is_empty() {
+            self.tell_of_failures();
+        }
     }
 
     /// Has the backends tell of the failure of the group, for the abort hooks.
@@ -277,7 +293,7 @@ impl HookedOperation {
             let arguments = PostHookArgs { name, op_id: number, work: work.without_tensors() };
             hooks.post.iter().for_each(|(_, hook)| guarded(|| in_hook(|| hook(&arguments))));
         }
-        let asks = |inner: &Arc<Inner>| inner.hooks.asks_operations.load(Ordering::Relaxed);
+        let asks = |inner: &Arc<Memberships>| inner.hooks.asks_operations.load(Ordering::Relaxed);
         if group.upgrade().as_ref().is_some_and(asks) {
             work.on_outcome(move |outcome| {
                 let failed = group.upgrade().filter(|_| outcome.is_err());

@@ -110,8 +110,10 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
+        let epoch = self.inner.epoch;
         self.check_peer("send", "destination", peer)?;
         let backend = self.backend_for("send", std::iter::once(&tensor))?;
+        self.check_epoch(epoch, "send")?;
         let transfer = to_send(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.send(transfer, options)?;
@@ -147,8 +149,10 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
+        let epoch = self.inner.epoch;
         peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
         let backend = self.backend_for("recv", std::iter::once(&tensor))?;
+        self.check_epoch(epoch, "recv")?;
         let transfer = to_receive(&tensor, peer, tag)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.recv(transfer, options)?;
@@ -157,6 +161,7 @@ impl ProcessGroup {
 
     /// Checks that `peer` is a rank of the group; `role` is what messages call it.
     pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
+        self.require_members(name)?;
         if peer < self.size() {
             return Ok(());
         }
@@ -252,6 +257,8 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<(Vec<IssuedOperation>, Arc<dyn Backend>)> {
+        let epoch = self.inner.epoch;
+        self.require_members("batch_isend_irecv")?;
         let tensors = messages.iter().map(|message| &message.tensor);
         let backend = self.backend_for("batch_isend_irecv", tensors)?;
         let mut transfers = Vec::with_capacity(messages.len());
@@ -267,6 +274,7 @@ impl ProcessGroup {
                 }
             });
         }
+        self.check_epoch(epoch, "batch_isend_irecv")?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.messages(transfers, options)?;
         Ok((issued, backend))

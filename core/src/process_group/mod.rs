@@ -20,7 +20,7 @@ use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, given, in_place, lend, lend_mut,
     single_tensor,
 };
-use crate::work::{OperationLabel, Work, group_names};
+use crate::work::{OperationLabel, Work};
 
 mod assembly;
 mod check;
@@ -33,10 +33,12 @@ mod fast_path;
 mod group_calls;
 mod hook_arguments;
 mod hooks;
+mod memberships;
 mod messages;
 mod monitored_barrier;
 mod nan_check;
 mod prepared;
+mod reconfigure;
 mod scope;
 mod split;
 mod stage;
@@ -46,9 +48,12 @@ pub use check::CheckedRequest;
 use comparisons::OpenComparisons;
 pub use create::GroupOptions;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
+use memberships::Memberships;
 pub use messages::MessageRequest;
 pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
 pub use prepared::PreparedOperation;
+pub use reconfigure::ReconfigureOptions;
+pub(crate) use reconfigure::Site;
 pub use scope::{Scope, ScopedWork};
 pub use split::SplitOptions;
 pub use window::Window;
@@ -62,12 +67,20 @@ pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 /// A group of ranks that call collectives together. Cheap to clone: a clone is the same group.
 #[derive(Clone)]
 pub struct ProcessGroup {
-    inner: Arc<Inner>,
+    inner: Arc<Memberships>,
 }
 
+/// The members of a group, and what it has as long as it has these.
 struct Inner {
     identity: u64,
+    /// How often the members had been replaced before.
+    epoch: u64,
     name: String,
+    /// The name that all members know the group by; it differs from `name` where members came
+    /// together that call it differently.
+    shared_name: String,
+    /// Where the members come from, if the group was reconfigured.
+    origins: Option<reconfigure::Origins>,
     description: String,
     rank: u32,
     /// Global ranks of the members, by group rank.
@@ -89,8 +102,11 @@ struct Inner {
     group_calls: group_calls::GroupCalls,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
+    /// How many calls that only those make who live.
+    survivor_calls: AtomicU64,
     options: GroupOptions,
-    hooks: hooks::Hooks,
+    /// They stay when the members change.
+    hooks: Arc<hooks::Hooks>,
     /// Open comparisons of all groups split from the same root group.
     open_comparisons: Arc<OpenComparisons>,
     /// Prefix of this group's keys in the root group's store; empty for the root group.
@@ -248,7 +264,12 @@ impl ProcessGroup {
             Some(until) if !limit.is_zero() => block_on(self.settle_comparisons(until)),
             _ => Ok(()),
         };
-        settled.and(self.shutdown_as(Leaving { limit, compare_until }))
+        let broken = self.is_broken();
+        let ended = settled.and(self.shutdown_as(Leaving { limit, compare_until }));
+        if !limit.is_zero() {
+            let _ = block_on(self.leave_meeting(broken));
+        }
+        ended
     }
 
     fn shutdown_as(&self, leaving: Leaving) -> Result<()> {
@@ -274,20 +295,23 @@ impl ProcessGroup {
             None => Ok(()),
         };
         let leaving = Leaving { limit: SHUTDOWN_LIMIT, compare_until };
-        if WaitMode::current() == WaitMode::Block {
-            return settled.and(self.shutdown_as(leaving));
-        }
+        let broken = self.is_broken();
         let mut ended = settled;
-        for backend in self.backends() {
-            ended = ended.and(backend.clone().shutdown_async(leaving).await);
+        if WaitMode::current() == WaitMode::Block {
+            ended = ended.and(self.shutdown_as(leaving));
+        } else {
+            for backend in self.backends() {
+                ended = ended.and(backend.clone().shutdown_async(leaving).await);
+            }
+            self.end();
         }
-        self.end();
+        let _ = self.leave_meeting(broken).await;
         ended
     }
 
     /// Deadline for the comparison at shutdown; `None` if a group left later does the comparing.
     fn comparison_deadline(&self) -> Option<Instant> {
-        let Inner { store_prefix, open_comparisons, .. } = &*self.inner;
+        let Inner { store_prefix, open_comparisons, .. } = &**self.inner;
         let is_last = store_prefix.is_empty() || open_comparisons.is_over();
         is_last.then(backend::deadline)
     }
@@ -301,11 +325,7 @@ impl ProcessGroup {
 
     /// Closes the store, even if somebody still holds the group or its store.
     fn close_store(&self) {
-        self.inner.store.close();
-        let mut barriers = self.inner.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = barriers.take();
-        drop(barriers);
-        drop(open);
+        self.inner.close_stores();
     }
 
     /// Checks whether `request` makes sense on this rank.
@@ -313,8 +333,10 @@ impl ProcessGroup {
     /// # Errors
     /// What is wrong with the request.
     pub fn check(&self, request: Request) -> Result<CheckedRequest> {
+        let epoch = self.inner.epoch;
+        self.require_members(request.name)?;
         let operations = check::check(&request, self.rank(), self.size())?;
-        Ok(CheckedRequest { request, operations })
+        Ok(CheckedRequest { request, operations, epoch })
     }
 
     /// Issues `request`, whose tensors own their memory.
@@ -353,13 +375,14 @@ impl ProcessGroup {
     }
 
     fn issue_checked_unhooked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
-        let CheckedRequest { request, operations } = checked;
+        let CheckedRequest { request, operations, epoch } = checked;
         let (rank, size) = (self.rank(), self.size());
         let options = IssueOptions { deadline: self.deadline(request.timeout), waiting };
         let backend = self.backend_for(request.name, request.tensors())?;
         let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
+        self.check_epoch(epoch, request.name)?;
         let is_regrouped = operations.iter().any(|it| !it.local_lists.is_empty());
         let mut outputs = Vec::new();
         let mut calls = Vec::with_capacity(operations.len());
@@ -526,21 +549,11 @@ pub(crate) fn next_identity() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        group_names::note_gone(self.identity);
-        if self.store_prefix.is_empty() {
-            // Groups split off it that are left later must do the comparing themselves.
-            self.open_comparisons.end();
-        }
-    }
-}
-
 /// A short description for debugging, the same in every language:
 /// `ProcessGroup(default_pg, rank 0 of 2, tcp)`.
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, rank, members, spec, store, .. } = &*self.inner;
+        let Inner { name, rank, members, spec, store, .. } = &**self.inner;
         let left = if store.is_closed() { ", left" } else { "" };
         let spec = spec.to_string();
         // With one backend, its name is enough.

@@ -84,6 +84,7 @@ impl ProcessGroup {
         ranks: &[u32],
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
+        self.require_members(function)?;
         self.check_members(ranks)?;
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
         let description =
@@ -123,6 +124,18 @@ impl ProcessGroup {
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
     }
 
+    /// As [`ProcessGroup::split_by`], a group without members.
+    pub(crate) fn split_without_members(&self, options: SplitOptions) -> Result<ProcessGroup> {
+        let timeout = options.timeout.unwrap_or_else(|| self.timeout());
+        let description =
+            options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
+        let count = self.count_split("");
+        let name = options.name.clone();
+        let name = name.unwrap_or_else(|| format!("{}:new:{count}", self.group_name()));
+        let options = self.options_of_child(&options, description, timeout);
+        ProcessGroup::without_members_at(self.inner.site.again(&*self.inner.store), &name, options)
+    }
+
     /// What the new group of `ranks` shares with this one, where all ranks split a communicator.
     async fn split_communicator(
         &self,
@@ -154,7 +167,7 @@ impl ProcessGroup {
         let words: Vec<u64> = ranks.iter().map(|&rank| u64::from(rank)).collect();
         let membership = format!("{:016x}", digest(&words));
         let count = self.count_split(&membership);
-        format!("{}:split:{membership}:{count}", self.group_name())
+        format!("{}:split:{membership}:{count}", self.inner.shared_name)
     }
 
     /// Takes part in a split of which no group has this rank, where all ranks have to: in a group

@@ -5,6 +5,7 @@ mod claim;
 mod generation;
 pub(crate) mod incarnation;
 mod join;
+pub(crate) mod meeting_place;
 mod missing;
 mod presence;
 mod shortage;

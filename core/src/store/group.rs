@@ -199,6 +199,10 @@ impl Store for GroupStore {
         self.underlying().ok()?.local_address()
     }
 
+    fn socket_url(&self) -> Option<String> {
+        self.underlying().ok()?.socket_url()
+    }
+
     fn request<'a>(&'a self, request: StoreRequest<'a>) -> StoreFuture<'a> {
         if CAN_BLOCK && (WaitMode::current() == WaitMode::Block || self.share().is_some()) {
             return Box::pin(elsewhere::run(self, request));

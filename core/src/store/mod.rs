@@ -54,13 +54,13 @@ pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;
 pub use request::{StoreFuture, StoreReply, StoreRequest};
-#[cfg(feature = "tcp")]
-pub(crate) use tcp::open_files_advice;
 #[cfg(all(feature = "tcp", feature = "internals", target_os = "linux"))]
 #[doc(hidden)]
 pub use tcp::raise_open_files;
 #[cfg(feature = "tcp")]
 pub use tcp::{DEFAULT_PORT, TcpStore, TcpStoreOptions};
+#[cfg(feature = "tcp")]
+pub(crate) use tcp::{interface_toward, open_files_advice};
 #[cfg(any(target_family = "wasm", feature = "websocket"))]
 pub use websocket::WebSocketStore;
 
@@ -118,6 +118,12 @@ pub trait Store: Send + Sync {
     /// The address of this host's interface that leads to the store; `None` if the store is not
     /// reached through a network.
     fn local_address(&self) -> Option<IpAddr> {
+        None
+    }
+    /// The address of the server where programs that listen nowhere meet, as a browser's tabs: that
+    /// of a store that is reached over a WebSocket.
+    #[doc(hidden)]
+    fn socket_url(&self) -> Option<String> {
         None
     }
     /// Runs `request`, and may answer later. A store whose methods block runs it on another thread,

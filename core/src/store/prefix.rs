@@ -74,6 +74,10 @@ impl Store for PrefixStore {
         self.store.local_address()
     }
 
+    fn socket_url(&self) -> Option<String> {
+        self.store.socket_url()
+    }
+
     fn has_extended_api(&self) -> bool {
         self.store.has_extended_api()
     }

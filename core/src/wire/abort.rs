@@ -57,6 +57,11 @@ pub enum Abort {
         /// What was given as the reason.
         why: String,
     },
+    /// Somebody reconfigured the group: these members are not those of the group any more.
+    Reconfigured {
+        /// The rank that did.
+        rank: u32,
+    },
     /// A point-to-point message and the buffer for it differ in size.
     MessageSize {
         /// The sender.
@@ -127,6 +132,9 @@ impl Abort {
             Abort::Left { rank, sequence } => {
                 writer.u8(7).u32(*rank).u64(*sequence);
             }
+            Abort::Reconfigured { rank } => {
+                writer.u8(8).u32(*rank);
+            }
         }
         writer.0
     }
@@ -183,6 +191,7 @@ impl Abort {
                 buffer_dtype: reader.u8()?,
             },
             7 => Abort::Left { rank: reader.u32()?, sequence: reader.u64()? },
+            8 => Abort::Reconfigured { rank: reader.u32()? },
             _ => return None,
         };
         reader.0.is_empty().then_some(abort)
@@ -322,6 +331,7 @@ mod tests {
             Abort::MessageSize { from: 0, to: 1, tag: 2, sent_bytes: 3, buffer_bytes: 4 },
             Abort::MessageDType { from: 0, to: 1, tag: 2, sent_dtype: 3, buffer_dtype: 4 },
             Abort::Left { rank: 2, sequence: 7 },
+            Abort::Reconfigured { rank: 5 },
         ]
     }
 

@@ -4,7 +4,7 @@
 use crate::files::File;
 
 /// Modules in which `unsafe` may stand: files, or folders with everything in them.
-pub(crate) const UNSAFE_ALLOWED: [&str; 12] = [
+pub(crate) const UNSAFE_ALLOWED: [&str; 13] = [
     "core/src/fork",
     "core/src/tensor",
     "core/src/kernels",
@@ -12,6 +12,7 @@ pub(crate) const UNSAFE_ALLOWED: [&str; 12] = [
     "core/src/transport/shm",
     "core/src/backend/nccl",
     "core/src/backend/mpi",
+    "core/src/process_group/memberships",
     "bindings-python/src/convert",
     "bindings-node/src/convert",
     "tests/nccl/double",

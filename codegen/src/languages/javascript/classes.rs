@@ -86,6 +86,8 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("unregister_pre_hook", "hooks.unregisterPreHook", "void"),
     ("new_window", "own.newWindow", "Promise<Window>"),
     ("map_remote_tensor", "own.mapRemoteTensor", "Tensor"),
+    ("reconfigure", "own.reconfigure", "Work<void>"),
+    ("shrink_group", "own.shrinkGroup", "Work<void>"),
 ];
 
 /// The return type of a function that is handwritten in the layer.

@@ -180,11 +180,26 @@ fn kind(api: &Api, method: &Method, is_core: bool) -> Kind {
         Kind::Unbuilt
     } else if method.collective.is_some() {
         Kind::Collective
-    } else if is_core && is_run_by_core(api, method) && !is_own(&method.common) {
+    } else if is_core
+        && is_run_by_core(api, method)
+        && !is_own(&method.common)
+        && !returns_own(method)
+    {
         Kind::Core
     } else {
         Kind::Own
     }
+}
+
+/// Whether a call returns before what it does is done, for which core's call is not, or a value of
+/// a class of Python's own.
+fn returns_own(method: &Method) -> bool {
+    let is_own = |ty: &Type| match ty {
+        Type::Interface(name) => name == "Work",
+        Type::Enum(_) => true,
+        _ => false,
+    };
+    method.overloads.iter().any(|overload| is_own(&overload.returns))
 }
 
 /// Whether it is written by hand for Python: also what JavaScript has a form of its own for.

@@ -32,6 +32,7 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.timeout = options.timeout.or(settings.timeout);
     options.backend_options = settings.backend_options;
     options.device = device_of(&call, init_process_group::DEVICE_ID)?;
+    options.enable_reconfigure = call.take(init_process_group::ENABLE_RECONFIGURE)?;
     distributed::init_process_group_async(options).await.map(drop).into_answer()
 }
 
@@ -63,6 +64,7 @@ pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
         device: device_of(&call, new_group::DEVICE_ID)?,
         description: call.take(new_group::GROUP_DESC)?,
         keep_order: !sort_ranks,
+        enable_reconfigure: call.take(new_group::ENABLE_RECONFIGURE)?,
     };
     distributed::new_group_async(options).await.map(Member).into_answer()
 }

@@ -7,6 +7,7 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
+use crate::calls::settings::reconfigure_options;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{GroupOptions, ProcessGroup, SplitOptions};
 use crate::tensor::Tensor;
@@ -27,6 +28,9 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
     }
     let name = name.unwrap_or_else(|| "group".to_owned());
     let store = store.get().clone();
+    if call.take(new::ENABLE_RECONFIGURE)? {
+        return ProcessGroup::without_members(Some(&*store), &name, options).into_answer();
+    }
     ProcessGroup::new_async(store, rank, size, &name, options).await.into_answer()
 }
 
@@ -65,9 +69,25 @@ pub(crate) async fn bound_device_id(call: Invocation) -> Result<Answer> {
     call.this_group()?.bound_device_id().into_answer()
 }
 
-/// Whether the group can change its members; no group of this version can.
-pub(crate) async fn supports_reconfigure(_: Invocation) -> Result<Answer> {
-    false.into_answer()
+/// Replaces the members of the group, until they are there: languages that have threads of their
+/// own return a work before that.
+pub(crate) async fn reconfigure(call: Invocation) -> Result<Answer> {
+    let (name, value) = (call.parameter(reconfigure::OPTS), call.value(reconfigure::OPTS));
+    let options = reconfigure_options(call.name(), name, value)?;
+    call.this_group()?.reconfigure_async(options).await.into_answer()
+}
+
+/// Goes on without some ranks, until the others are there.
+pub(crate) async fn shrink_group(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let excluded: Vec<u32> = call.take(shrink_group::RANKS_TO_EXCLUDE)?;
+    let timeout: Option<Duration> = call.take(shrink_group::TIMEOUT)?;
+    group.shrink_group_async(&excluded, timeout).await.into_answer()
+}
+
+/// How the group stands, by its number.
+pub(crate) async fn get_error(call: Invocation) -> Result<Answer> {
+    (call.this_group()?.get_error() as u16).into_answer()
 }
 
 /// Whether the group has windows.

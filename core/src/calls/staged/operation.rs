@@ -100,6 +100,7 @@ pub(super) fn operation(
     group: &ProcessGroup,
     is_method: bool,
 ) -> Result<Operation> {
+    group.require_members(resolved.method.name)?;
     if resolved.method.collective.is_none() {
         return message(resolved, group);
     }

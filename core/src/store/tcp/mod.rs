@@ -251,7 +251,7 @@ fn start(options: &mut TcpStoreOptions) -> Result<Arc<Server>> {
 }
 
 /// The address of the interface that leads to `host`, unless that is within this host.
-fn interface_toward(host: &str) -> Option<IpAddr> {
+pub(crate) fn interface_toward(host: &str) -> Option<IpAddr> {
     let found = (host, 0).to_socket_addrs().ok()?.map(|found| found.ip());
     let mut found = found.filter(|found| !found.is_loopback() && !found.is_unspecified());
     found.find_map(|found| {

@@ -90,6 +90,10 @@ impl Store for WebSocketStore {
         self.timeout.set(timeout);
     }
 
+    fn socket_url(&self) -> Option<String> {
+        Some(self.url.clone())
+    }
+
     #[cfg(feature = "websocket")]
     fn local_address(&self) -> Option<IpAddr> {
         self.mover.local_address()

@@ -1,0 +1,98 @@
+//! What a handle on a group leads to: the members as of now. Reconfiguring a group replaces them
+//! under all its handles. Knows neither how members meet nor what they run.
+//!
+//! A call reads the members once or several times, and they may be replaced in between: whoever
+//! needs that they are the same compares [`Inner::epoch`]. The former members stay as long as the
+//! group does, because calls may be under way in them; they have closed what they had open, and
+//! what is left of them are some kilobytes. So a call costs one load more than in a group whose
+//! members never change.
+
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::reconfigure::Site;
+use super::{Inner, ProcessGroup};
+use crate::generated::error::{Error, Result};
+use crate::work::group_names;
+
+/// The members of a group, those before them, and where new ones meet this process.
+pub(super) struct Memberships {
+    current: AtomicPtr<Inner>,
+    /// All there ever were, the current ones last. It only grows.
+    all: Mutex<Vec<Arc<Inner>>>,
+    pub(super) site: Site,
+}
+
+impl Memberships {
+    /// A group that begins with these members.
+    pub(super) fn new(first: Inner, site: Site) -> Memberships {
+        let first = Arc::new(first);
+        let current = AtomicPtr::new(Arc::as_ptr(&first).cast_mut());
+        Memberships { current, all: Mutex::new(vec![first]), site }
+    }
+
+    /// Makes these the members, from now on.
+    pub(super) fn replace(&self, next: Inner) {
+        let next = Arc::new(next);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let pointer = Arc::as_ptr(&next).cast_mut();
+        all.push(next);
+        self.current.store(pointer, Ordering::Release);
+    }
+}
+
+impl Deref for Memberships {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: it points to what an `Arc` in `all` holds, from which nothing is ever taken while
+        // `self` lives, and nobody has a mutable reference to it.
+        unsafe { &*current }
+    }
+}
+
+impl ProcessGroup {
+    /// Refuses operations of a group without members.
+    pub(crate) fn require_members(&self, name: &str) -> Result<()> {
+        self.inner.cpu.refusal(name).map_or(Ok(()), Err)
+    }
+
+    /// Refuses what was checked for members that have been replaced since. Before this, the
+    /// backend was chosen: it is that of the members of `epoch`, then.
+    pub(super) fn check_epoch(&self, epoch: u64, name: &str) -> Result<()> {
+        if self.inner.epoch == epoch {
+            return Ok(());
+        }
+        Err(Error::Reconfigured {
+            group: self.group_name().to_owned(),
+            rank: self.rank(),
+            collective: name.to_owned(),
+            sequence: 0,
+        })
+    }
+}
+
+impl Inner {
+    /// Ends what waits in the store of these members, and keeps nothing open.
+    pub(super) fn close_stores(&self) {
+        self.store.close();
+        let mut barriers = self.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = barriers.take();
+        drop(barriers);
+        drop(open);
+    }
+}
+
+impl Drop for Memberships {
+    fn drop(&mut self) {
+        group_names::note_gone(self.identity);
+        if self.store_prefix.is_empty() {
+            // Groups split off it that are left later must do the comparing themselves.
+            self.open_comparisons.end();
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Looks, while a member waits for the others, for those that can never come: their processes are
+//! gone, or the group was aborted meanwhile. Knows nothing of what happens when all are there.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::handle::Handle;
+use crate::backend::memberless::Memberless;
+use crate::generated::error::Result;
+use crate::rendezvous::{JoinObserver, PendingLook, meeting_place};
+use crate::store::Store;
+
+/// Most members that one look asks for.
+const MAX_LOOKED_AT: u32 = 8;
+/// The longest pause between two looks.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// Where the first who finds that a member is gone notes which.
+const GONE: &str = "gone";
+
+/// What a member looks at while it waits.
+pub(super) struct MemberObserver<'a> {
+    pub(super) store: &'a dyn Store,
+    /// The members, by their new ranks.
+    pub(super) handles: &'a [Handle],
+    pub(super) rank: u32,
+    /// What the group has until they are there.
+    pub(super) memberless: &'a Memberless,
+    /// The member that is looked at next.
+    next: AtomicU32,
+    /// Why somebody ended the wait on this rank.
+    aborted: Mutex<Option<String>>,
+}
+
+impl<'a> MemberObserver<'a> {
+    pub(super) fn new(
+        store: &'a dyn Store,
+        handles: &'a [Handle],
+        rank: u32,
+        memberless: &'a Memberless,
+    ) -> MemberObserver<'a> {
+        let next = AtomicU32::new(rank + 1);
+        MemberObserver { store, handles, rank, memberless, next, aborted: Mutex::default() }
+    }
+
+    /// The member that was found to be gone, if the wait ended for that.
+    pub(super) async fn gone(&self) -> Option<u32> {
+        if !self.store.check_async(&[GONE]).await.ok()? {
+            return None;
+        }
+        let text = self.store.get_async(GONE).await.ok()?;
+        String::from_utf8(text).ok()?.parse().ok()
+    }
+
+    /// Whether the wait ended since the group was aborted on this rank.
+    pub(super) fn was_aborted(&self) -> bool {
+        self.aborted.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    async fn look_at_some(&self) -> Result<Option<String>> {
+        if let Some(why) = self.memberless.aborted() {
+            *self.aborted.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+            return Ok(Some(format!("rank {} does not come: {why}", self.rank)));
+        }
+        let size = self.handles.len() as u32;
+        let first = self.next.fetch_add(MAX_LOOKED_AT, Ordering::Relaxed);
+        for step in 0..size.min(MAX_LOOKED_AT) {
+            let rank = first.wrapping_add(step) % size;
+            let place = &self.handles[rank as usize].place;
+            if rank == self.rank || !meeting_place::is_gone(place).await {
+                continue;
+            }
+            let ours = rank.to_string().into_bytes();
+            self.store.compare_set_async(GONE, b"", &ours).await?;
+            return Ok(Some(gone_text(rank, place)));
+        }
+        Ok(None)
+    }
+}
+
+/// How it is said that a member is gone.
+pub(super) fn gone_text(rank: u32, place: &str) -> String {
+    format!("its process is gone: nobody listens at {place} any more, where rank {rank} was met")
+}
+
+impl JoinObserver for MemberObserver<'_> {
+    fn look(&self) -> PendingLook<'_> {
+        Box::pin(self.look_at_some())
+    }
+
+    fn longest_pause(&self) -> Duration {
+        MAX_PAUSE
+    }
+}

@@ -1,0 +1,145 @@
+//! Where others meet this process for one group, and what it remembers of earlier calls. Knows
+//! nothing of the group's members.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::handle::Handle;
+use crate::generated::error::{Error, Result};
+use crate::random;
+#[cfg(feature = "tcp")]
+use crate::rendezvous::meeting_place;
+use crate::rendezvous::meeting_place::HostedPlace;
+use crate::sorted::SortedMap;
+use crate::store::Store;
+
+/// Most earlier calls whose numbers are remembered.
+const MAX_USED: usize = 1 << 16;
+
+/// What of a group stays when its members change.
+#[derive(Default)]
+pub(crate) struct Site {
+    /// The address of this host that leads to the others, where the group's store does not say it.
+    near: Option<IpAddr>,
+    /// Where those meet that listen nowhere; likewise.
+    #[cfg_attr(feature = "tcp", allow(dead_code, reason = "a process with sockets listens"))]
+    socket_url: Option<String>,
+    state: Mutex<SiteState>,
+}
+
+#[derive(Default)]
+struct SiteState {
+    nonce: Option<u64>,
+    /// How often the group was reconfigured.
+    count: u32,
+    place: Option<Arc<HostedPlace>>,
+    /// Where this process meets others that cannot listen, once that was asked for.
+    #[cfg(not(feature = "tcp"))]
+    socket_url: Option<String>,
+    /// The numbers of earlier calls, and when they were made.
+    used: SortedMap<i64, u32>,
+    is_busy: bool,
+}
+
+impl Site {
+    /// That of a group whose ranks met in `store`.
+    pub(crate) fn near(store: &dyn Store) -> Site {
+        Site::at(store.local_address(), store.socket_url())
+    }
+
+    /// That of a process which others reach at the interface with the address `near`, and which
+    /// meets others at `socket_url` if it cannot listen.
+    pub(crate) fn at(near: Option<IpAddr>, socket_url: Option<String>) -> Site {
+        Site { near, socket_url, state: Mutex::default() }
+    }
+
+    /// That of another group of this process, whose parent has this site and this store.
+    pub(crate) fn again(&self, store: &dyn Store) -> Site {
+        let near = self.near.or_else(|| store.local_address());
+        Site::at(near, self.socket_url.clone().or_else(|| store.socket_url()))
+    }
+
+    /// Who this process is, as a member of the rank `rank` now of a group with this store.
+    ///
+    /// # Errors
+    /// [`Error::Network`] if it cannot be met anywhere; [`Error::Unsupported`] in a browser whose
+    /// group has no store of a server.
+    pub(super) fn handle(&self, rank: Option<u32>, store: &dyn Store) -> Result<Handle> {
+        let mut state = self.lock();
+        let nonce = match state.nonce {
+            Some(nonce) => nonce,
+            None => *state.nonce.insert(u64::from_le_bytes(random::bytes::<8>()?)),
+        };
+        let place = self.place(&mut state, store)?;
+        Ok(Handle { rank, nonce, count: state.count, place })
+    }
+
+    /// The store that this process hosts for meetings, if it does.
+    pub(super) fn hosted(&self) -> Option<Arc<HostedPlace>> {
+        self.lock().place.clone()
+    }
+
+    /// Begins a call with this number.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if one is under way.
+    pub(super) fn begin(&self, uuid: i64) -> Result<()> {
+        let mut state = self.lock();
+        let message = if state.is_busy {
+            "reconfigure: an earlier call of this group is under way".to_owned()
+        } else if let Some(count) = state.used.get(&uuid) {
+            format!(
+                "reconfigure: uuid {uuid} was used before, by call {count} of this group; every \
+                 call needs a number that no earlier one of any member had"
+            )
+        } else {
+            state.is_busy = true;
+            return Ok(());
+        };
+        Err(Error::InvalidArgument { message })
+    }
+
+    /// The call with this number begins in earnest: neither the number nor the handles of this
+    /// process until now serve again.
+    pub(super) fn use_up(&self, uuid: i64) {
+        let mut state = self.lock();
+        state.count += 1;
+        let count = state.count;
+        if state.used.len() >= MAX_USED
+            && let Some(oldest) = state.used.iter().min_by_key(|(_, at)| **at).map(|it| *it.0)
+        {
+            state.used.remove(&oldest);
+        }
+        state.used.insert(uuid, count);
+    }
+
+    /// The call is over, however it ended.
+    pub(super) fn end(&self) {
+        self.lock().is_busy = false;
+    }
+
+    #[cfg(feature = "tcp")]
+    fn place(&self, state: &mut SiteState, store: &dyn Store) -> Result<String> {
+        if let Some(place) = &state.place {
+            return Ok(place.url.clone());
+        }
+        let place = meeting_place::host(self.near.or_else(|| store.local_address()))?;
+        Ok(state.place.insert(Arc::new(place)).url.clone())
+    }
+
+    #[cfg(not(feature = "tcp"))]
+    fn place(&self, state: &mut SiteState, store: &dyn Store) -> Result<String> {
+        let known = state.socket_url.clone().or_else(|| self.socket_url.clone());
+        let found = known.or_else(|| store.socket_url());
+        let (who, operation) = ("a browser", "reconfigure in a group without a WebSocketStore");
+        let found = found.ok_or_else(|| Error::Unsupported {
+            who: who.to_owned(),
+            operation: operation.to_owned(),
+        })?;
+        Ok(state.socket_url.insert(found).clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SiteState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

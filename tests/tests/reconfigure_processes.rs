@@ -1,0 +1,187 @@
+//! Groups whose members change, over real processes: several languages in one group, members that
+//! are killed, and a hundred calls in a row of which nothing is left.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use polyrank::process_group::ReconfigureOptions;
+use polyrank::store::{Store, TcpStore, TcpStoreOptions};
+use polyrank::{Error, GroupOptions, ProcessGroup, ReduceOp};
+use polyrank_tests::languages::{Language, Program, job};
+use polyrank_tests::processes::{
+    ProcessEnd, bare_processes, die, lines_of_survivors, report, with_variable,
+};
+
+use Language::{Browser, Node, Python, Rust};
+
+const STEPS: Program = Program { example: "reconfigure", script: "reconfigure/run" };
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the steps in one job of these ranks; every rank must have made all that it is part of.
+fn run(parts: &[(Language, u32)]) {
+    let Some(output) = job(STEPS, parts) else { return };
+    let said = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    let world: u32 = parts.iter().map(|(_, count)| count).sum();
+    let ranks = parts.iter().flat_map(|(language, count)| vec![language; *count as usize]);
+    for (rank, language) in ranks.enumerate() {
+        // The second step is without rank 0.
+        let steps = if rank == 0 && world > 1 { 4 } else { 5 };
+        let line = format!("{language:?} rank {rank} of {world}: {steps} steps");
+        assert!(said.contains(&line), "{line} is missing:\n{said}\n{errors}");
+    }
+}
+
+#[test]
+fn each_language_alone() {
+    for world in [1, 2, 5] {
+        run(&[(Rust, world)]);
+        run(&[(Python, world)]);
+        run(&[(Node, world)]);
+    }
+    run(&[(Rust, 8)]);
+}
+
+#[test]
+fn three_languages() {
+    run(&[(Rust, 1), (Python, 1), (Node, 1)]);
+    run(&[(Node, 1), (Python, 2), (Rust, 2)]);
+    run(&[(Python, 1), (Node, 1)]);
+}
+
+#[test]
+fn browsers_alone_and_among_others() {
+    run(&[(Browser, 1)]);
+    run(&[(Browser, 2)]);
+    run(&[(Rust, 1), (Browser, 1), (Python, 1), (Node, 1)]);
+}
+
+/// Where ranks find the store in which they exchange handles: this test's, which outlives them.
+const STORE: &str = "POLYRANK_TEST_EXCHANGE";
+
+/// A rank of a test, with a group that has no members yet.
+struct Rank {
+    rank: u32,
+    size: u32,
+    store: TcpStore,
+    group: ProcessGroup,
+}
+
+impl Rank {
+    fn start() -> Rank {
+        let number = |name: &str| std::env::var(name).unwrap().parse::<u16>().unwrap();
+        let options = TcpStoreOptions::new("127.0.0.1", number(STORE)).wait_for_workers(false);
+        let (rank, size) = (u32::from(number("RANK")), u32::from(number("WORLD_SIZE")));
+        let store = TcpStore::new(options).unwrap();
+        let options = GroupOptions::default().timeout(LIMIT);
+        let group = ProcessGroup::without_members(None, "group", options).unwrap();
+        Rank { rank, size, store, group }
+    }
+
+    /// The handles of the ranks `members`, which exchange them.
+    fn exchange(&self, round: u32, members: &[u32]) -> Vec<String> {
+        let handle = self.group.get_reconfigure_handle().unwrap();
+        self.store.set(&format!("{round}/{}", self.rank), handle.as_bytes()).unwrap();
+        let keys: Vec<String> = members.iter().map(|rank| format!("{round}/{rank}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let handles = self.store.multi_get(&keys).unwrap();
+        handles.into_iter().map(|handle| String::from_utf8(handle).unwrap()).collect()
+    }
+
+    /// Makes these the members, and checks that they reduce.
+    fn reconfigure(&self, round: u32, members: &[u32]) {
+        let handles = self.exchange(round, members);
+        self.call(ReconfigureOptions::new(round.into(), handles)).unwrap();
+        let mut tensor = [f64::from(self.rank)];
+        self.group.allreduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!(tensor[0], f64::from(members.iter().sum::<u32>()));
+    }
+
+    fn call(&self, options: ReconfigureOptions) -> Result<(), Error> {
+        self.group.reconfigure(options.timeout(LIMIT))?.wait(None)
+    }
+}
+
+/// Runs `rank_main` on `size` processes that can exchange handles.
+fn ranks(test: &str, size: u32, rank_main: impl FnOnce(Rank)) -> Vec<ProcessEnd> {
+    let options = TcpStoreOptions::new("127.0.0.1", 0).is_master(true);
+    let store = TcpStore::new(options).unwrap();
+    with_variable(STORE, &store.port().to_string(), || {
+        bare_processes(test, size, || rank_main(Rank::start()))
+    })
+}
+
+/// The rank `victim` dies among operations; the others find that out, and go on without it.
+fn dies(victim: u32, test: &str) {
+    let ended = ranks(test, 4, |member| {
+        let everyone: Vec<u32> = (0..member.size).collect();
+        let others: Vec<u32> = everyone.iter().copied().filter(|&one| one != victim).collect();
+        member.reconfigure(0, &everyone);
+        let handles = member.exchange(1, &everyone);
+        if member.rank == victim {
+            die();
+        }
+        let mut tensor = [0f32; 3];
+        let error = member.group.allreduce(&mut tensor, ReduceOp::Sum).unwrap_err();
+        assert!(matches!(error, Error::RankFailed { rank, .. } if rank == victim), "{error:?}");
+        // Those who do not know yet that it is gone are told.
+        let began = Instant::now();
+        let error = member.call(ReconfigureOptions::new(1, handles)).unwrap_err();
+        assert!(matches!(error, Error::RankFailed { rank, .. } if rank == victim), "{error:?}");
+        assert!(began.elapsed() < LIMIT / 2, "it waited until the time was up");
+        member.reconfigure(2, &others);
+        report(format!("rank {} of {}", member.group.rank(), member.group.size()));
+        member.group.shutdown().unwrap();
+    });
+    for (place, (rank, line)) in lines_of_survivors(&ended, victim).into_iter().enumerate() {
+        assert_eq!(line, format!("rank {place} of 3"), "rank {rank}");
+    }
+}
+
+#[test]
+fn the_leader_died() {
+    dies(0, "the_leader_died");
+}
+
+#[test]
+fn a_member_died() {
+    dies(2, "a_member_died");
+}
+
+#[test]
+fn the_last_member_died() {
+    dies(3, "the_last_member_died");
+}
+
+/// How many descriptors this process has, and how many files of shared memory.
+fn held() -> (usize, usize) {
+    let count = |folder: &str| std::fs::read_dir(folder).map_or(0, Iterator::count);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    (count("/proc/self/fd"), maps.lines().filter(|line| line.contains("memfd")).count())
+}
+
+#[test]
+fn a_hundred_calls_and_more_leave_nothing_behind() {
+    let ended = ranks("a_hundred_calls_and_more_leave_nothing_behind", 3, |member| {
+        // Connections of others end a moment after they have come to another leader: the fewest
+        // that are seen while the same rank leads is what there is.
+        let mut fewest = [(usize::MAX, usize::MAX); 2];
+        for round in 0..150 {
+            let mut members = vec![0, 1, 2];
+            members.rotate_left(round as usize % 3);
+            member.reconfigure(round, &members);
+            if round % 3 == 0 && !(30..70).contains(&round) {
+                let (seen, now) = (&mut fewest[usize::from(round > 50)], held());
+                *seen = (seen.0.min(now.0), seen.1.min(now.1));
+            }
+        }
+        let [early, late] = fewest;
+        assert!(late.0 <= early.0 && late.1 <= early.1, "{early:?}, then {late:?}");
+        report("as many as before");
+        member.group.shutdown().unwrap();
+    });
+    for ended in ended {
+        assert_eq!((ended.code, ended.printed.len()), (Some(0), 1), "{}", ended.output);
+    }
+}
