@@ -30,8 +30,8 @@ namespace distributed {
   /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
   /// - `device_id`: the device that the group is bound to.
   /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
-  ///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which network
-  ///   interface leads to the others (or, in a browser, where to meet them).
+  ///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which
+  ///   network interface leads to the others (or, in a browser, where to meet them).
   [Waits,
    Throws=(AlreadyInitialized, InvalidArgument, UnknownBackend, Rendezvous, RendezvousTimeout)]
   undefined init_process_group(optional DOMString? backend = null,

@@ -46,8 +46,8 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
 /// - `device_id`: the device that the group is bound to.
 /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
-///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which network
-///   interface leads to the others (or, in a browser, where to meet them).
+///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which
+///   network interface leads to the others (or, in a browser, where to meet them).
 ///
 /// Raises `AlreadyInitializedError`, `InvalidArgumentError`, `UnknownBackendError`, `RendezvousError`, `RendezvousTimeoutError`.
 #[pyfunction]
