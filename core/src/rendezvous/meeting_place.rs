@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::open_web_socket_store;
+#[cfg(feature = "tcp")]
 use crate::blocking::unblock;
-use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::generated::error::Error;
+use crate::generated::error::Result;
 use crate::store::{Store, WebSocketStoreOptions};
 
 /// The place that this process hosts, as long as it has this.
