@@ -15,6 +15,7 @@ import type {
   BytesLike,
   GroupLike,
   PreparedOperation,
+  Tensor,
   TensorLike,
   WaitOptions,
   Work,
