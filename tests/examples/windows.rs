@@ -96,7 +96,7 @@ fn update(group: &ProcessGroup, window: &Window, memory: &Tensor) -> Result<(), 
     }
     window.accumulate(&[i64::from(rank)], 0, 21, ReduceOp::Max)?;
     let mut won = [-1_i64];
-    window.compare_and_swap(&[i64::from(rank) + 1], &[0], &mut won, 0, 22)?;
+    window.compare_and_swap(&[i64::from(rank) + 1], &[0_i64], &mut won, 0, 22)?;
     window.accumulate(&[i64::from(won[0] == 0)], 0, 23, ReduceOp::Sum)?;
     window.fence()?;
     if rank == 0 {

@@ -14,6 +14,7 @@ use super::{ProcessGroup, next_identity};
 use crate::backend::{
     Backend, ExposedMemory, Fence, Flush, IssueOptions, WindowOperation, Windows,
 };
+use crate::blocking::WaitMode;
 use crate::completion::{Completion, Outcome, WaitIntent};
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
@@ -69,7 +70,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::new_window`].
     pub async fn new_window_async(&self) -> Result<Window> {
         let (window, numbers, work) = self.begin_window()?;
-        work.await?;
+        settled(work).await?;
         window.check_numbers(&numbers)
     }
 
@@ -309,6 +310,14 @@ impl Window {
         }
         let what = "ranks made their windows in different orders, or not all of them";
         Err(invalid("new_window", what))
+    }
+}
+
+/// Waits for `work`: on this thread where it is one that waits, as all calls of languages do there.
+pub(crate) async fn settled(work: Work) -> Result<()> {
+    match WaitMode::current() {
+        WaitMode::Block => work.wait(None),
+        _ => work.await,
     }
 }
 
