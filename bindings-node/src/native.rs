@@ -146,6 +146,13 @@ pub fn watch_failure(env: Env, group: &NativeObject) -> Result<()> {
     Ok(())
 }
 
+/// The numbers of groups that have failed, of which the realm's listener was not told; it will not
+/// be.
+#[napi]
+pub fn take_failures(env: Env) -> Result<Vec<f64>> {
+    Ok(realm(env)?.take_failures())
+}
+
 /// The number of the hook that tells JavaScript.
 const FAILURE_WATCH: i64 = 0;
 

@@ -151,6 +151,17 @@ impl Realm {
         kept.into_iter().for_each(Reference::forget);
     }
 
+    /// Takes the numbers of groups that have failed, which the listener is not told any more.
+    pub(crate) fn take_failures(&self) -> Vec<f64> {
+        let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = events.extract_if(.., |event| matches!(event, Event::Failed(_)));
+        let number = |event| match event {
+            Event::Failed(group) => group as f64,
+            _ => 0.0,
+        };
+        failed.map(number).collect()
+    }
+
     fn receive(&self, env: Env) -> Result<()> {
         let events = {
             let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,8 +57,9 @@ def messages(here):
         else:
             group.recv_anysource([tensor]).wait()
     polyrank.all_gather_object([None] * 2, {"rank": here.rank}, group=group)
-    group.register_pre_hook(1, lambda args: tensors.append((args.input_tensors, args.output_tensors)))
     tensors = []
+    look = lambda args: tensors.append((args.input_tensors, args.output_tensors))  # noqa: E731
+    group.register_pre_hook(1, look)
     matrix = np.ones((2, 3), np.float16)
     if here.rank == 0:
         polyrank.send(matrix, group=group, group_dst=1)

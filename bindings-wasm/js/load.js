@@ -50,5 +50,6 @@ export const native = {
   cancellation: module.cancellation,
   cancel: module.cancel,
   watchFailure: module.watchFailure,
+  takeFailures: module.takeFailures,
   onCompleted: module.onCompleted,
 };

@@ -92,6 +92,17 @@ pub(crate) fn note_failed(group: u64) {
     note(-(group as f64));
 }
 
+/// The numbers of groups that have failed, of which `onCompleted` has not told; it will not.
+#[wasm_bindgen(js_name = takeFailures)]
+pub fn take_failures() -> Array {
+    EVENTS.with(|events| {
+        let (failed, completed): (Vec<f64>, Vec<f64>) =
+            events.completed.take().into_iter().partition(|id| *id < 0.0);
+        events.completed.replace(completed);
+        failed.into_iter().map(|id| JsValue::from(-id)).collect()
+    })
+}
+
 /// Notes that a work that is watched is done. Its owner learns of it in this turn or the next.
 pub(crate) fn note_completed(id: u32) {
     note(f64::from(id));

@@ -176,6 +176,11 @@ export function forgetHooks(identity) {
   groups.delete(identity);
 }
 
+/** An operation is about to report that it failed: abort hooks come first. */
+export function tellOfFailures() {
+  if (groups.size > 0) native.takeFailures().forEach(tellOfFailure);
+}
+
 /** A group has failed, and not by this rank's own will. */
 export function tellOfFailure(identity) {
   const hooks = groups.get(identity);

@@ -105,7 +105,8 @@ export interface NativeWork {
   facts(): OperationFacts | null | undefined;
   /** Throws if an input has an element that is not finite. */
   checkFinite(tensors: Uint8Array[], allowInfinity: boolean): void;
-  /** Does not issue it, though it was called: its group is aborted on all ranks, for this reason. */
+  /** Does not issue it, though it was called: its group is aborted, for a reason that all ranks
+   * are told. */
   refuse(why: string): void;
   /** Bytes that were copied in until now. */
   readonly bytesCopiedIn: number;
@@ -249,6 +250,8 @@ export interface Native {
   /** Has `onCompleted` tell once that a group failed, unless by this rank's own will: by its number
    * with a minus, before what was in flight. */
   watchFailure(group: NativeObject): void;
+  /** The numbers of groups that have failed, of which `onCompleted` has not told; it will not. */
+  takeFailures(): number[];
   /** Calls `callback`, between turns of the event loop, with watched operations that ended. */
   onCompleted(callback: (ids: number[]) => void): void;
 }

@@ -6,7 +6,7 @@
 
 import { InvalidArgumentError, asError } from "../generated/errors.js";
 import { findOverlaps, predecessors, registerMemory, releaseMemory } from "./memory_in_use.js";
-import { tellOfFailure } from "./hooks.js";
+import { tellOfFailure, tellOfFailures } from "./hooks.js";
 import { native, platform, whenInstalled } from "./native.js";
 import { enqueue, isFree, ready, resume, unblock, whenReady } from "./queues.js";
 import { byteLengthOf } from "./views.js";
@@ -179,6 +179,7 @@ export class Operation {
   }
 
   #notify(failure) {
+    if (failure !== null) tellOfFailures();
     this.state = "ended";
     this.failure = failure;
     this.#endedAt = performance.now();

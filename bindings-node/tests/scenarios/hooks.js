@@ -137,7 +137,8 @@ export async function awaited({ rank, group }) {
   const end = new AbortController();
   group.registerPreHook(0, () => end.abort(new Error("enough")));
   const array = Float32Array.of(1);
-  const ended = await group.allreduce(array, { signal: end.signal }).catch((error) => error.message);
+  const work = group.allreduce(array, { signal: end.signal });
+  const ended = await work.catch((error) => error.message);
   group.unregisterPreHook(0);
   await group.barrier();
   if (rank === 0) group.registerPreHook(1, async () => {});

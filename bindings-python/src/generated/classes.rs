@@ -698,9 +698,9 @@ impl ProcessGroup {
     /// Calls `hook` before each collective and message of this group on this rank, in the order of
     /// ids, on the thread that issues it and outside every lock.
     ///
-    /// If a hook raises, or returns what has to be awaited, the operation is not issued, and the call raises what the hook did. The
-    /// other ranks would wait for this one: the group is aborted, and their errors say which hook
-    /// stopped which operation, and why. `nan_check` makes such a hook.
+    /// If a hook raises, or returns what has to be awaited, the operation is not issued, and the call
+    /// raises what the hook did. The other ranks would wait for this one: the group is aborted, and
+    /// their errors say which hook stopped which operation, and why. `nan_check` makes such a hook.
     ///
     /// A group without hooks costs nothing for them; operations with hooks take the long way, as
     /// calls with unusual arguments do. What a hook itself runs has no hooks; nor have barriers that
