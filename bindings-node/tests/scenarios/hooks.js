@@ -81,7 +81,9 @@ export async function chained({ group }) {
   sums.push(array[0]);
   group.unregisterPreHook(1);
   const large = Float32Array.of(3e38);
-  const ended = await Promise.allSettled([group.allreduce(large), group.allreduce(large)]);
+  // A hook throws in the call where nothing is in its way.
+  const call = async () => group.allreduce(large);
+  const ended = await Promise.allSettled([call(), call()]);
   return [sums, ended.map(({ reason }) => reason?.kind ?? "ended well")];
 }
 
@@ -126,20 +128,30 @@ export async function aborts({ rank, group, store }) {
     await new Promise((resolve) => setImmediate(resolve));
     return told;
   }
+  // An idle process has nothing to live for.
+  const alive = setInterval(() => {}, 1000);
   await store.set("ready", "");
   await failed;
+  clearInterval(alive);
   await group.barrier().catch(() => null);
   return told;
 }
 
 /** A hook that has to be awaited, and a signal that a hook aborts. */
-export async function awaited({ rank, group }) {
+export async function awaited({ rank, group, store }) {
   const end = new AbortController();
-  group.registerPreHook(0, () => end.abort(new Error("enough")));
   const array = Float32Array.of(1);
-  const work = group.allreduce(array, { signal: end.signal });
-  const ended = await work.catch((error) => error.message);
-  group.unregisterPreHook(0);
+  let ended = null;
+  if (rank === 0) {
+    group.registerPreHook(0, () => end.abort(new Error("enough")));
+    const work = group.allreduce(array, { signal: end.signal });
+    ended = await work.catch((error) => error.message);
+    group.unregisterPreHook(0);
+    await store.set("given up", "");
+  } else {
+    await store.get("given up");
+    await group.allreduce(array);
+  }
   await group.barrier();
   if (rank === 0) group.registerPreHook(1, async () => {});
   const call = async () => group.barrier();
