@@ -11,6 +11,8 @@ use crate::generated::error::Result;
 pub struct FinishedOperation {
     completion: Arc<Completion>,
     result: Result<()>,
+    /// Where one thread settles them one by one, their order says it.
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "threads settle several"))]
     comes_first: bool,
 }
 
