@@ -73,7 +73,7 @@ impl Drop for NativeObject {
 /// Those of a handle that is none of a group.
 #[wasm_bindgen(js_name = watchFailure)]
 pub fn watch_failure(handle: &JsValue) -> std::result::Result<(), JsValue> {
-    let watch = || {
+    let watch = || -> Result<()> {
         let object = given(handle)?.ok_or_else(Object::not_a_handle)?;
         let group = object.group()?;
         let number = group.identity();

@@ -122,7 +122,7 @@ impl NativeWork {
     pub fn facts(&self) -> Option<Array> {
         let facts = self.staged.borrow().facts()?;
         let code = facts.reduce_op.map(|reduce_op| u32::from(reduce_op.code()));
-        let all = [
+        let all: [JsValue; 5] = [
             facts.name.into(),
             facts.rank.into(),
             facts.root.into(),

@@ -65,7 +65,8 @@ pub(crate) struct HookedOperation {
 impl Inner {
     /// As [`ProcessGroup::has_hooks`].
     pub(super) fn has_hooks(&self) -> bool {
-        self.hooks.is_watched.load(Ordering::Relaxed)
+        // Pages have hooks of their own, in JavaScript: here they would only be code to load.
+        !cfg!(target_family = "wasm") && self.hooks.is_watched.load(Ordering::Relaxed)
     }
 }
 
