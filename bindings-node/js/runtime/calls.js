@@ -75,9 +75,11 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
       };
       if (spec.leaves !== true) return inOrder(call.groups, begin);
       const abort = () => call.abortGroups();
-      const left = inOrderOrAfterAbort(call.groups, begin, native.shutdownLimitMs(), abort);
-      // They may hold what holds the group.
-      return left.finally(() => call.groups.forEach(forgetHooks));
+      // A call that has begun cannot be asked any more.
+      const { groups } = call;
+      const left = inOrderOrAfterAbort(groups, begin, native.shutdownLimitMs(), abort);
+      // Hooks may hold what holds their group.
+      return left.finally(() => groups.forEach(forgetHooks));
     });
   }
   return untilAborted(signal, (cancellation) => {
