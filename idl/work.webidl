@@ -54,7 +54,7 @@ interface Work {
   [Handwritten] readonly attribute Duration timeout;
 
   /// The number of the operation in its group, the same on all ranks for a collective.
-  [Handwritten] readonly attribute long long sequence;
+  [Handwritten] readonly attribute long long _sequence;
 
   /// How long the operation took, from its call to its end, or has taken so far; zero for one that
   /// was over when its call returned.

@@ -402,6 +402,35 @@ fn agree(members: &[(&Member, i64)]) -> Vec<i64> {
 }
 
 #[test]
+fn hooks_stay_with_their_group() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (seen, failures) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let members = world(2);
+    let (seen_here, failures_here) = (seen.clone(), failures.clone());
+    let registered = members[0].ask(move |group| {
+        group.register_pre_hook(0, move |_| {
+            seen_here.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        group.register_abort_hook(0, move || {
+            failures_here.fetch_add(1, Ordering::SeqCst);
+        });
+    });
+    registered.recv().unwrap();
+    let newcomer = Member::newcomer();
+    for (uuid, second) in [(1, &members[1]), (2, &newcomer)] {
+        let before = seen.load(Ordering::SeqCst);
+        reconfigure(uuid, &[&members[0], second]);
+        assert!(seen.load(Ordering::SeqCst) > before, "the check's operations have hooks");
+    }
+    assert_eq!(failures.load(Ordering::SeqCst), 0, "no group has failed");
+    let waiting = members[0].ask(|group| group.barrier(()).unwrap_err());
+    newcomer.ask(ProcessGroup::abort).recv().unwrap();
+    waiting.recv().unwrap();
+    assert_eq!(failures.load(Ordering::SeqCst), 1, "the last one has");
+}
+
+#[test]
 fn those_who_live_agree_whatever_happened() {
     let members = world(3);
     let [a, b, c] = [&members[0], &members[1], &members[2]];
