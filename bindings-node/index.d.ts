@@ -2423,7 +2423,8 @@ export class Window {
   }): Work<void>;
   /**
    * A flat tensor over the memory of a rank on this host, if that can be mapped: see `getAttr`.
-   * Its elements mean nothing once all ranks have called `tensorDeregister`.
+   * It must not be used once all ranks have called `tensorDeregister`: the memory may be that of
+   * another tensor then.
    *
    * @param rank - A rank.
    * @throws {@link InvalidArgumentError}

@@ -83,7 +83,8 @@ interface Window {
   Work fence([AsyncOp] optional boolean async_op = false);
 
   /// A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
-  /// Its elements mean nothing once all ranks have called `tensor_deregister`.
+  /// It must not be used once all ranks have called `tensor_deregister`: the memory may be that of
+  /// another tensor then.
   [Handwritten, Throws=(InvalidArgument, Unsupported)]
   Tensor map_remote_tensor(Rank rank);
 

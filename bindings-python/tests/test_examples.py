@@ -12,11 +12,21 @@ import pytest
 from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/transports.md",
-         "site/concepts/windows.md", "site/start/python.md", "site/start/mpi.md",
-         "site/start/nccl.md"]
+PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/hooks.md",
+         "site/concepts/members.md", "site/concepts/transports.md", "site/concepts/windows.md",
+         "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
 AROUND = {
+    "site/concepts/members.md": (
+        """
+import polyrank as pr
+
+store = pr.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+me, alive = 0, [0]
+group = pr.ProcessGroup(store, 0, 1)
+""",
+        "",
+    ),
     "site/concepts/transports.md": (
         """
 import numpy as np
@@ -80,6 +90,8 @@ def test_types(page, tmp_path):
         ("README.md", "sum"),
         ("bindings-python/README.md", "average"),
         ("site/index.md", "sum"),
+        ("site/concepts/hooks.md", "hooks"),
+        ("site/concepts/members.md", "members"),
         ("site/concepts/transports.md", "sum"),
         ("site/concepts/windows.md", "tasks"),
         ("site/start/python.md", "sum"),
@@ -99,6 +111,14 @@ def test_runs(page, result, size):
         for rank in range(size)
     ]
     printed = [rank.communicate(timeout=PATIENCE_S)[0].decode() for rank in ranks]
+    if result == "members":
+        assert printed == ["0 1\n"] * size
+        return
+    if result == "hooks":
+        found = "ALLREDUCE of rank 0: element (1,) of input 0, of f64, is NaN"
+        for ended, error in (text.splitlines() for text in printed):
+            assert ended.startswith("ALLREDUCE #0: 0:00:00") and error == found
+        return
     if result == "tasks":
         counts = [int(line.split()[-2]) for line in printed]
         assert sum(counts) == 100, printed

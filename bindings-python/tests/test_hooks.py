@@ -10,7 +10,7 @@ import polyrank
 
 
 def sees_the_objects_of_the_call(here):
-    group = here.make_group("objects of the call")
+    group = here.make_group("hooks: objects of the call")
     seen = []
     group.register_pre_hook(0, lambda args: seen.append(args))
     tensor = np.ones((2, 3), np.float32)
@@ -46,7 +46,7 @@ def test_hooks_see_the_objects_of_the_call(world):
 
 
 def messages(here):
-    group = here.make_group("messages")
+    group = here.make_group("hooks: messages")
     seen = []
     note = lambda args: seen.append((args.name, args.root, args.async_op))  # noqa: E731
     group.register_pre_hook(0, note)
@@ -82,7 +82,7 @@ def test_hooks_see_messages_and_objects(pair):
 
 
 def handles_and_ends(here):
-    group = here.make_group("handles")
+    group = here.make_group("hooks: handles")
     posts, ends = [], []
     group.register_post_hook(3, posts.append)
     group.register_completion_hook(3, ends.append)
@@ -109,7 +109,7 @@ class Mine(Exception):
 
 
 def stops(here, asynchronous):
-    group = here.make_group(f"stopped {asynchronous}")
+    group = here.make_group(f"hooks: stopped {asynchronous}")
     if here.rank == 1:
 
         def hook(args):
@@ -145,7 +145,7 @@ async def waits(_):
 
 
 def refuses_coroutines(here):
-    group = here.make_group("coroutines")
+    group = here.make_group("hooks: coroutines")
     group.register_pre_hook(0, waits)
     with pytest.raises(polyrank.PolyrankError, match="does not wait for a coroutine") as caught:
         group.barrier().wait()
@@ -158,7 +158,7 @@ def test_a_hook_that_has_to_be_awaited_is_refused(pair):
 
 def callbacks_have_hooks(here):
     """A callback that runs while a hook waits is no part of the hook."""
-    group, other = here.make_group("one"), here.make_group("other")
+    group, other = here.make_group("hooks: one"), here.make_group("hooks: other")
     seen = []
     other.register_pre_hook(0, lambda args: seen.append(args.name))
     work = group.barrier()
@@ -182,7 +182,7 @@ def test_callbacks_that_run_in_a_hook_have_hooks(pair):
 
 def finite(here):
     for allow, value in [(False, np.inf), (True, np.nan)]:
-        group = here.make_group(f"finite {allow}")
+        group = here.make_group(f"hooks: finite {allow}")
         group.register_pre_hook(0, polyrank.nan_check(allow_infinity=allow))
         tensor = np.zeros((3, 4), np.float16)
         group.allreduce(tensor).wait()
@@ -209,7 +209,7 @@ def test_nan_is_found_before_it_spreads(trio):
 
 def composed(here):
     """A hook of the user's may ask the ready one."""
-    group = here.make_group("composed")
+    group = here.make_group("hooks: composed")
     check, found = polyrank.nan_check(), []
 
     def hook(args):
@@ -234,7 +234,7 @@ def reported(here):
     """What a hook raises that is only told is reported, and changes nothing."""
     import sys
 
-    group = here.make_group("reported")
+    group = here.make_group("hooks: reported")
     raised = []
     sys.unraisablehook = lambda args: raised.append(str(args.exc_value))
 
@@ -255,7 +255,7 @@ def test_what_later_hooks_raise_is_reported(pair):
 
 
 def aborts(here):
-    group = here.make_group("aborts")
+    group = here.make_group("hooks: aborts")
     order = []
     group.register_abort_hook(1, lambda: order.append(1))
     group.register_abort_hook(0, lambda: order.append(0))
@@ -277,7 +277,7 @@ def test_abort_hooks_run_before_the_error_is_raised(trio):
 
 
 def released(here):
-    group = here.make_group("released")
+    group = here.make_group("hooks: released")
 
     class Held:
         pass

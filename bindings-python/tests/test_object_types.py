@@ -172,3 +172,27 @@ def refused(here):
 
 def test_objects_of_many_types_are_carried(world):
     world.run(carried)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("builtins.bytearray", 10**11),
+        ("fractions.Fraction", "1e999999999"),
+        ("fractions.Fraction", ["1e999999999"]),
+        ("builtins.frozenset", 3),
+        ("decimal.Decimal", [0, [1], 10**9]),
+        ("numpy.datetime64", [0, "S2000000000"]),
+        ("numpy.int64", [[1]]),
+        ("numpy.float64", "1"),
+    ],
+)
+def test_a_few_bytes_of_a_stranger_take_no_memory(name, plain):
+    from polyrank import _objects
+
+    _objects._register_module("numpy")
+    readers = [read for known, read in _objects._READERS.values() if known == name]
+    assert readers, f"{name} is read"
+    for read in readers:
+        with pytest.raises(TypeError):
+            read(plain)

@@ -317,7 +317,6 @@ test("what is not built says so", () => {
     name: "UnsupportedError",
     message: "polyrank 9.9.9 does not support distributed.registerBackend",
   });
-  assert.throws(() => pr.defaultGroup().getReconfigureHandle(), pr.UnsupportedError);
   assert.throws(() => pr.defaultGroup().usePgForSymmMemRendezvous, pr.UnsupportedError);
   assert.throws(() => new pr.DeviceBackend(), pr.UnsupportedError);
   assert.throws(() => new pr.Window(), pr.InvalidTypeError);

@@ -1698,6 +1698,8 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `UnsupportedError`.
         """
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
 
 
 @disjoint_base
@@ -1993,7 +1995,8 @@ class Window:
         """
     def map_remote_tensor(self, rank: SupportsIndex) -> Any:
         """A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
-        Its elements mean nothing once all ranks have called `tensor_deregister`.
+        It must not be used once all ranks have called `tensor_deregister`: the memory may be that of
+        another tensor then.
 
         Raises `InvalidArgumentError`, `UnsupportedError`.
         """
@@ -2076,6 +2079,7 @@ class Future:
         """Calls `callback` with this future when it is done; returns a future of the callback's result."""
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Calls `callback` with this future when it is done."""
+    def __new__(cls, source: Never) -> Self: ...
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 default_pg_timeout: timedelta

@@ -177,7 +177,8 @@ def _register_module(module: str) -> None:
         return
     scalars = {library.dtype(kind).type for kind in "?bhilqBHILQefdFDSUmM"}
     for scalar in scalars - {library.bytes_, library.str_, library.timedelta64, library.datetime64}:
-        _register(scalar, f"numpy.{scalar.__name__}", lambda it: it.item(), scalar)
+        name = f"numpy.{scalar.__name__}"
+        _register(scalar, name, lambda it: it.item(), lambda plain, of=scalar: of(_number(plain)))
     _register(library.ndarray, "numpy.ndarray", _parts_of_array, _array)
     _register(library.str_, "numpy.str_", str, library.str_)
     _register(library.bytes_, "numpy.bytes_", bytes, library.bytes_)
@@ -186,10 +187,25 @@ def _register_module(module: str) -> None:
             scalar,
             f"numpy.{scalar.__name__}",
             lambda it: [int(it.astype("i8")), it.dtype.str],
-            lambda plain: library.array(plain[0], "i8").astype(plain[1])[()],
+            _time,
         )
     for dtype in {type(library.dtype(kind)) for kind in "?bhilqBHILQefdgFDGSUmMO"}:
         _register(dtype, "numpy.dtype", lambda it: it.str, library.dtype)
+
+
+def _number(plain: Any) -> Any:
+    if type(plain) not in (bool, int, float, complex):
+        raise TypeError(f"expected a number, not {type(plain).__name__}")
+    return plain
+
+
+def _time(plain: Any) -> Any:
+    number, name = _of_type(plain, list)
+    numpy: Any = sys.modules["numpy"]
+    dtype = numpy.dtype(_of_type(name, str))
+    if dtype.kind not in "mM":
+        raise TypeError(f"expected a time of NumPy, not {dtype}")
+    return numpy.array(_of_type(number, int), "i8").astype(dtype)[()]
 
 
 def _parts_of_array(array: Any) -> list[Any]:
@@ -201,6 +217,21 @@ def _parts_of_array(array: Any) -> list[Any]:
 def _array(plain: Any) -> Any:
     dtype, shape, elements = plain
     return sys.modules["numpy"].frombuffer(elements, dtype).reshape(shape).copy()
+
+
+def _of_type(plain: Any, cls: type) -> Any:
+    """A plain value of exactly this type: a constructor may do anything with another."""
+    if type(plain) is not cls:
+        raise TypeError(f"expected {cls.__name__}, not {type(plain).__name__}")
+    return plain
+
+
+def _whole(plain: Any, count: int) -> list[int]:
+    """So many whole numbers."""
+    items = list(_of_type(plain, list))
+    if len(items) != count:
+        raise TypeError(f"expected {count} numbers, not {len(items)}")
+    return [_of_type(item, int) for item in items]
 
 
 def _register_standard_library() -> None:
@@ -218,7 +249,7 @@ def _register_standard_library() -> None:
     of(
         datetime.timedelta,
         lambda it: [it.days, it.seconds, it.microseconds],
-        lambda plain: datetime.timedelta(*plain),
+        lambda plain: datetime.timedelta(*_whole(plain, 3)),
     )
     of(
         datetime.timezone,
@@ -226,14 +257,14 @@ def _register_standard_library() -> None:
         lambda plain: datetime.timezone(datetime.timedelta(seconds=plain)),
     )
     of(uuid.UUID, str, uuid.UUID)
-    of(decimal.Decimal, str, decimal.Decimal)
+    of(decimal.Decimal, str, lambda plain: decimal.Decimal(_of_type(plain, str)))
     of(
         fractions.Fraction,
         lambda it: [it.numerator, it.denominator],
-        lambda plain: fractions.Fraction(*plain),
+        lambda plain: fractions.Fraction(*_whole(plain, 2)),
     )
-    of(frozenset, list, frozenset)
-    of(bytearray, bytes, bytearray)
+    of(frozenset, list, lambda plain: frozenset(_of_type(plain, list)))
+    of(bytearray, bytes, lambda plain: bytearray(_of_type(plain, bytes)))
     of(range, lambda it: [it.start, it.stop, it.step], lambda plain: range(*plain))
     of(slice, lambda it: [it.start, it.stop, it.step], lambda plain: slice(*plain))
     of(ipaddress.IPv4Address, str, ipaddress.IPv4Address)

@@ -1563,7 +1563,8 @@ impl Window {
     }
 
     /// A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
-    /// Its elements mean nothing once all ranks have called `tensor_deregister`.
+    /// It must not be used once all ranks have called `tensor_deregister`: the memory may be that of
+    /// another tensor then.
     ///
     /// Raises `InvalidArgumentError`, `UnsupportedError`.
     #[pyo3(name = "map_remote_tensor", signature = (*positional, **keywords), text_signature = "($self, rank)")]

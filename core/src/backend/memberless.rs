@@ -95,6 +95,10 @@ impl Backend for Memberless {
         Some(self.error(operation))
     }
 
+    fn failure(&self) -> Option<Error> {
+        Some(self.error("get_error"))
+    }
+
     fn is_broken(&self) -> bool {
         self.left.load(Ordering::SeqCst) || self.aborted().is_some()
     }

@@ -493,15 +493,22 @@ impl Executor {
         }
     }
 
-    /// Takes the connections and the slots of a group that was closed, for the caller to drop
-    /// without the lock, since that may take a moment. References to the group then keep nothing
+    /// Takes the connections, the slots and the memory of a group that was closed, for the caller to
+    /// drop without the lock, since that may take a moment. References to the group then keep nothing
     /// open.
     pub fn take_connections(&mut self) -> Option<impl Send + use<>> {
         if !self.is_closed() {
             return None;
         }
         let closed = ClosedTransport::of(&*self.transport);
-        Some((std::mem::replace(&mut self.transport, closed), self.state.exchange.take()))
+        let state = &mut self.state;
+        // A group that goes on with other members keeps what is left of these.
+        let memory = (
+            std::mem::take(&mut state.scratch),
+            std::mem::take(&mut state.spare_steps),
+            std::mem::take(&mut state.analyses),
+        );
+        Some((std::mem::replace(&mut self.transport, closed), state.exchange.take(), memory))
     }
 
     /// Ends the connections as a process that is killed would.

@@ -395,7 +395,13 @@ impl State {
         // A rank that left over the board may have closed before it accepted this rank's
         // connection.
         let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
-        let why = if has_left { LossReason::Goodbye } else { why };
+        // A rank that lives closes its connections, too, when the group broke.
+        let is_ending = self.cause.is_some() || self.broken.is_some() || self.heard.is_some();
+        let why = match why {
+            _ if has_left => LossReason::Goodbye,
+            LossReason::Died(why) if is_ending => LossReason::Unreachable(why),
+            why => why,
+        };
         state.lost = Some(why.clone());
         // A rank that broke the group ends its connections; why, is known.
         if self.is_failing() || self.heard.is_some() {

@@ -82,6 +82,7 @@ pub(super) struct Form {
 /// Members that Python has and the IDL does not: protocols of the language.
 const EXTRA: &[(&str, &str)] = &[
     ("Work", include_str!("../../../templates/python/work.pyi")),
+    ("ProcessGroup", include_str!("../../../templates/python/process_group.pyi")),
     ("Future", include_str!("../../../templates/python/future.pyi")),
     ("NonGroupMember", include_str!("../../../templates/python/non_group_member.pyi")),
     ("CurrentProcessGroup", include_str!("../../../templates/python/current_process_group.pyi")),

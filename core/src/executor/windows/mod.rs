@@ -108,12 +108,24 @@ struct OpenWindow {
 /// What stands in the queue of a peer.
 enum Queued {
     Access(PendingAccess),
-    /// A signal; done when it is handed over.
+    /// A signal, done when it is handed over, or the beginning of a fence.
     Signal {
         window: u32,
         number: u64,
+        kind: SignalKind,
         ending: Option<MessageEnd>,
     },
+}
+
+/// What a signal says, by the number in its frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SignalKind {
+    /// It is one that somebody waits for.
+    Signal = 0,
+    /// The rank has begun a fence.
+    Fence = 1,
+    /// The rank has begun the fence at whose end it gives its memory up.
+    Closing = 2,
 }
 
 /// An access that has not ended.
@@ -143,6 +155,8 @@ struct PeerAccesses {
     signals: LargeSortedMap<u32, u64>,
     /// Fences that the peer has begun, by window.
     fences: LargeSortedMap<u32, u64>,
+    /// Which of them give memory up, of those that have not ended here.
+    closing: LargeSortedMap<u32, Vec<u64>>,
 }
 
 /// All windows of a group at this rank.
@@ -183,7 +197,7 @@ impl AccessAction {
     }
 
     /// Where what was read goes, if that is not the memory of the access.
-    fn result(&self) -> Option<&Region> {
+    pub fn result(&self) -> Option<&Region> {
         match self {
             AccessAction::FetchAndUpdate(_, result) | AccessAction::CompareAndSwap(_, result) => {
                 Some(result)

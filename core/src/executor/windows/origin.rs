@@ -6,8 +6,8 @@ use super::super::limits::{FRAME_COST_BYTES, SEGMENT_BYTES};
 use super::super::peers::PayloadTarget;
 use super::super::state::State;
 use super::{
-    ACCESS_WINDOW_BYTES, AccessAction, PeerAccesses, PendingAccess, Queued, WindowAccess,
-    WindowCall,
+    ACCESS_WINDOW_BYTES, AccessAction, PeerAccesses, PendingAccess, Queued, SignalKind,
+    WindowAccess, WindowCall,
 };
 use crate::generated::error::Error;
 use crate::transport::{Destination, Payload, Rank, Transport};
@@ -52,7 +52,8 @@ impl State {
             self.check_window_waits();
             return;
         }
-        let signal = Queued::Signal { window, number, ending: Some(ending) };
+        let kind = SignalKind::Signal;
+        let signal = Queued::Signal { window, number, kind, ending: Some(ending) };
         self.windows.peer(peer).queued.push_back(signal);
         self.windows.sendable = true;
         self.check_departed_if_any();
@@ -80,21 +81,21 @@ impl State {
             header.issued = self.issued;
             self.send_frame(transport, peer, header, payload);
         }
-        if !std::mem::take(&mut self.windows.sendable) {
-            return;
-        }
-        let mut ready = Vec::new();
-        let template = self.header(Kind::Access, 0);
-        let finished = &mut self.finished;
-        for (&peer, accesses) in self.windows.peers.iter_mut() {
-            while let Some((header, payload)) = accesses.next_frame(template, finished) {
-                ready.push((peer, header, payload));
+        // What is over then may let a fence begin, of which others are to be told.
+        while std::mem::take(&mut self.windows.sendable) {
+            let mut ready = Vec::new();
+            let template = self.header(Kind::Access, 0);
+            let finished = &mut self.finished;
+            for (&peer, accesses) in self.windows.peers.iter_mut() {
+                while let Some((header, payload)) = accesses.next_frame(template, finished) {
+                    ready.push((peer, header, payload));
+                }
             }
+            for (peer, header, payload) in ready {
+                self.send_frame(transport, peer, header, payload);
+            }
+            self.check_window_waits();
         }
-        for (peer, header, payload) in ready {
-            self.send_frame(transport, peer, header, payload);
-        }
-        self.check_window_waits();
     }
 
     /// Where the payload of an answer goes.
@@ -161,10 +162,10 @@ impl PeerAccesses {
     ) -> Option<(Header, Payload)> {
         let pending = match self.queued.front_mut()? {
             Queued::Access(pending) => pending,
-            Queued::Signal { window, number, ending } => {
+            Queued::Signal { window, number, kind, ending } => {
                 let mut header = Header { kind: Kind::Signal, message: *window, ..template };
                 header.sequence = *number;
-                header.offset = u64::from(ending.is_none());
+                header.offset = *kind as u64;
                 if let Some(ending) = ending.take() {
                     ending.finish(finished);
                 }

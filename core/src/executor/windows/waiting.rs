@@ -3,8 +3,9 @@
 
 use super::super::pending_messages::MessageEnd;
 use super::super::state::State;
-use super::{Queued, WindowCall, Windows};
+use super::{Queued, SignalKind, WindowCall, Windows};
 use crate::transport::Rank;
+use crate::wire::abort::Abort;
 use crate::wire::frame::Header;
 
 /// A fence of all ranks: what was issued before it is done when it ends, at every rank.
@@ -37,9 +38,13 @@ enum Awaited {
     Signal { window: u32, peer: Rank },
     /// All that was issued before.
     Flush(Flush),
-    /// The same, and that all others have begun as many fences of the window.
-    Fence { fence: Fence, count: u64 },
+    /// The same, and that all others have begun as many fences of the window. A rank begins a fence,
+    /// and tells so, when all that it has issued before is done.
+    Fence { fence: Fence, count: u64, has_begun: bool },
 }
+
+/// The most fences that give memory up of which a rank may be ahead of another.
+const MAX_CLOSING_AHEAD: usize = 1 << 16;
 
 impl Waiting {
     pub(super) fn name(&self) -> &'static str {
@@ -64,18 +69,20 @@ impl State {
 
     /// Begins a fence.
     pub(in super::super) fn start_fence(&mut self, fence: Fence, call: WindowCall) {
-        let Some(call) = self.admit_window_call(fence.name, call) else { return };
-        let number = self.windows.number();
-        let others = (0..self.size).filter(|&peer| peer != self.rank);
-        for peer in others {
-            let frame = Queued::Signal { window: fence.window, number, ending: None };
+        self.wait_for(call, fence.name, |windows| {
+            let count = windows.open.entry(fence.window).or_default().next_fence();
+            Awaited::Fence { fence, count, has_begun: false }
+        });
+    }
+
+    /// Tells the others that this rank has begun a fence.
+    fn announce(&mut self, fence: Fence, number: u64) {
+        let kind = if fence.closes { SignalKind::Closing } else { SignalKind::Fence };
+        for peer in (0..self.size).filter(|&peer| peer != self.rank) {
+            let frame = Queued::Signal { window: fence.window, number, kind, ending: None };
             self.windows.peer(peer).queued.push_back(frame);
             self.windows.sendable = true;
         }
-        self.wait_for(call, fence.name, |windows| {
-            let count = windows.open.entry(fence.window).or_default().next_fence();
-            Awaited::Fence { fence, count }
-        });
     }
 
     fn wait_for(
@@ -100,8 +107,19 @@ impl State {
             return;
         }
         let from = self.windows.peer(peer);
-        let counts = if header.offset == 0 { &mut from.signals } else { &mut from.fences };
-        *counts.entry(header.message).or_default() += 1;
+        let is_signal = header.offset == SignalKind::Signal as u64;
+        let counts = if is_signal { &mut from.signals } else { &mut from.fences };
+        let count = counts.entry(header.message).or_default();
+        *count += 1;
+        if header.offset == SignalKind::Closing as u64 {
+            let count = *count;
+            let closing = from.closing.entry(header.message).or_default();
+            closing.push(count);
+            if closing.len() > MAX_CLOSING_AHEAD {
+                let why = format!("rank {peer} deregistered too often ahead of the others");
+                self.fail(Abort::User { rank: self.rank, why });
+            }
+        }
         self.check_window_waits();
     }
 
@@ -109,9 +127,17 @@ impl State {
     pub(super) fn check_window_waits(&mut self) {
         let mut place = 0;
         while place < self.windows.waiting.len() {
+            if let Some((fence, number)) = self.windows.begins_fence(place) {
+                self.announce(fence, number);
+            }
             if !self.windows.takes_place(place, (self.rank, self.size)) {
                 place += 1;
                 continue;
+            }
+            if let Some(why) = self.windows.disagreement(place) {
+                // The group breaks, and with it what waits.
+                self.fail(Abort::User { rank: self.rank, why });
+                return;
             }
             let Waiting { what, ending, .. } = self.windows.waiting.remove(place);
             if let Awaited::Fence { fence: Fence { window, closes: true, .. }, .. } = what {
@@ -123,6 +149,41 @@ impl State {
 }
 
 impl Windows {
+    /// The fence at this place, if all that was issued before it is done by now.
+    fn begins_fence(&mut self, place: usize) -> Option<(Fence, u64)> {
+        let number = self.waiting[place].number;
+        let is_due = self.is_flushed(None, number);
+        match &mut self.waiting[place].what {
+            Awaited::Fence { fence, has_begun, .. } if is_due && !*has_begun => {
+                *has_begun = true;
+                Some((*fence, number))
+            }
+            _ => None,
+        }
+    }
+
+    /// What is wrong if a peer's fence is of another kind than the one at this place, which has all
+    /// that it waits for.
+    fn disagreement(&mut self, place: usize) -> Option<String> {
+        let Awaited::Fence { fence, count, .. } = self.waiting[place].what else { return None };
+        for (peer, accesses) in self.peers.iter_mut() {
+            let closing = accesses.closing.get_mut(&fence.window);
+            let closes = closing.as_ref().is_some_and(|closing| closing.contains(&count));
+            if closes != fence.closes && accesses.fences.contains_key(&fence.window) {
+                let theirs = if closes { "tensor_deregister" } else { "fence" };
+                let (ours, window) = (fence.name, fence.window);
+                return Some(format!(
+                    "it runs {ours} of window {window}, but rank {peer} runs {theirs}; all ranks \
+                     must call the same"
+                ));
+            }
+            if let Some(closing) = closing {
+                closing.retain(|&other| other > count);
+            }
+        }
+        None
+    }
+
     /// Whether nothing is missing for the call at this place; if it is a signal, that is taken.
     fn takes_place(&mut self, place: usize, (rank, size): (Rank, u32)) -> bool {
         let Waiting { number, what, .. } = &self.waiting[place];
@@ -134,10 +195,9 @@ impl Windows {
                 true
             }
             Awaited::Flush(Flush { peer }) => self.is_flushed(peer, *number),
-            Awaited::Fence { fence, count } => {
+            Awaited::Fence { fence, count, has_begun } => {
                 let mut others = (0..size).filter(|&peer| peer != rank);
-                others.all(|peer| self.fences_of(peer, fence.window) >= count)
-                    && self.is_flushed(None, *number)
+                has_begun && others.all(|peer| self.fences_of(peer, fence.window) >= count)
             }
         }
     }
@@ -153,7 +213,7 @@ impl Windows {
         self.waiting.iter().any(|waiting| match waiting.what {
             Awaited::Signal { peer: from, .. } => from == peer,
             Awaited::Flush(_) => false,
-            Awaited::Fence { fence, count } => self.fences_of(peer, fence.window) < count,
+            Awaited::Fence { fence, count, .. } => self.fences_of(peer, fence.window) < count,
         })
     }
 
@@ -167,7 +227,7 @@ impl Windows {
         match waiting.what {
             Awaited::Signal { peer, .. } => Some(peer),
             Awaited::Flush(Flush { peer }) => peer.or_else(|| self.first_busy(waiting.number)),
-            Awaited::Fence { fence, count } => {
+            Awaited::Fence { fence, count, .. } => {
                 let known = self.peers.keys().copied();
                 let mut late = known.filter(|&peer| self.fences_of(peer, fence.window) < count);
                 late.next().or_else(|| self.first_busy(waiting.number))

@@ -252,7 +252,8 @@ impl Window {
     }
 
     /// A flat tensor over the memory of a rank on this host. It is valid until all ranks have
-    /// called [`Window::tensor_deregister`]; afterwards, its elements mean nothing.
+    /// called [`Window::tensor_deregister`]; afterwards, it must not be used: the memory may be that
+    /// of another tensor.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if that memory cannot be mapped into this process;
@@ -329,7 +330,10 @@ impl Window {
         waiting: WaitIntent,
     ) -> Result<Work> {
         let Place { name, peer, .. } = place;
-        let registration = self.registration(name)?;
+        check_host(name, &action, &memory)?;
+        // As long as this is held, the memory is not given up.
+        let registered = self.inner.registered.read().unwrap_or_else(PoisonError::into_inner);
+        let registration = registered.as_ref().ok_or_else(|| not_registered(name))?;
         let (target, mapped) = registration.target(name, peer)?;
         let dtype = tensor.dtype();
         let offset = place.check(target, dtype, memory.len())?;
@@ -340,7 +344,9 @@ impl Window {
         if let Some(mapped) = here {
             perform(mapped, offset, dtype, &action, &memory);
         }
-        if here.is_some() || memory.is_empty() {
+        let is_done = here.is_some() || memory.is_empty();
+        drop(registered);
+        if is_done {
             finish.into_iter().for_each(|finish| finish());
             return Ok(Work::done(name, group.identity(), 0));
         }
@@ -353,6 +359,7 @@ impl Window {
     }
 
     fn registration(&self, name: &str) -> Result<Arc<Registration>> {
+        self.check_unbroken()?;
         let registered = self.inner.registered.read().unwrap_or_else(PoisonError::into_inner);
         registered.clone().ok_or_else(|| not_registered(name))
     }
@@ -360,7 +367,7 @@ impl Window {
     /// Fails if the group broke or was left: nobody else would say so of an access to mapped
     /// memory.
     #[inline]
-    fn check_unbroken(&self) -> Result<()> {
+    pub(super) fn check_unbroken(&self) -> Result<()> {
         match self.inner.failure.as_ref().and_then(|failure| failure.error()) {
             None => Ok(()),
             Some(error) => Err(error),
@@ -376,8 +383,8 @@ impl Place {
         let given = bytes / size;
         let offset = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let is_inside = offset.checked_add(given).is_some_and(|end| end <= target.elements);
-        if is_inside && dtype == target.dtype {
-            return Ok(offset * size);
+        if let (true, Some(at)) = (is_inside && dtype == target.dtype, offset.checked_mul(size)) {
+            return Ok(at);
         }
         Err(self.misfit(target, dtype, given))
     }
@@ -397,6 +404,19 @@ impl Place {
         );
         invalid(name, &what)
     }
+}
+
+/// Refuses memory of a device.
+fn check_host(name: &str, action: &AccessAction, memory: &Region) -> Result<()> {
+    let compare = match action {
+        AccessAction::CompareAndSwap(compare, _) => Some(compare),
+        _ => None,
+    };
+    let mut operands = [Some(memory), action.result(), compare].into_iter().flatten();
+    if operands.any(|operand| operand.device().is_some()) {
+        return Err(invalid(name, "its tensors must lie in memory of the host"));
+    }
+    Ok(())
 }
 
 /// What an access does, where the memory is mapped.

@@ -6,7 +6,7 @@ mod access;
 mod registration;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use self::registration::Registration;
@@ -46,6 +46,8 @@ struct Inner {
     /// Ends when the group breaks.
     failure: Option<Arc<Completion>>,
     registered: RwLock<Option<Arc<Registration>>>,
+    /// The last deregistration.
+    closing: Mutex<Option<Work>>,
 }
 
 impl ProcessGroup {
@@ -90,6 +92,7 @@ impl ProcessGroup {
             number,
             failure,
             registered: RwLock::default(),
+            closing: Mutex::default(),
         };
         Ok((Window { inner: Arc::new(inner) }, gathered, work))
     }
@@ -139,6 +142,13 @@ impl Window {
 
     pub(crate) fn issue_register(&self, tensor: Tensor) -> Result<Work> {
         registration::check(&tensor)?;
+        self.check_unbroken()?;
+        let closing = self.inner.closing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if closing.is_some_and(|work| !work.is_completed()) {
+            // Accesses to the former tensor would go to this one.
+            let what = "an earlier tensor_deregister is not complete: wait for its work first";
+            return Err(invalid("tensor_register", what));
+        }
         let mut registered = self.inner.registered.write().unwrap_or_else(PoisonError::into_inner);
         if registered.is_some() {
             return Err(invalid("tensor_register", "a tensor is registered already"));
@@ -178,7 +188,11 @@ impl Window {
         let fence = Fence { window: self.inner.number, name, closes: true };
         // The memory is kept until nobody accesses it any more, and is free then.
         let finish = move || ended.note_agreed_end();
-        self.issue(name, WindowOperation::Fence(fence), waiting, Some(Box::new(finish)))
+        let work =
+            self.issue(name, WindowOperation::Fence(fence), waiting, Some(Box::new(finish)))?;
+        let mut closing = self.inner.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        *closing = Some(work.clone());
+        Ok(work)
     }
 
     /// Signals `peer`, which may wait for it. What this rank has written before is there when the
