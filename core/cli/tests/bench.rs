@@ -49,8 +49,8 @@ fn every_operation_is_measured_and_right() {
     let (output, report) = report(words, "every.json");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let cases = report["cases"].as_array().unwrap();
-    // Ten operations of two sizes, allreduce in two forms, and a barrier; twice.
-    assert_eq!(cases.len(), 2 * (9 * 2 + 2 * 2 + 1));
+    // Eleven operations of two sizes, allreduce in two forms, and a barrier; twice.
+    assert_eq!(cases.len(), 2 * (10 * 2 + 2 * 2 + 1));
     for case in cases {
         let result = &case["results"][0];
         assert_eq!(result["wrong"], 0, "{case}");

@@ -76,10 +76,11 @@ impl ProcessGroup {
     /// the other ranks wait for this one. A hook of the same number is replaced.
     ///
     /// ```
-    /// # use polyrank::{HashStore, ProcessGroup, nan_check};
+    /// # use polyrank::store::HashStore;
+    /// # use polyrank::{ProcessGroup, nan_check};
     /// # use std::sync::Arc;
     /// # let store = Arc::new(HashStore::new());
-    /// # let group = ProcessGroup::join(store, 0, 1, Default::default())?;
+    /// # let group = ProcessGroup::new(store, 0, 1, "alone", Default::default())?;
     /// group.register_pre_hook(0, nan_check());
     /// group.register_pre_hook(1, |operation| {
     ///     println!("{} #{}", operation.name, operation.op_id);
