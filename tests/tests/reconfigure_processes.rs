@@ -164,23 +164,20 @@ fn held() -> (usize, usize) {
 #[test]
 fn hundreds_of_calls_leave_nothing_behind() {
     let ended = ranks("hundreds_of_calls_leave_nothing_behind", 3, |member| {
-        // Connections of others end and begin a moment after they have come to another leader: the
-        // fewest of many that are seen, while the same rank leads, are what there is.
-        let mut seen = [Vec::new(), Vec::new()];
-        for round in 0..600 {
+        // Connections of others end and begin a moment after they have come to another leader, so
+        // that the numbers waver by a few. What 300 calls leave behind, even if only each tenth
+        // does, is more than that.
+        let mut before = (0, 0);
+        for round in 0..=600 {
             let mut members = vec![0, 1, 2];
             members.rotate_left(round as usize % 3);
             member.reconfigure(round, &members);
-            if round % 3 == 0 && round >= 200 {
-                seen[usize::from(round >= 400)].push(held());
+            if round == 300 {
+                before = held();
             }
         }
-        let fewest = |seen: Vec<(usize, usize)>| {
-            let descriptors = seen.iter().map(|it| it.0).min().unwrap();
-            (descriptors, seen.iter().map(|it| it.1).min().unwrap())
-        };
-        let [early, late] = seen.map(fewest);
-        assert!(late.0 <= early.0 && late.1 <= early.1, "{early:?}, then {late:?}");
+        let after = held();
+        assert!(after.0 < before.0 + 30 && after.1 < before.1 + 30, "{before:?}, then {after:?}");
         report("as many as before");
         member.group.shutdown().unwrap();
     });
