@@ -177,8 +177,7 @@ def _register_module(module: str) -> None:
         return
     scalars = {library.dtype(kind).type for kind in "?bhilqBHILQefdFDSUmM"}
     for scalar in scalars - {library.bytes_, library.str_, library.timedelta64, library.datetime64}:
-        name = f"numpy.{scalar.__name__}"
-        _register(scalar, name, lambda it: it.item(), lambda plain, of=scalar: of(_number(plain)))
+        _register(scalar, f"numpy.{scalar.__name__}", lambda it: it.item(), _number_as(scalar))
     _register(library.ndarray, "numpy.ndarray", _parts_of_array, _array)
     _register(library.str_, "numpy.str_", str, library.str_)
     _register(library.bytes_, "numpy.bytes_", bytes, library.bytes_)
@@ -193,10 +192,13 @@ def _register_module(module: str) -> None:
         _register(dtype, "numpy.dtype", lambda it: it.str, library.dtype)
 
 
-def _number(plain: Any) -> Any:
-    if type(plain) not in (bool, int, float, complex):
-        raise TypeError(f"expected a number, not {type(plain).__name__}")
-    return plain
+def _number_as(scalar: Any) -> Callable[[Any], Any]:
+    def decode(plain: Any) -> Any:
+        if type(plain) not in (bool, int, float, complex):
+            raise TypeError(f"expected a number, not {type(plain).__name__}")
+        return scalar(plain)
+
+    return decode
 
 
 def _time(plain: Any) -> Any:
