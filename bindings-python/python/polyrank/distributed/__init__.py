@@ -9,7 +9,7 @@ from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._core import *
 from polyrank._enums import *
-from polyrank._future import *  # type: ignore[assignment]
+from polyrank._future import *
 from polyrank._members import *
 from polyrank._objects import *
 from polyrank.distributed import distributed_c10d as distributed_c10d
