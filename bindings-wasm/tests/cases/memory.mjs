@@ -53,7 +53,10 @@ export const memory = {
     const complex = (array) => pr.tensor(array, { dtype: "c64" });
     const other = new Float32Array(elements).fill(1);
     const works = [groups[1].allreduce(complex(other))];
-    const { data } = filled(pr, elements + 2).at(-1);
+    const block = filled(pr, elements + 2).at(-1);
+    // Gaps that are long enough for the copy, but not for such a block, are filled, too.
+    const others = filled(pr, elements);
+    const { data } = block;
     // In the middle of that memory's elements: it is copied, which makes the memory grow.
     const array = new Float32Array(data.buffer, data.byteOffset + 4, elements);
     const call = () => void groups[0].allreduce(complex(array));
@@ -61,6 +64,7 @@ export const memory = {
     works.push(groups[0].allreduce(complex(new Float32Array(elements).fill(100))));
     const text = "could not take part in allreduce";
     for (const work of works) await fails("Aborted", text, work);
+    ok(others.length > 0, "they are alive");
   },
 
   async "arrays over polyrank's memory survive that the call itself makes that grow"(pr) {
