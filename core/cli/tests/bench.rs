@@ -60,7 +60,7 @@ fn every_operation_is_measured_and_right() {
         assert!((rate - bytes / time / 1e3).abs() <= 1e-9 * rate, "{case}");
     }
     let out = text(&output.stdout);
-    assert_eq!(out.matches("# Out of bounds values : 0 OK").count(), 22, "{out}");
+    assert_eq!(out.matches("# Out of bounds values : 0 OK").count(), 24, "{out}");
 }
 
 #[test]

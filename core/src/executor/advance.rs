@@ -493,9 +493,9 @@ impl Executor {
         }
     }
 
-    /// Takes the connections, the slots and the memory of a group that was closed, for the caller to
-    /// drop without the lock, since that may take a moment. References to the group then keep nothing
-    /// open.
+    /// Takes the connections, the slots and the memory of a group that was closed, for the caller
+    /// to drop without the lock, since that may take a moment. References to the group then keep
+    /// nothing open.
     pub fn take_connections(&mut self) -> Option<impl Send + use<>> {
         if !self.is_closed() {
             return None;

@@ -38,8 +38,8 @@ enum Awaited {
     Signal { window: u32, peer: Rank },
     /// All that was issued before.
     Flush(Flush),
-    /// The same, and that all others have begun as many fences of the window. A rank begins a fence,
-    /// and tells so, when all that it has issued before is done.
+    /// The same, and that all others have begun as many fences of the window. A rank begins a
+    /// fence, and tells so, when all that it has issued before is done.
     Fence { fence: Fence, count: u64, has_begun: bool },
 }
 

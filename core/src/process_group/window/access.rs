@@ -252,8 +252,8 @@ impl Window {
     }
 
     /// A flat tensor over the memory of a rank on this host. It is valid until all ranks have
-    /// called [`Window::tensor_deregister`]; afterwards, it must not be used: the memory may be that
-    /// of another tensor.
+    /// called [`Window::tensor_deregister`]; afterwards, it must not be used: the memory may be
+    /// that of another tensor.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if that memory cannot be mapped into this process;
