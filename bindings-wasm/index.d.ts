@@ -327,9 +327,7 @@ export class WaitTimeoutError extends PolyrankError {
   readonly waitedMs: number;
 }
 
-/**
- * A function of the user that runs before operations failed with what is no error of polyrank.
- */
+/** A pre-hook failed with an error that is not one of polyrank's. */
 export class HookFailedError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */

@@ -188,7 +188,7 @@ dictionary Aborted {
   required unsigned long long _sequence;
 };
 
-/// A function of the user that runs before operations failed with what is no error of polyrank.
+/// A pre-hook failed with an error that is not one of polyrank's.
 [Error, Python=HookFailedError, Message="{message}"]
 dictionary HookFailed {
   /// What it failed with.

@@ -157,7 +157,7 @@ def test_a_hook_that_has_to_be_awaited_is_refused(pair):
 
 
 def callbacks_have_hooks(here):
-    """A callback that runs while a hook waits is no part of the hook."""
+    """A callback that runs while a hook waits is not part of the hook."""
     group, other = here.make_group("hooks: one"), here.make_group("hooks: other")
     seen = []
     other.register_pre_hook(0, lambda args: seen.append(args.name))

@@ -137,7 +137,7 @@ fn python_dataclass() -> Vec<u8> {
 #[test]
 fn an_object_of_a_type_of_python_is_a_plain_value() {
     #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-    struct Plain {
+    struct Appointment {
         x: u32,
         when: String,
     }
@@ -146,8 +146,8 @@ fn an_object_of_a_type_of_python_is_a_plain_value() {
             let payload = Payload { codec: Codec::Cbor, bytes: python_dataclass() };
             group.send_payload(Ok(payload), 1).unwrap();
         } else {
-            let (object, _) = group.recv_object::<Plain>(Some(0)).unwrap();
-            assert_eq!(object, Plain { x: 1, when: "2026-01-02".into() });
+            let (object, _) = group.recv_object::<Appointment>(Some(0)).unwrap();
+            assert_eq!(object, Appointment { x: 1, when: "2026-01-02".into() });
         }
     });
 }

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::Duration;
-
 use polyrank::distributed::{P2POp, batch_isend_irecv};
 use polyrank::{Error, ProcessGroup};
 use polyrank_tests::mpi::{HUNG, Mpi, ranks as mpi_ranks};
@@ -27,7 +25,6 @@ fn to_itself(group: &ProcessGroup) {
     assert_eq!(group.recv_anysource(&mut bytes, 3).unwrap(), rank);
     assert_eq!(bytes, [1, 2, 3]);
     sending.wait(None).unwrap();
-    assert!(sending.duration() < Duration::from_secs(60));
     assert_eq!(sending.duration(), sending.duration());
 }
 

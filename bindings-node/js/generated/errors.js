@@ -61,7 +61,7 @@ name(RankNotInGroupError, "RankNotInGroupError", "RankNotInGroup");
 export class WaitTimeoutError extends PolyrankError {}
 name(WaitTimeoutError, "WaitTimeoutError", "WaitTimeout");
 
-/** A function of the user that runs before operations failed with what is no error of polyrank. */
+/** A pre-hook failed with an error that is not one of polyrank's. */
 export class HookFailedError extends PolyrankError {}
 name(HookFailedError, "HookFailedError", "HookFailed");
 

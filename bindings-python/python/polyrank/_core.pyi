@@ -337,7 +337,7 @@ class WaitTimeoutError(PolyrankError, TimeoutError):
     waited_ms: int
 
 class HookFailedError(PolyrankError):
-    """A function of the user that runs before operations failed with what is no error of polyrank."""
+    """A pre-hook failed with an error that is not one of polyrank's."""
 
     message: str
 

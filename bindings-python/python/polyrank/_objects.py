@@ -88,13 +88,13 @@ def _of_structure(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]
             lambda plain: tuple.__new__(cls, [_map(plain)[name] for name in names]),
         )
     raise TypeError(
-        f"{cls.__qualname__} is no dataclass, named tuple or enum: pass 'encode' and 'decode'"
+        f"{cls.__qualname__} is not a dataclass, named tuple or enum: pass 'encode' and 'decode'"
     )
 
 
 def _member_name(member: enum.Enum) -> str:
     if member.name is None or member.name not in type(member).__members__:
-        raise TypeError(f"{member!r} is no single member of its enum")
+        raise TypeError(f"{member!r} is not a single member of its enum")
     return member.name
 
 

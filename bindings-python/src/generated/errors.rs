@@ -132,7 +132,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "HookFailedError",
         parent: None,
         bases: &[],
-        doc: "A function of the user that runs before operations failed with what is no error of polyrank.",
+        doc: "A pre-hook failed with an error that is not one of polyrank's.",
     },
     ErrorClass {
         kind: "NonFiniteInput",

@@ -190,7 +190,7 @@ pub enum Error {
         /// Its sequence number.
         sequence: u64,
     },
-    /// A function of the user that runs before operations failed with what is no error of polyrank.
+    /// A pre-hook failed with an error that is not one of polyrank's.
     #[error("{message}")]
     HookFailed {
         /// What it failed with.

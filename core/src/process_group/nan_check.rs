@@ -19,8 +19,7 @@ pub fn nan_check_allowing_infinity()
 }
 
 fn check(operation: &PreHookArgs<'_>, allow_infinity: bool) -> Result<()> {
-    let inputs = operation.input_tensors.iter().enumerate();
-    inputs.into_iter().try_for_each(|(position, input)| {
+    operation.input_tensors.iter().enumerate().try_for_each(|(position, input)| {
         check_input(operation.name, operation.rank, position, *input, allow_infinity)
     })
 }

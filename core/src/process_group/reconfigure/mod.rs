@@ -92,10 +92,9 @@ impl ProcessGroup {
     /// Whether the members of the group can be replaced: its backend is `tcp` or `websocket`, and
     /// no other serves a device.
     pub fn supports_reconfigure(&self) -> bool {
-        let cpu = self.inner.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp);
         self.inner.cuda.is_none()
             && self.inner.spec.devices.len() <= 1
-            && cpu.registration().reconfigures
+            && self.inner.cpu_backend().registration().reconfigures
     }
 
     /// This process's handle, which all members need for [`ProcessGroup::reconfigure`]: who it is,
@@ -166,7 +165,8 @@ impl ProcessGroup {
     /// Leaves the group without members.
     fn leave_members(&self, why: &str) -> Arc<Memberless> {
         let former = &**self.inner;
-        let memberless = Arc::new(Memberless::new(former.cpu_name(), &former.name, why));
+        let memberless =
+            Arc::new(Memberless::new(former.cpu_backend().as_str(), &former.name, why));
         self.inner.replace(Inner { cpu: memberless.clone(), ..former.successor() });
         if former.store_prefix.is_empty() {
             // Groups that were split off compare by themselves from now on.
@@ -290,8 +290,8 @@ fn digest(uuid: i64, handles: &[Handle]) -> u64 {
 
 impl Inner {
     /// The name of the backend that serves the host.
-    fn cpu_name(&self) -> &'static str {
-        self.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp).as_str()
+    fn cpu_backend(&self) -> BackendName {
+        self.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp)
     }
 
     fn backends(&self) -> Vec<Arc<dyn Backend>> {
