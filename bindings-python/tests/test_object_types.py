@@ -166,7 +166,7 @@ def refused(here):
             dist.broadcast_object_list([None], src=0)
     with pytest.raises(TypeError, match="both"):
         register(object, str)
-    with pytest.raises(TypeError, match="no dataclass"):
+    with pytest.raises(TypeError, match="is not a dataclass, named tuple or enum"):
         register(object)
 
 
