@@ -741,6 +741,8 @@ export interface PreHookArgs {
    * one operation get the same one.
    */
   opId: number | bigint;
+  /** The name that `recordComm` gave it, if it is called in such a block. */
+  commName: string | null;
 }
 
 /** What a hook learns after an operation was issued. */
@@ -751,6 +753,8 @@ export interface PostHookArgs {
   opId: number | bigint;
   /** The operation's handle. */
   work: Work;
+  /** The name that `recordComm` gave it, if it is called in such a block. */
+  commName: string | null;
 }
 
 /** What a hook learns when an operation has ended. */
@@ -763,6 +767,8 @@ export interface CompletionHookArgs {
   duration: number;
   /** What it failed with; none if it ended well. */
   error: unknown;
+  /** The name that `recordComm` gave it, if it is called in such a block. */
+  commName: string | null;
 }
 
 /** Options of `allreduce`. */

@@ -24,6 +24,8 @@ dictionary PreHookArgs {
   /// The number of the operation among those of the group that had hooks, from 0. All hooks of one
   /// operation get the same one.
   required unsigned long long op_id;
+  /// The name that `record_comm` gave it, if it is called in such a block.
+  required DOMString? comm_name;
 };
 
 /// What a hook learns after an operation was issued.
@@ -34,6 +36,8 @@ dictionary PostHookArgs {
   required unsigned long long op_id;
   /// The operation's handle.
   required Work work;
+  /// The name that `record_comm` gave it, if it is called in such a block.
+  required DOMString? comm_name;
 };
 
 /// What a hook learns when an operation has ended.
@@ -46,6 +50,8 @@ dictionary CompletionHookArgs {
   required Duration duration;
   /// What it failed with; none if it ended well.
   required Object? error;
+  /// The name that `record_comm` gave it, if it is called in such a block.
+  required DOMString? comm_name;
 };
 
 /// Runs before an operation is issued. An error in it stops the operation.
@@ -117,4 +123,14 @@ partial namespace distributed {
   ///
   /// - `allow_infinity`: whether only NaN is an error.
   [Handwritten] PreHook nan_check(optional boolean allow_infinity = false);
+
+  /// Makes `name` the name of all operations, of every group, that this thread or task calls in a
+  /// block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
+  /// the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
+  /// block counts. It changes nothing else, and ranks may name the same operation differently.
+  [Handwritten, Own=javascript] CommNameBlock record_comm(DOMString name);
 };
+
+/// The block in which operations have a name: `with record_comm(name):` in Python.
+[Handwritten, NotIn=javascript, Since=0.1]
+interface CommNameBlock {};

@@ -8,17 +8,20 @@ import "./runtime/inspect.js";
 import { install } from "./runtime/native.js";
 import { withWorks } from "./work.js";
 
-const current = new AsyncLocalStorage();
 
 install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
   maxMemoryBytes: Number.MAX_SAFE_INTEGER,
   maxArrayBytes: constants.MAX_LENGTH,
   nextTurn: setImmediate,
   warn: (text) => process.emitWarning(text, "PolyrankWarning"),
-  currentGroup: {
-    run: (group, callback) => current.run(group, callback),
-    get: () => current.getStore(),
-  },
+  currentGroup: variable(),
+  commName: variable(),
 });
+
+/** What has a value while a callback runs, and through all that it awaits. */
+function variable() {
+  const storage = new AsyncLocalStorage();
+  return { run: storage.run.bind(storage), get: () => storage.getStore() };
+}
 
 export * from "./generated/index.js";

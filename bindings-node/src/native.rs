@@ -38,6 +38,12 @@ pub fn command(arguments: Vec<String>, itself: Vec<String>) -> i32 {
     polyrank_cli::main(words(arguments), words(itself))
 }
 
+/// Gives what is called from now on a name, until it is called with none.
+#[napi]
+pub fn name_calls(name: Option<String>) {
+    polyrank::set_thread_comm_name(name.as_deref());
+}
+
 /// How long operations may still go on when their group is left, ms.
 #[napi]
 pub fn shutdown_limit_ms() -> f64 {

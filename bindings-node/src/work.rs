@@ -27,10 +27,10 @@ fn work_id(work: Unknown<'_>) -> Result<f64> {
     Ok(if work.operation.is_over() { -id } else { id })
 }
 
-/// The method that was called, as the IDL has it.
+/// The method that was called, as the IDL has it, and what the user calls it.
 #[napi]
-fn work_name(work: Unknown<'_>) -> Result<&'static str> {
-    Ok(this(work)?.operation.staged().name())
+fn work_name(work: Unknown<'_>) -> Result<String> {
+    Ok(this(work)?.operation.staged().title())
 }
 
 /// Sequence number in the group; -1 before it is issued.

@@ -63,3 +63,9 @@ test("a hook must not have to be awaited, and may abort a signal", async () => {
   assert.match(zero[2], /does not wait for a promise/);
   assert.equal(one[1], "Aborted");
 });
+
+for (const size of [1, 2, 3, 5]) {
+  test(`operations have names, on ${size} ranks`, async () => {
+    assert.ok((await onRanks(size, SCENARIOS, "names")).every(Boolean));
+  });
+}

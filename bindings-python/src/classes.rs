@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 
 use crate::awaiting::awaitable;
+pub(crate) use crate::comm_name::CommNameBlock;
 use crate::convert::current_streams;
 pub(crate) use crate::current::CurrentProcessGroup;
 pub(crate) use crate::future::Future;

@@ -1,15 +1,13 @@
-//! The current process group of a thread or an asyncio task: a context variable, set for a `with`
-//! block. Knows no operations.
+//! The current process group of a thread or an asyncio task. Knows no operations.
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
 
 use crate::classes::ProcessGroup;
+use crate::context_variable::ContextVariable;
+
+static CURRENT: ContextVariable = ContextVariable::new("polyrank.current_process_group");
 
 /// The block in which a group is the current one.
 #[pyclass(frozen, module = "polyrank")]
@@ -28,27 +26,15 @@ impl CurrentProcessGroup {
 
 /// The group of the innermost block; none outside of all.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    let group = variable(py)?.call_method0(intern!(py, "get"))?;
-    Ok((!group.is_none()).then_some(group))
-}
-
-fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let variable = VARIABLE.get_or_try_init(py, || {
-        let options = PyDict::new(py);
-        options.set_item("default", py.None())?;
-        let class = py.import("contextvars")?.getattr("ContextVar")?;
-        class.call(("polyrank.current_process_group",), Some(&options)).map(Bound::unbind)
-    })?;
-    Ok(variable.bind(py))
+    CURRENT.get(py)
 }
 
 #[pymethods]
 impl CurrentProcessGroup {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, ProcessGroup>> {
         let group = self.group.bind(py);
-        let token = variable(py)?.call_method1(intern!(py, "set"), (group,))?;
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token.unbind());
+        let token = CURRENT.set(py, group.as_any())?;
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
         Ok(group.clone())
     }
 
@@ -61,8 +47,6 @@ impl CurrentProcessGroup {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let token = self.tokens.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let token = token.ok_or_else(|| PyRuntimeError::new_err("the block was not entered"))?;
-        variable(py)?.call_method1(intern!(py, "reset"), (token,))?;
-        Ok(())
+        CURRENT.reset(py, token)
     }
 }

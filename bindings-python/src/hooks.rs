@@ -95,6 +95,7 @@ pub(crate) fn post_hook(hook: Py<PyAny>) -> impl Fn(&PostHookArgs) + Send + Sync
                     name: text(py, operation.name)?,
                     op_id: number(py, operation.op_id)?,
                     work: work.unbind(),
+                    comm_name: comm_name(py, operation.comm_name.as_deref())?,
                 };
                 Bound::new(py, arguments)
             });
@@ -119,6 +120,7 @@ pub(crate) fn completion_hook(
                     op_id: number(py, operation.op_id)?,
                     duration: operation.duration.into_pyobject(py)?.into_any().unbind(),
                     error,
+                    comm_name: comm_name(py, operation.comm_name.as_deref())?,
                 };
                 Bound::new(py, arguments)
             };
@@ -191,6 +193,7 @@ fn arguments_before<'py>(
         root: operation.root.into_pyobject(py)?.into_any().unbind(),
         reduce_op,
         op_id: number(py, operation.op_id)?,
+        comm_name: comm_name(py, operation.comm_name.as_deref())?,
     };
     Bound::new(py, arguments)
 }
@@ -242,6 +245,10 @@ fn report(py: Python<'_>, hook: &Py<PyAny>, called: PyResult<Py<PyAny>>) {
     if let Err(error) = called {
         error.write_unraisable(py, Some(hook.bind(py)));
     }
+}
+
+fn comm_name(py: Python<'_>, name: Option<&str>) -> PyResult<Py<PyAny>> {
+    name.map_or_else(|| Ok(py.None()), |name| text(py, name))
 }
 
 fn text(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {

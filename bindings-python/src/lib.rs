@@ -5,6 +5,8 @@
 mod awaiting;
 mod classes;
 mod coalescing;
+mod comm_name;
+mod context_variable;
 mod convert;
 mod current;
 mod ending;

@@ -47,7 +47,7 @@ pub(crate) fn wait_on(
             return Err(raise(
                 py,
                 &Error::WaitTimeout {
-                    collective: work.name().to_owned(),
+                    collective: work.title(),
                     sequence: work.sequence(),
                     waited_ms: start.elapsed().as_millis() as u64,
                 },

@@ -15,7 +15,6 @@ channel.port1.onmessage = () => {
 };
 channel.port1.unref?.();
 
-const groups = [];
 
 install(native, {
   // Memory of WebAssembly has addresses of 32 bits, with a sign.
@@ -27,17 +26,24 @@ install(native, {
     channel.port2.postMessage(null);
   },
   warn: (text) => console.warn(text),
-  currentGroup: {
-    run(group, callback) {
-      groups.push(group);
+  currentGroup: variable(),
+  commName: variable(),
+});
+
+/** What has a value while a callback runs, until it awaits. */
+function variable() {
+  const values = [];
+  return {
+    run(value, callback) {
+      values.push(value);
       try {
         return callback();
       } finally {
-        groups.pop();
+        values.pop();
       }
     },
-    get: () => groups.at(-1),
-  },
-});
+    get: () => values.at(-1),
+  };
+}
 
 export * from "./generated/index.js";

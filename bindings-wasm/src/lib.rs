@@ -31,6 +31,12 @@ pub fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
+/// Gives what is called from now on a name, until it is called with none.
+#[wasm_bindgen(js_name = nameCalls)]
+pub fn name_calls(name: Option<String>) {
+    polyrank::set_thread_comm_name(name.as_deref());
+}
+
 /// How long operations may still go on when their group is left, ms.
 #[wasm_bindgen(js_name = shutdownLimitMs)]
 pub fn shutdown_limit_ms() -> f64 {

@@ -80,10 +80,10 @@ impl NativeWork {
         self.id
     }
 
-    /// The method that was called.
+    /// The method that was called, and what the user calls it.
     #[wasm_bindgen(getter)]
     pub fn name(&self) -> String {
-        self.staged.borrow().name().to_owned()
+        self.staged.borrow().title()
     }
 
     /// Sequence number of the operation in its group, -1 before it is issued.

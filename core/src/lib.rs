@@ -185,4 +185,8 @@ pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
     TensorRef,
 };
+pub use work::comm_name::{
+    CommName, CommNameBlock, record_comm, record_comm_async, set_comm_name_source,
+    set_thread_comm_name,
+};
 pub use work::{Work, WorkResult};

@@ -13,7 +13,9 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
 use crate::tensor::{OnDevice, Tensor};
+use comm_name::CommName;
 
+pub(crate) mod comm_name;
 pub(crate) mod group_names;
 mod result;
 #[cfg(all(test, feature = "tcp"))]
@@ -43,17 +45,21 @@ struct Inner {
     outputs: Mutex<Vec<Tensor>>,
     /// The devices of the tensors that are written or read.
     devices: Vec<OnDevice>,
+    /// What the user calls it.
+    comm_name: Option<CommName>,
     /// Whether somebody is to be told of its end, so that it is moved without delay.
     is_hastened: AtomicBool,
 }
 
 /// What messages call an operation.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct OperationLabel {
     /// The method that was called.
     pub(crate) name: &'static str,
     /// The identity of its group.
     pub(crate) group: u64,
+    /// What the user calls it.
+    pub(crate) comm_name: Option<CommName>,
 }
 
 impl Work {
@@ -69,7 +75,7 @@ impl Work {
 
     /// As [`Work::new`], where tensors on `devices` are written or read.
     pub(crate) fn on_devices(
-        OperationLabel { name, group }: OperationLabel,
+        OperationLabel { name, group, comm_name }: OperationLabel,
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         outputs: Vec<Tensor>,
         devices: Vec<OnDevice>,
@@ -83,7 +89,7 @@ impl Work {
         };
         let began = Instant::now();
         let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
-        let inner = Inner { began, parts, whole, outputs, devices, is_hastened };
+        let inner = Inner { began, parts, whole, outputs, devices, comm_name, is_hastened };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
@@ -95,6 +101,13 @@ impl Work {
     /// The method that was called: `allreduce`.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// What messages call it: the method, and what [`record_comm`](crate::record_comm) calls it:
+    /// `allreduce 'layer 1'`.
+    pub fn title(&self) -> String {
+        let comm_name = self.inner.as_ref().and_then(|inner| inner.comm_name.as_ref());
+        comm_name.map_or_else(|| self.name.to_owned(), |it| it.beside(self.name))
     }
 
     /// Sequence number of the operation in its group.
@@ -132,7 +145,7 @@ impl Work {
                 operation: format!("waiting for {}; await its work", self.name),
             }),
             None => Err(Error::WaitTimeout {
-                collective: self.name.into(),
+                collective: self.title(),
                 sequence: self.sequence,
                 waited_ms: timeout.unwrap_or_default().as_millis() as u64,
             }),
@@ -154,10 +167,10 @@ impl Work {
         let mut ordered = None;
         for (completion, backend) in &inner.parts {
             ordered = match completion.result() {
-                Some(Err(error)) => return Some(Err(error)),
+                Some(Err(error)) => return Some(inner.described(Err(error))),
                 Some(Ok(())) => continue,
                 None => match backend.order(completion, waiter) {
-                    Some(Err(error)) => return Some(Err(error)),
+                    Some(Err(error)) => return Some(inner.described(Err(error))),
                     // It may be done by now, and then it needs no order.
                     None if completion.is_done() => continue,
                     None => return None,
@@ -290,7 +303,12 @@ impl Work {
         match &self.inner {
             Some(inner) => {
                 inner.hasten();
-                inner.whole.on_done(callback);
+                match inner.comm_name.clone() {
+                    None => inner.whole.on_done(callback),
+                    Some(name) => inner.whole.on_done(move |result| {
+                        callback(&result.clone().map_err(|error| name.describe(error)));
+                    }),
+                }
             }
             None => guarded(|| callback(&Ok(()))),
         }
@@ -312,7 +330,12 @@ impl Work {
     /// asking for that, and in no hurry.
     pub(crate) fn on_outcome(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
-            Some(inner) => inner.whole.on_end(callback),
+            Some(inner) => match inner.comm_name.clone() {
+                None => inner.whole.on_end(callback),
+                Some(name) => inner.whole.on_end(move |result| {
+                    callback(&result.clone().map_err(|error| name.describe(error)));
+                }),
+            },
             None => guarded(|| callback(&Ok(()))),
         }
     }
@@ -320,13 +343,14 @@ impl Work {
     /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
     pub(crate) fn without_tensors(&self) -> Work {
         let Some(inner) = &self.inner else { return self.clone() };
-        let Inner { began, parts, whole, devices, .. } = &**inner;
+        let Inner { began, parts, whole, devices, comm_name, .. } = &**inner;
         let inner = Inner {
             began: *began,
             parts: parts.clone(),
             whole: whole.clone(),
             outputs: Mutex::default(),
             devices: devices.clone(),
+            comm_name: comm_name.clone(),
             is_hastened: AtomicBool::new(false),
         };
         Work { inner: Some(Arc::new(inner)), ..*self }
@@ -371,13 +395,21 @@ impl Inner {
     /// part.
     fn outcome(&self) -> Result<()> {
         let failed = self.parts.iter().find_map(|(completion, _)| completion.error());
-        failed.map_or(Ok(()), Err)
+        self.described(failed.map_or(Ok(()), Err))
+    }
+
+    /// A result of it, whose error says what the user calls it.
+    fn described<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| match &self.comm_name {
+            Some(name) => name.describe(error),
+            None => error,
+        })
     }
 
     /// How it ended, and after how long.
     fn end(&self) -> Option<(Result<()>, Duration)> {
         let (result, at) = self.whole.peek_end()?;
-        Some((result, at.saturating_duration_since(self.began)))
+        Some((self.described(result), at.saturating_duration_since(self.began)))
     }
 
     fn outputs(&self) -> MutexGuard<'_, Vec<Tensor>> {
@@ -395,13 +427,13 @@ impl fmt::Debug for Work {
 /// `Work(allreduce #1 of default_pg, complete, 3 ms)`.
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Work { name, sequence, group, inner } = self;
+        let Work { sequence, group, inner, .. } = self;
         let end = match inner {
             // It was done when its call returned: that waits for some microseconds at most.
             None => Some((Ok(()), Duration::ZERO)),
             Some(inner) => inner.end(),
         };
-        write!(f, "Work({name} #{sequence}")?;
+        write!(f, "Work({} #{sequence}", self.title())?;
         if let Some(group) = group_names::of(*group) {
             write!(f, " of {group}")?;
         }

@@ -117,6 +117,7 @@ export {
   setTimeout,
   splitGroup,
 } from "./functions.js";
+export { recordComm } from "../runtime/comm_name.js";
 export { NON_GROUP_MEMBER, NonGroupMember } from "../runtime/members.js";
 export {
   DEFAULT_TIMEOUT_MS,

@@ -29,6 +29,7 @@ import {
 } from "../generated/errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
 import { inOrder, inOrderOrAfterAbort } from "./queues.js";
+import { commName, named } from "./comm_name.js";
 import { forgetHooks, hasHooks, hooked, hooksOf } from "./hooks.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
@@ -95,7 +96,9 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
 
 /** A call, with neutral arguments, that has not begun. Wrong arguments throw. */
 export function resolved(spec, handle, args, keywords) {
-  return wrapped(() => native.resolve(handle, spec.key, args, keywords));
+  return named(commName(), () => {
+    return wrapped(() => native.resolve(handle, spec.key, args, keywords));
+  });
 }
 
 /** The native half's own result of a resolved call, which begins now. */
@@ -114,7 +117,8 @@ export function make(spec, given) {
 /** A collective or a message: its handle. */
 export function operate(spec, self, values) {
   const hooks = hasHooks() ? hooksOfCall(spec, self, split(spec, values)) : null;
-  const short = hooks === null ? runShort(spec, self, values, allowance) : null;
+  const name = commName();
+  const short = hooks === null && name === null ? runShort(spec, self, values, allowance) : null;
   if (short !== null) return shortWork(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
@@ -124,10 +128,11 @@ export function operate(spec, self, values) {
   const handle = receiver(spec, self);
   const given = tensorArguments(spec, call);
   const { args, keywords, tensors, infos, arrays } = given;
-  const prepare = (maxEagerBytes) => wrapped(() => {
+  const prepare = (maxEagerBytes) => named(name, () => wrapped(() => {
     return native.prepare(handle, spec.key, args, keywords, tensors, infos, maxEagerBytes);
-  });
-  const operation = start(given, groupOf(spec, call, handle), prepare, hookOf(hooks, given));
+  }));
+  const hook = hookOf(hooks, given, name);
+  const operation = start(given, groupOf(spec, call, handle), prepare, hook);
   const work = new Work(INTERNAL, operation, value, arrays);
   operation.hooked?.belongsTo(work, operation);
   if (signal !== null) endWith(signal, operation);
@@ -135,8 +140,9 @@ export function operate(spec, self, values) {
 }
 
 /** What gives a prepared operation its hooks. */
-function hookOf(hooks, call) {
-  return hooks === null ? null : (prepared) => hooked(hooks, prepared, call);
+function hookOf(hooks, call, commName) {
+  if (hooks === null) return null;
+  return (prepared) => hooked(hooks, prepared, { ...call, commName });
 }
 
 /** The hooks of the group of a call, if it has any. */
@@ -178,8 +184,11 @@ export function operateTogether(messages) {
   const calls = parts.map(({ spec: { key }, args, keywords, tensors, infos }) => {
     return [key, args, keywords, tensors, infos];
   });
-  const prepare = (maxEagerBytes) => wrapped(() => native.prepareTogether(calls, maxEagerBytes));
-  const operation = start(all, groupOf(spec, call, null), prepare, hookOf(hooks, all));
+  const name = commName();
+  const prepare = (maxEagerBytes) => named(name, () => {
+    return wrapped(() => native.prepareTogether(calls, maxEagerBytes));
+  });
+  const operation = start(all, groupOf(spec, call, null), prepare, hookOf(hooks, all, name));
   const works = parts.map(({ spec, call }) => {
     const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
     return new Work(INTERNAL, operation, value, arrays);

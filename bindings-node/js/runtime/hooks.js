@@ -5,6 +5,7 @@
 import { InvalidTypeError, asError } from "../generated/errors.js";
 import { argument, split } from "./arguments.js";
 import { ReduceOp } from "../generated/constants.js";
+import { commName } from "./comm_name.js";
 import { handleOf } from "./handles.js";
 import { native, platform } from "./native.js";
 
@@ -48,7 +49,7 @@ class HookedOperation {
     const sorts = ["pre", "post", "completion"];
     this.#hooks = Object.fromEntries(sorts.map((sort) => [sort, hooks.inOrder(sort)]));
     this.#call = { operation, ...call };
-    this.#facts = { facts, opId: hooks.operations };
+    this.#facts = { facts, opId: hooks.operations, commName: call.commName };
     hooks.operations += 1;
   }
 
@@ -57,7 +58,7 @@ class HookedOperation {
   before() {
     if (this.#args !== null) return;
     const { operation, tensors, arrays } = this.#call;
-    const { facts: [name, rank, root, reduceOp, factor], opId } = this.#facts;
+    const { facts: [name, rank, root, reduceOp, factor], opId, commName } = this.#facts;
     const pick = (positions) => Object.freeze(positions.map((position) => arrays[position]));
     this.#args = Object.freeze({
       name,
@@ -68,6 +69,7 @@ class HookedOperation {
       root,
       reduceOp: operatorOf(reduceOp, factor),
       opId,
+      commName,
     });
     described.set(this.#args, { operation, tensors });
     this.#call = null;
@@ -86,15 +88,16 @@ class HookedOperation {
     this.#work = work;
     this.#tellIssued();
     operation.whenEnded((failure) => {
-      const { name, opId } = this.#args ?? { name: this.#facts.facts[0], opId: this.#facts.opId };
-      complete(this.#hooks.completion, { name, opId }, operation.milliseconds(), failure);
+      const { facts: [name], opId, commName } = this.#facts;
+      const about = { name, opId, commName };
+      complete(this.#hooks.completion, about, operation.milliseconds(), failure);
     });
   }
 
   #tellIssued() {
     if (!this.#isIssued || this.#work === null) return;
-    const { name, opId } = this.#args;
-    const args = Object.freeze({ name, opId, work: this.#work });
+    const { name, opId, commName } = this.#args;
+    const args = Object.freeze({ name, opId, work: this.#work, commName });
     for (const [, hook] of this.#hooks.post) harmless(() => hook(args));
   }
 }
@@ -192,7 +195,10 @@ export function tellOfFailure(identity) {
  * called with the reason if a hook throws. */
 export function aroundObjects(hooks, { name, rank, root }, refuse, run) {
   const none = Object.freeze([]);
-  const about = { name, rank, asyncOp: true, root, reduceOp: null, opId: hooks.operations };
+  const opId = hooks.operations;
+  const about = {
+    name, rank, asyncOp: true, root, reduceOp: null, opId, commName: commName(),
+  };
   hooks.operations += 1;
   const completion = hooks.inOrder("completion");
   const args = Object.freeze({ ...about, inputTensors: none, outputTensors: none });
@@ -218,14 +224,16 @@ function callBefore(hooks, args, refuse) {
       }
     } catch (error) {
       const failure = asError(error);
-      refuse(`its pre-hook ${id} stopped ${args.name} #${args.opId}: ${textOf(failure)}`);
+      const called = args.commName === null ? "" : ` '${args.commName}'`;
+      refuse(`its pre-hook ${id} stopped ${args.name}${called} #${args.opId}: ${textOf(failure)}`);
       throw failure;
     }
   }
 }
 
-function complete(hooks, { name, opId }, duration, failure) {
-  const args = Object.freeze({ name, opId, duration, error: failure?.error ?? null });
+function complete(hooks, { name, opId, commName }, duration, failure) {
+  const error = failure?.error ?? null;
+  const args = Object.freeze({ name, opId, duration, error, commName });
   for (const [, hook] of hooks) harmless(() => hook(args));
 }
 

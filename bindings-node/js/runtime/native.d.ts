@@ -89,7 +89,7 @@ export type OperationFacts = [string, number, number, number?, number?];
 export interface NativeWork {
   /** Unique in this realm. */
   readonly id: number;
-  /** The collective, for messages. */
+  /** The collective, and what the user calls it, for messages. */
   readonly name: string;
   /** Identity of the group: operations of one group are issued in the order of the calls. */
   readonly group: number;
@@ -149,6 +149,8 @@ export interface NativeCall {
 export interface Native {
   readonly platform: "node" | "web";
   version(): string;
+  /** Gives what is called from now on a name, until it is called with none. */
+  nameCalls(name: string | null): void;
   /** How long operations may still run when their group is left. */
   shutdownLimitMs(): number;
   /** Zeroed memory. */
@@ -256,6 +258,12 @@ export interface Native {
   onCompleted(callback: (ids: number[]) => void): void;
 }
 
+/** What has a value while a callback runs, and through what that awaits where it can. */
+export interface Variable<T> {
+  run<R>(value: T, callback: () => R): R;
+  get(): T | undefined;
+}
+
 /** The platform: Node, or a browser. */
 export interface Platform {
   /** Largest allocation, in bytes. */
@@ -267,7 +275,9 @@ export interface Platform {
   /** Warns the programmer of a probable mistake. */
   warn(text: string): void;
   /** The group of the innermost `withProcessGroup`. */
-  currentGroup: { run<R>(group: object, callback: () => R): R; get(): object | undefined };
+  currentGroup: Variable<object>;
+  /** The name of the innermost `recordComm`. */
+  commName: Variable<string>;
 }
 
 export let native: Native;

@@ -444,6 +444,17 @@ export function parseBackend(name: string): Backend;
 export function withProcessGroup<R>(group: ProcessGroup, callback: () => R): R;
 
 /**
+ * Runs `callback`, and returns its result; `name` is the name of all operations, of every group,
+ * that it calls: their errors say it beside the collective, `allreduce 'FSDP::all_gather (layer1)'`,
+ * and hooks are given it as `commName`. The innermost block counts. It changes nothing else, and
+ * ranks may name the same operation differently. In Node the name lasts through everything that the
+ * callback awaits; in a browser until the callback awaits for the first time.
+ *
+ * @throws {@link InvalidTypeError}
+ */
+export function recordComm<R>(name: string, callback: () => R): R;
+
+/**
  * The group of the innermost {@link withProcessGroup} that this call is in, else the default group.
  *
  * @throws {@link NotInitializedError}

@@ -115,7 +115,7 @@ export class Work {
     const took = `${Math.round(this.#operation.milliseconds())} ms`;
     const state = !isOver ? "in flight" : failure === null ? "complete" : "failed";
     const why = isOver && failure !== null ? `: ${failure.error?.message ?? failure.error}` : "";
-    return `Work(${camelName(native.name)}${number}${group}, ${state}, ${took}${why})`;
+    return `Work(${titleOf(native.name)}${number}${group}, ${state}, ${took}${why})`;
   }
 
   #promise() {
@@ -152,7 +152,7 @@ export class Work {
   #expired(milliseconds) {
     const waited = Math.round(milliseconds);
     const { name, sequence } = this.#operation.native;
-    const text = `${camelName(name)} (operation ${sequence}) goes on`;
+    const text = `${titleOf(name)} (operation ${sequence}) goes on`;
     return new WaitTimeoutError(`wait timed out after ${waited} ms; ${text}`, {
       collective: name,
       seq: sequence,
@@ -160,6 +160,11 @@ export class Work {
       waitedMs: waited,
     });
   }
+}
+
+/** The title of an operation in JavaScript: `allGather 'layer_1'`. */
+function titleOf(name) {
+  return name.replace(/^\w+/, camelName);
 }
 
 /** The operation of a handle where there is nothing to do. */

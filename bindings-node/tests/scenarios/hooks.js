@@ -223,3 +223,52 @@ export async function harmless({ rank, size, group }) {
   await new Promise((resolve) => setImmediate(resolve));
   return warnings.length > 0 && warnings.every((text) => text.includes("for nothing"));
 }
+
+/** Names that the user gives to operations: for hooks, in errors, through awaits. */
+export async function names({ rank, size, group }) {
+  const seen = [];
+  const note = ({ name, commName }) => seen.push(`${name} ${commName}`);
+  group.registerPreHook(0, note);
+  group.registerPostHook(0, note);
+  group.registerCompletionHook(0, note);
+  const array = Float64Array.of(1);
+  const result = await pr.recordComm("outer", async () => {
+    await group.allreduce(array);
+    pr.recordComm("inner", () => void group.broadcast(array, 0));
+    await group.allreduce(array);
+    await pr.allGatherObject(Array.from({ length: size }, () => null), rank, { group });
+    return "the result";
+  });
+  await group.barrier();
+  assert.equal(result, "the result");
+  const calls = ["ALLREDUCE outer", "BROADCAST inner", "ALLREDUCE outer"];
+  const objects = ["ALL_GATHER_OBJECT outer"];
+  const all = [...calls, "BARRIER null"].flatMap((call) => [call, call, call]);
+  assert.deepEqual(seen.toSorted(), [...all, ...objects, ...objects].toSorted());
+  group.unregisterPreHook(0);
+  group.unregisterPostHook(0);
+  group.unregisterCompletionHook(0);
+  // Without hooks, and for what would be a short call, too.
+  if (rank === 0) {
+    const work = pr.recordComm("layer 1", () => group.allreduce(array));
+    const late = await work.wait({ timeout: 1 }).then(() => null, (error) => error);
+    if (size > 1) {
+      assert.ok(late instanceof pr.WaitTimeoutError);
+      assert.equal(late.collective, "allreduce 'layer 1'");
+    }
+    await group.send([new Float64Array(1)], size - 1);
+    await work;
+  } else {
+    if (rank === size - 1) await group.recv([new Float64Array(1)], 0);
+    await group.allreduce(array);
+  }
+  if (size === 1) await group.recv([array], 0);
+  assert.throws(() => pr.recordComm(3, () => {}), pr.InvalidTypeError);
+  assert.throws(() => pr.recordComm("without a callback"), pr.InvalidTypeError);
+  const left = pr.recordComm("left open", () => group.recv([array], (rank + 1) % size));
+  await group.barrier();
+  group.abort();
+  const error = await left.then(() => null, (failure) => failure);
+  assert.equal(error.collective, "recv 'left open'");
+  return true;
+}

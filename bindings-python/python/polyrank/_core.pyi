@@ -31,6 +31,7 @@ __all__ = [
     "BroadcastOptions",
     "CollectiveMismatchError",
     "CollectiveTimeoutError",
+    "CommNameBlock",
     "CompletionHookArgs",
     "CurrentProcessGroup",
     "DType",
@@ -140,6 +141,7 @@ __all__ = [
     "new_group",
     "premul_sum",
     "process_group",
+    "record_comm",
     "recv",
     "recv_object_list",
     "reduce",
@@ -1079,6 +1081,9 @@ class PreHookArgs:
         """The number of the operation among those of the group that had hooks, from 0. All hooks of one
         operation get the same one.
         """
+    @property
+    def comm_name(self) -> str | None:
+        """The name that `record_comm` gave it, if it is called in such a block."""
 
 
 @final
@@ -1094,6 +1099,9 @@ class PostHookArgs:
     @property
     def work(self) -> Work:
         """The operation's handle."""
+    @property
+    def comm_name(self) -> str | None:
+        """The name that `record_comm` gave it, if it is called in such a block."""
 
 
 @final
@@ -1112,6 +1120,9 @@ class CompletionHookArgs:
     @property
     def error(self) -> Any:
         """What it failed with; none if it ended well."""
+    @property
+    def comm_name(self) -> str | None:
+        """The name that `record_comm` gave it, if it is called in such a block."""
 
 
 @final
@@ -1166,6 +1177,14 @@ class P2POp:
 
         Raises `InvalidArgumentError`.
         """
+
+
+@final
+class CommNameBlock:
+    """The block in which operations have a name: `with record_comm(name):` in Python."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
 
 
 @final
@@ -2553,6 +2572,13 @@ def nan_check(allow_infinity: bool = False) -> Callable[[PreHookArgs], None]:
     alone what is on a device, or has no floating-point elements.
 
     - `allow_infinity`: whether only NaN is an error.
+    """
+
+def record_comm(name: str) -> CommNameBlock:
+    """Makes `name` the name of all operations, of every group, that this thread or task calls in a
+    block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
+    the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
+    block counts. It changes nothing else, and ranks may name the same operation differently.
     """
 
 def broadcast_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:

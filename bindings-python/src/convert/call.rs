@@ -273,7 +273,7 @@ impl<'py> Call<'py> {
 
     /// The objects of its tensors, for the hooks of `group`, if that has any.
     pub(crate) fn objects_for_hooks(&self, group: &polyrank::ProcessGroup) -> Option<CallObjects> {
-        group.has_hooks().then(|| {
+        group.is_observed().then(|| {
             let tensors = self.opaque_objects.tensors();
             let tensors = tensors.map(|(tensor, object)| (tensor.clone(), object.clone().unbind()));
             let outputs = TensorObjects { outputs: self.outputs(), read: None };

@@ -107,7 +107,7 @@ fn issue(
     // No limit, or zero, is the group's, as in c10d.
     let own = request.timeout.filter(|timeout| !timeout.is_zero());
     let timeout = own.unwrap_or_else(|| group.timeout());
-    if group.has_hooks() {
+    if group.is_observed() {
         note_timeout(timeout);
     }
     Ok((group.issue_as(request, waiting)?, timeout))

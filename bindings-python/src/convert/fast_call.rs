@@ -119,7 +119,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
         group: &ProcessGroup,
         waiting: WaitIntent,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
-        if group.has_hooks() {
+        if group.is_observed() {
             return None;
         }
         let mut plain = SingleTensorRequest { waiting, ..self.plain };

@@ -81,7 +81,7 @@ impl<'a, 'py> Message<'a, 'py> {
     }
 
     fn run(&self, py: Python<'py>, group: &ProcessGroup) -> Option<PyResult<Bound<'py, PyAny>>> {
-        if group.has_hooks() {
+        if group.is_observed() {
             return None;
         }
         let (array, object, receives) = self.array?;

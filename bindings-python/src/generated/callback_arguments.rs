@@ -31,6 +31,8 @@ pub(crate) struct PreHookArgs {
     /// The number of the operation among those of the group that had hooks, from 0. All hooks of one
     /// operation get the same one.
     pub(crate) op_id: Py<PyAny>,
+    /// The name that `record_comm` gave it, if it is called in such a block.
+    pub(crate) comm_name: Py<PyAny>,
 }
 
 #[pymethods]
@@ -45,6 +47,7 @@ impl PreHookArgs {
             ("root", &self.root),
             ("reduce_op", &self.reduce_op),
             ("op_id", &self.op_id),
+            ("comm_name", &self.comm_name),
         ];
         described(py, "PreHookArgs", &members)
     }
@@ -59,12 +62,19 @@ pub(crate) struct PostHookArgs {
     pub(crate) op_id: Py<PyAny>,
     /// The operation's handle.
     pub(crate) work: Py<PyAny>,
+    /// The name that `record_comm` gave it, if it is called in such a block.
+    pub(crate) comm_name: Py<PyAny>,
 }
 
 #[pymethods]
 impl PostHookArgs {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let members = [("name", &self.name), ("op_id", &self.op_id), ("work", &self.work)];
+        let members = [
+            ("name", &self.name),
+            ("op_id", &self.op_id),
+            ("work", &self.work),
+            ("comm_name", &self.comm_name),
+        ];
         described(py, "PostHookArgs", &members)
     }
 }
@@ -80,6 +90,8 @@ pub(crate) struct CompletionHookArgs {
     pub(crate) duration: Py<PyAny>,
     /// What it failed with; none if it ended well.
     pub(crate) error: Py<PyAny>,
+    /// The name that `record_comm` gave it, if it is called in such a block.
+    pub(crate) comm_name: Py<PyAny>,
 }
 
 #[pymethods]
@@ -90,6 +102,7 @@ impl CompletionHookArgs {
             ("op_id", &self.op_id),
             ("duration", &self.duration),
             ("error", &self.error),
+            ("comm_name", &self.comm_name),
         ];
         described(py, "CompletionHookArgs", &members)
     }

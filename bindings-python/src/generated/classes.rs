@@ -68,6 +68,9 @@ impl P2POp {
 }
 
 #[pymethods]
+impl CommNameBlock {}
+
+#[pymethods]
 impl PreparedOperation {
     /// Starts the operation, queued behind an earlier start that is still running, whose failure is
     /// raised. All ranks start it equally often, or take part by ordinary calls.
@@ -1847,6 +1850,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<NonGroupMember>()?;
     module.add_class::<CurrentProcessGroup>()?;
     module.add_class::<P2POp>()?;
+    module.add_class::<CommNameBlock>()?;
     module.add_class::<PreparedOperation>()?;
     module.add_class::<ProcessGroup>()?;
     module.add_class::<Store>()?;

@@ -790,6 +790,21 @@ fn py_nan_check<'py>(
     implementations::distributed::nan_check(py, call)
 }
 
+/// Makes `name` the name of all operations, of every group, that this thread or task calls in a
+/// block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
+/// the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
+/// block counts. It changes nothing else, and ranks may name the same operation differently.
+#[pyfunction]
+#[pyo3(name = "record_comm", signature = (*positional, **keywords), text_signature = "(name)")]
+fn py_record_comm<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_RECORD_COMM, positional, keywords)?;
+    implementations::distributed::record_comm(py, call)
+}
+
 /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
@@ -938,6 +953,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_irecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_batch_isend_irecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_nan_check, module)?)?;
+    module.add_function(wrap_pyfunction!(py_record_comm, module)?)?;
     module.add_function(wrap_pyfunction!(py_broadcast_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_object, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_object, module)?)?;

@@ -6,7 +6,7 @@ use polyrank::calls::parameters::distributed::*;
 use polyrank::distributed;
 use polyrank::process_group::MessageRequest;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 pub(crate) use self::{message as irecv, message as isend};
 use super::Answer;
@@ -14,7 +14,7 @@ pub(crate) use super::objects::*;
 use super::point_to_point;
 pub(crate) use super::rendezvous::*;
 use crate::classes::{
-    CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup, TensorObjects, Work,
+    CommNameBlock, CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup, TensorObjects, Work,
 };
 use crate::convert::{
     Call, CoreResult, detached, device_tensor, give, nothing, object, releasing, sender_answer,
@@ -40,6 +40,12 @@ pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py
         Some(group) => Ok(Bound::new(py, CurrentProcessGroup::new(group.unbind()))?.into_any()),
         None => object(py, Object::Group(call.group_at(process_group::PG)?)),
     }
+}
+
+/// Gives the operations of a block a name.
+pub(crate) fn record_comm<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    let name: String = call.take(record_comm::NAME)?;
+    Ok(Bound::new(py, CommNameBlock::new(&PyString::new(py, &name)))?.into_any())
 }
 
 /// A pre-hook that raises where an input is not finite.
@@ -124,7 +130,7 @@ fn on_device<'py>(
             tag: operation.tag,
         });
     }
-    let for_hooks = group.has_hooks().then(|| CallObjects {
+    let for_hooks = group.is_observed().then(|| CallObjects {
         tensors: messages
             .iter()
             .zip(operations)

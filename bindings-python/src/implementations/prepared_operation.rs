@@ -53,7 +53,7 @@ pub(crate) fn wait<'py>(
 /// The object of the tensor, for the hooks of the group, if that has any.
 fn for_hooks(py: Python<'_>, prepared: &PreparedOperation) -> Option<CallObjects> {
     let group = prepared.inner.group();
-    group.has_hooks().then(|| {
+    group.is_observed().then(|| {
         let object = || prepared.tensor.clone_ref(py);
         CallObjects {
             tensors: vec![(prepared.inner.tensor().clone(), object())],

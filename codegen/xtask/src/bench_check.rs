@@ -126,12 +126,17 @@ fn build_base(workspace: &Workspace, progress: &Progress, commit: &str) -> Resul
 
 /// Copies the Python modules of the package, without what was built for another place.
 fn copy_modules(from: &Path, to: &Path) -> Result<()> {
-    let (from, to) = (from.join("polyrank"), to.join("polyrank"));
-    fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
-    for entry in fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))? {
+    copy_folder(&from.join("polyrank"), &to.join("polyrank"))
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let path = entry?.path();
-        let is_module = path.extension().is_some_and(|end| end == "py");
-        if let (true, Some(name)) = (is_module, path.file_name()) {
+        let Some(name) = path.file_name() else { continue };
+        if path.is_dir() {
+            copy_folder(&path, &to.join(name))?;
+        } else if path.extension().is_some_and(|end| end == "py") {
             fs::copy(&path, to.join(name))
                 .with_context(|| format!("cannot copy {}", path.display()))?;
         }

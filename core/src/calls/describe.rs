@@ -36,6 +36,7 @@ impl Language {
             | Error::WaitTimeout { .. }
             | Error::RankFailed { .. }
             | Error::Aborted { .. }
+            | Error::Reconfigured { .. }
             | Error::Rendezvous { .. }
             | Error::RendezvousTimeout { .. } => Quoted::Unchanged,
             _ => return text,

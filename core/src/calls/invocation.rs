@@ -24,6 +24,7 @@ use crate::generated::error::{Error, Result};
 use crate::generated::roles::Order;
 use crate::process_group::{ProcessGroup, Window};
 use crate::request::{Method, Role};
+use crate::work::comm_name::CommName;
 
 /// What a call does, on its way.
 pub type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer>>>>;
@@ -61,6 +62,8 @@ pub struct Invocation {
     objects: Vec<Object>,
     /// A socket that the language was given, where it knows its sockets by numbers.
     listener: Option<TcpListener>,
+    /// What the caller calls its operations.
+    comm_name: Option<CommName>,
 }
 
 /// The entry of this name.
@@ -95,7 +98,8 @@ impl Invocation {
         resolved: ResolvedCall,
         objects: Vec<Object>,
     ) -> Invocation {
-        Invocation { entry, this, resolved, objects, listener: None }
+        let (listener, comm_name) = (None, CommName::current());
+        Invocation { entry, this, resolved, objects, listener, comm_name }
     }
 
     /// With the socket that a store is to serve on: what `master_listen_fd` names.
@@ -113,13 +117,18 @@ impl Invocation {
     }
 
     /// Starts what it does. Nothing happens before the future is polled.
-    pub fn start(self) -> AnswerFuture {
-        match self.entry.run {
+    pub fn start(mut self) -> AnswerFuture {
+        let comm_name = self.comm_name.take();
+        let answer = match self.entry.run {
             Some(run) => run(self),
             None => {
                 let error = unsupported(self.path());
                 Box::pin(std::future::ready(Err(error)))
             }
+        };
+        match comm_name {
+            Some(name) => Box::pin(name.apply_to(answer)),
+            None => answer,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! What callbacks of the user are given.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::Error;
@@ -38,6 +39,8 @@ pub struct PreHookArgs<'a> {
     /// one
     /// operation get the same one.
     pub op_id: u64,
+    /// The name that `record_comm` gave it, if it is called in such a block.
+    pub comm_name: Option<Arc<str>>,
 }
 
 /// What a hook learns after an operation was issued.
@@ -50,6 +53,8 @@ pub struct PostHookArgs {
     pub op_id: u64,
     /// The operation's handle.
     pub work: Work,
+    /// The name that `record_comm` gave it, if it is called in such a block.
+    pub comm_name: Option<Arc<str>>,
 }
 
 /// What a hook learns when an operation has ended.
@@ -64,4 +69,6 @@ pub struct CompletionHookArgs {
     pub duration: Duration,
     /// What it failed with; none if it ended well.
     pub error: Option<Error>,
+    /// The name that `record_comm` gave it, if it is called in such a block.
+    pub comm_name: Option<Arc<str>>,
 }

@@ -179,6 +179,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_IRECV,
     &DISTRIBUTED_BATCH_ISEND_IRECV,
     &DISTRIBUTED_NAN_CHECK,
+    &DISTRIBUTED_RECORD_COMM,
     &DISTRIBUTED_BROADCAST_OBJECT_LIST,
     &DISTRIBUTED_ALL_GATHER_OBJECT,
     &DISTRIBUTED_GATHER_OBJECT,
@@ -3251,6 +3252,17 @@ pub static DISTRIBUTED_NAN_CHECK: Method = Method {
     overloads: &[Overload {
         parameters: &[optional("allow_infinity", Type::Bool, Role::None, Constant::Bool(false))],
     }],
+};
+
+/// `distributed.record_comm`
+pub static DISTRIBUTED_RECORD_COMM: Method = Method {
+    interface: "distributed",
+    name: "record_comm",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[required("name", Type::Str, Role::None)] }],
 };
 
 /// `distributed.broadcast_object_list`

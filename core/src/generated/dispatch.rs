@@ -370,6 +370,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_RECORD_COMM",
+        method: &calls::DISTRIBUTED_RECORD_COMM,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_RECV",
         method: &calls::DISTRIBUTED_RECV,
         order: Order::Free,

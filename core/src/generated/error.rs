@@ -625,4 +625,18 @@ impl Error {
             _ => None,
         }
     }
+
+    /// The collective that failed, if one did, for who knows more about it.
+    pub(crate) fn collective_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Error::CollectiveMismatch { collective, .. }
+            | Error::CollectiveTimeout { collective, .. }
+            | Error::WaitTimeout { collective, .. }
+            | Error::RankFailed { collective, .. }
+            | Error::Aborted { collective, .. }
+            | Error::Reconfigured { collective, .. }
+            | Error::MonitoredBarrier { collective, .. } => Some(collective),
+            _ => None,
+        }
+    }
 }

@@ -739,6 +739,11 @@ pub mod distributed {
         /// `allow_infinity`
         pub const ALLOW_INFINITY: usize = 0;
     }
+    /// `distributed.record_comm`
+    pub mod record_comm {
+        /// `name`
+        pub const NAME: usize = 0;
+    }
     /// `distributed.broadcast_object_list`
     pub mod broadcast_object_list {
         /// `object_list`

@@ -10,6 +10,7 @@ use crate::process_group::ProcessGroup;
 use crate::request::{Request, Role, TypedCall, tables};
 use crate::tensor::{Element, Tensor};
 use crate::work::Work;
+use crate::work::comm_name::CommName;
 
 /// Tags of the two messages of an object. The sizes and the bytes have their own, so that a receive
 /// from any rank finds sizes only; tensors had better use others.
@@ -146,7 +147,10 @@ impl Exchange<'_> {
         run: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let hooked = self.group.before_objects(name, root)?;
-        let result = run.await;
+        let result = match CommName::current() {
+            Some(name) => name.apply_to(run).await,
+            None => run.await,
+        };
         if let Some(hooked) = hooked {
             hooked.ended(result.as_ref().err());
         }

@@ -228,7 +228,7 @@ impl Inner {
         plain: &SingleTensorRequest,
         (given, taken): (usize, usize),
     ) -> Option<SmallCall> {
-        if self.has_hooks() {
+        if self.is_observed() {
             return None;
         }
         let SingleTensorRequest { collective, dtype, reduce_op, root, waiting, .. } = *plain;

@@ -64,6 +64,7 @@ pub(super) fn without_tensors(root: i32, waiting: WaitIntent) -> PreHookArgs<'st
         root,
         reduce_op: None::<ReduceOp>,
         op_id: 0,
+        comm_name: None,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::generated::error::{Error, Result};
 use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::work::Work;
+use crate::work::comm_name::{self, CommName};
 
 type PreHook = Arc<dyn Fn(&PreHookArgs<'_>) -> Result<()> + Send + Sync>;
 type PostHook = Arc<dyn Fn(&PostHookArgs) + Send + Sync>;
@@ -59,12 +60,17 @@ pub(crate) struct HookedOperation {
     hooks: Arc<KnownHooks>,
     name: &'static str,
     number: u64,
+    comm_name: Option<CommName>,
     began: Instant,
 }
 
 impl Inner {
-    /// As [`ProcessGroup::has_hooks`].
-    pub(super) fn has_hooks(&self) -> bool {
+    /// As [`ProcessGroup::is_observed`].
+    pub(super) fn is_observed(&self) -> bool {
+        self.has_hooks() || comm_name::is_in_use()
+    }
+
+    fn has_hooks(&self) -> bool {
         // Pages have hooks of their own, in JavaScript: here they would only be code to load.
         !cfg!(target_family = "wasm") && self.hooks.is_watched.load(Ordering::Relaxed)
     }
@@ -150,10 +156,11 @@ impl ProcessGroup {
         self.inner.hooks.change(|known| drop(known.abort.remove(&hook_id)));
     }
 
-    /// Whether operations have hooks, so that none takes a fast path.
+    /// Whether operations have hooks, or may have names of the user, so that none takes a fast
+    /// path.
     #[doc(hidden)]
-    pub fn has_hooks(&self) -> bool {
-        self.inner.has_hooks()
+    pub fn is_observed(&self) -> bool {
+        self.inner.is_observed()
     }
 
     /// What hooks learn of a collective of this group.
@@ -173,16 +180,20 @@ impl ProcessGroup {
         &self,
         arguments: impl FnOnce() -> PreHookArgs<'a>,
     ) -> Result<Option<HookedOperation>> {
-        if !self.has_hooks() || is_in_hook() {
+        if !self.inner.has_hooks() || is_in_hook() {
             return Ok(None);
         }
         let Hooks { operations, .. } = &*self.inner.hooks;
         let hooks = self.inner.hooks.lock().clone();
         let number = operations.fetch_add(1, Ordering::Relaxed);
-        let arguments = PreHookArgs { op_id: number, rank: self.rank(), ..arguments() };
+        let comm_name = CommName::current();
+        let told = comm_name.as_ref().map(CommName::text);
+        let rank = self.rank();
+        let arguments = PreHookArgs { op_id: number, rank, comm_name: told, ..arguments() };
         let name = arguments.name;
         for (id, hook) in hooks.pre.iter() {
-            let why = |what: &str| format!("its pre-hook {id} stopped {name} #{number}: {what}");
+            let title = comm_name.as_ref().map_or_else(|| name.to_owned(), |it| it.beside(name));
+            let why = |what: &str| format!("its pre-hook {id} stopped {title} #{number}: {what}");
             match in_hook(|| catch_unwind(AssertUnwindSafe(|| hook(&arguments)))) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
@@ -196,7 +207,8 @@ impl ProcessGroup {
             }
         }
         let group = Arc::downgrade(&self.inner);
-        Ok(Some(HookedOperation { group, hooks, name, number, began: Instant::now() }))
+        let began = Instant::now();
+        Ok(Some(HookedOperation { group, hooks, name, number, comm_name, began }))
     }
 
     /// As [`ProcessGroup::before`], of an operation on objects.
@@ -219,7 +231,7 @@ impl ProcessGroup {
             (Some(hooked), Err(error)) => hooked.ended(Some(error)),
             (None, _) => {}
         }
-        issued
+        comm_name::describe_error(issued)
     }
 
     /// The group has other members, whose failure abort hooks have not told of.
@@ -290,9 +302,11 @@ impl HookedOperation {
     /// Calls the hooks after the operation was issued, as `work`, and sees to it that those are
     /// called that tell of its end.
     pub(super) fn issued(self, work: &Work) {
-        let HookedOperation { group, hooks, name, number, began } = self;
+        let HookedOperation { group, hooks, name, number, comm_name, began } = self;
+        let comm_name = comm_name.as_ref().map(CommName::text);
         if !hooks.post.is_empty() {
-            let arguments = PostHookArgs { name, op_id: number, work: work.without_tensors() };
+            let (work, comm_name) = (work.without_tensors(), comm_name.clone());
+            let arguments = PostHookArgs { name, op_id: number, work, comm_name };
             hooks.post.iter().for_each(|(_, hook)| guarded(|| in_hook(|| hook(&arguments))));
         }
         let asks = |inner: &Arc<Memberships>| inner.hooks.asks_operations.load(Ordering::Relaxed);
@@ -311,17 +325,18 @@ impl HookedOperation {
             work.on_outcome(move |outcome| {
                 let duration = began.elapsed();
                 let error = outcome.as_ref().err().cloned();
-                let arguments = CompletionHookArgs { name, op_id: number, duration, error };
-                hooks.complete(&arguments);
+                let op_id = number;
+                hooks.complete(&CompletionHookArgs { name, op_id, duration, error, comm_name });
             });
         }
     }
 
     /// Calls the hooks that tell of its end, which has come: it could not be issued, say.
     pub(crate) fn ended(self, error: Option<&Error>) {
-        let HookedOperation { hooks, name, number, began, .. } = self;
+        let HookedOperation { hooks, name, number: op_id, began, comm_name, .. } = self;
         let (duration, error) = (began.elapsed(), error.cloned());
-        hooks.complete(&CompletionHookArgs { name, op_id: number, duration, error });
+        let comm_name = comm_name.as_ref().map(CommName::text);
+        hooks.complete(&CompletionHookArgs { name, op_id, duration, error, comm_name });
     }
 }
 

@@ -33,14 +33,14 @@ impl ProcessGroup {
     /// done, and [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a
     /// call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
-        !self.has_hooks() && self.inner.cpu.send_short(to, payload)
+        !self.is_observed() && self.inner.cpu.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
     /// nothing was received: then [`ProcessGroup::issue_recv`] is the way, which also says what is
     /// wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
-        match memory.len() <= FAST_PATH_BYTES && !self.has_hooks() {
+        match memory.len() <= FAST_PATH_BYTES && !self.is_observed() {
             true => self.inner.cpu.receive_short(from, memory),
             false => None,
         }

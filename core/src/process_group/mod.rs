@@ -20,6 +20,7 @@ use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, given, in_place, lend, lend_mut,
     single_tensor,
 };
+use crate::work::comm_name::CommName;
 use crate::work::{OperationLabel, Work};
 
 mod assembly;
@@ -481,7 +482,7 @@ impl ProcessGroup {
     }
 
     fn label(&self, name: &'static str) -> OperationLabel {
-        OperationLabel { name, group: self.identity() }
+        OperationLabel { name, group: self.identity(), comm_name: CommName::current() }
     }
 
     fn cpu(&self) -> Arc<dyn Backend> {

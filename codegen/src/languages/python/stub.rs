@@ -85,6 +85,7 @@ const EXTRA: &[(&str, &str)] = &[
     ("ProcessGroup", include_str!("../../../templates/python/process_group.pyi")),
     ("Future", include_str!("../../../templates/python/future.pyi")),
     ("NonGroupMember", include_str!("../../../templates/python/non_group_member.pyi")),
+    ("CommNameBlock", include_str!("../../../templates/python/comm_name_block.pyi")),
     ("CurrentProcessGroup", include_str!("../../../templates/python/current_process_group.pyi")),
 ];
 

@@ -62,6 +62,8 @@ fn type_of(ty: &Type) -> Option<String> {
         Type::Interface(name) if name == "Work" => name.clone(),
         Type::Sequence(inner) => format!("Vec<{}>", type_of(inner)?),
         Type::Nullable(inner) if **inner == Type::Object => "Option<Error>".to_owned(),
+        // Text of the user.
+        Type::Nullable(inner) if **inner == Type::String => "Option<Arc<str>>".to_owned(),
         Type::Nullable(inner) => format!("Option<{}>", type_of(inner)?),
         other => number(other)?.to_owned(),
     })

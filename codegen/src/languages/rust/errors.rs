@@ -13,6 +13,8 @@ pub(super) struct Errors {
     stamp: String,
     errors: Vec<Kind>,
     accessors: Vec<Accessor>,
+    /// The pattern of those that are about a collective.
+    collectives: String,
 }
 
 struct Kind {
@@ -63,12 +65,16 @@ pub(super) fn errors(api: &Api) -> Errors {
             "missing_ranks",
         ),
     ];
-    let accessor = |(doc, name, ty, value)| {
+    let pattern = |name| {
         let having =
             api.errors.iter().filter(|error| error.fields.iter().any(|it| it.name == name));
         let patterns: Vec<String> =
             having.map(|error| format!("Error::{} {{ {name}, .. }}", variant(error))).collect();
-        Accessor { doc, name, ty, pattern: patterns.join(" | "), value }
+        patterns.join(" | ")
+    };
+    let accessor = |(doc, name, ty, value)| {
+        let pattern = pattern(name);
+        Accessor { doc, name, ty, pattern, value }
     };
     Errors {
         stamp: stamp(file),
@@ -78,6 +84,7 @@ pub(super) fn errors(api: &Api) -> Errors {
             .map(accessor)
             .filter(|it| !it.pattern.is_empty())
             .collect(),
+        collectives: pattern("collective"),
     }
 }
 

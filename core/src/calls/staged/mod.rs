@@ -35,6 +35,7 @@ use crate::request::Role;
 pub use crate::tensor::Loan;
 use crate::tensor::Region;
 use crate::work::Work;
+use crate::work::comm_name::CommName;
 pub use hooks::OperationFacts;
 pub use lending::Loans;
 use operation::{Operation, on_window, operation};
@@ -92,6 +93,8 @@ pub struct StagedOperation {
     timeout: Duration,
     /// Whether no other rank counts on it.
     is_one_sided: bool,
+    /// What the caller calls it.
+    comm_name: Option<CommName>,
     state: State,
 }
 
@@ -158,6 +161,7 @@ impl StagedOperation {
             bytes_copied_in: 0,
             timeout: group.timeout(),
             is_one_sided: operation.is_one_sided(),
+            comm_name: CommName::current(),
             state: State::Prepared(operation),
             group: Some(group),
         };
@@ -203,9 +207,9 @@ impl StagedOperation {
         }
     }
 
-    /// The method that was called.
-    pub fn name(&self) -> &'static str {
-        self.name
+    /// The method that was called, and what [`record_comm`](crate::record_comm) calls it.
+    pub fn title(&self) -> String {
+        self.comm_name.as_ref().map_or_else(|| self.name.to_owned(), |it| it.beside(self.name))
     }
 
     /// The limit of the operation.
@@ -297,7 +301,10 @@ impl StagedOperation {
         let State::Prepared(operation) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
-        let work = operation.issue(group, waiting);
+        let work = match &self.comm_name {
+            Some(name) => name.apply(|| operation.issue(group, waiting)),
+            None => operation.issue(group, waiting),
+        };
         self.state = State::Issued(work?);
         Ok(())
     }
@@ -385,6 +392,7 @@ impl StagedOperation {
             bytes_copied_in: 0,
             timeout: Duration::ZERO,
             is_one_sided: false,
+            comm_name: None,
             state: State::Over,
         }
     }

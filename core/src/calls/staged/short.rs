@@ -259,6 +259,7 @@ impl ShortCall {
             bytes_copied_in: 0,
             timeout: group.timeout(),
             is_one_sided: false,
+            comm_name: None,
             state: State::Over,
         }
     }

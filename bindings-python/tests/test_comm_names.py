@@ -1,0 +1,111 @@
+"""Names that users give to operations: in errors, for hooks, by thread and by asyncio task."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import polyrank
+
+
+def told_to_hooks(here):
+    group = here.make_group("comm names: hooks")
+    seen = []
+    note = lambda args: seen.append((args.name, args.comm_name))  # noqa: E731
+    group.register_pre_hook(0, note)
+    group.register_post_hook(0, note)
+    group.register_completion_hook(0, note)
+    tensor = np.ones(3)
+    block = polyrank.record_comm("outer")
+    with block:
+        group.allreduce(tensor).wait()
+        with polyrank.record_comm(name="inner"), block, polyrank.record_comm("innermost"):
+            group.broadcast(tensor, 0).wait()
+        polyrank.all_reduce(tensor, group=group)
+        thread = threading.Thread(target=lambda: group.barrier().wait())
+        thread.start()
+        thread.join()
+    group.barrier().wait()
+    expected = [
+        ("ALLREDUCE", "outer"),
+        ("BROADCAST", "innermost"),
+        ("ALLREDUCE", "outer"),
+        ("BARRIER", None),
+        ("BARRIER", None),
+    ]
+    assert seen == [one for one in expected for _ in range(3)]
+    seen.clear()
+    with polyrank.record_comm("objects"):
+        polyrank.all_gather_object([None] * here.size, here.rank, group=group)
+    assert set(seen) == {("ALL_GATHER_OBJECT", "objects")}
+    group.shutdown()
+
+
+def test_hooks_are_given_names(world):
+    world.run(told_to_hooks)
+
+
+def said_by_errors(here):
+    group = here.make_group("comm names: errors")
+    if here.rank == 0:
+        with polyrank.record_comm("FSDP::all_gather (layer1)"):
+            work = group.allreduce(np.ones(4, np.float32))
+        with pytest.raises(polyrank.WaitTimeoutError) as caught:
+            work.wait(timedelta(milliseconds=1))
+        assert caught.value.collective == "allreduce 'FSDP::all_gather (layer1)'"
+        assert "; allreduce 'FSDP::all_gather (layer1)' (operation " in str(caught.value)
+        assert repr(work).startswith("Work(allreduce 'FSDP::all_gather (layer1)' #")
+        here.group.barrier().wait()
+        work.wait()
+    else:
+        here.group.barrier().wait()
+        group.allreduce(np.ones(4, np.float32)).wait()
+    with polyrank.record_comm("left open"):
+        work = group.recv([np.ones(3)], 1 - here.rank)
+    here.group.barrier().wait()
+    group.abort()
+    with pytest.raises(polyrank.AbortedError) as caught:
+        work.wait()
+    assert caught.value.collective == "recv 'left open'"
+    with pytest.raises(TypeError):
+        polyrank.record_comm(3)
+
+
+def test_errors_say_names(pair):
+    pair.run(said_by_errors)
+
+
+def in_tasks(here):
+    group = here.make_group("comm names: tasks")
+    seen = []
+    group.register_pre_hook(0, lambda args: seen.append(args.comm_name))
+    turns = [asyncio.Event() for _ in range(4)]
+
+    async def first():
+        with polyrank.record_comm("first"):
+            await group.barrier()
+            turns[0].set()
+            await turns[1].wait()
+            await group.barrier()
+            turns[2].set()
+
+    async def second():
+        await turns[0].wait()
+        await group.barrier()
+        with polyrank.record_comm("second"):
+            turns[1].set()
+            await turns[2].wait()
+            await group.barrier()
+
+    async def main():
+        await asyncio.gather(first(), second())
+
+    asyncio.run(main())
+    assert seen == ["first", None, "first", "second"]
+    group.shutdown()
+
+
+def test_each_task_has_names_of_its_own(pair):
+    pair.run(in_tasks)

@@ -1,0 +1,183 @@
+//! The name that a user gives to the operations that a block of code calls: of the block of this
+//! thread, or of whatever a language calls one. Knows no operations.
+//!
+//! Programs without such blocks look at one counter.
+
+use std::cell::RefCell;
+use std::fmt::{self, Display, Formatter};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use crate::generated::error::{Error, Result};
+
+/// What a user calls the operations of a block: `FSDP::all_gather (layer1)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommName(Arc<str>);
+
+/// A block of a language that has begun; it ends when this is dropped, on any thread.
+#[derive(Debug)]
+pub struct CommNameBlock(());
+
+/// How many blocks there are in this process.
+static BLOCKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Where a language keeps the name that counts for what calls now.
+static SOURCE: OnceLock<fn() -> Option<CommName>> = OnceLock::new();
+
+thread_local! {
+    static NAMES: RefCell<Vec<CommName>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `f` with `name` as the name of all operations that it calls on this thread, in every
+/// group: their errors say it, and hooks are given it. The innermost block counts.
+///
+/// ```
+/// # use polyrank::store::HashStore;
+/// # use polyrank::{ProcessGroup, record_comm};
+/// # use std::sync::Arc;
+/// # let store = Arc::new(HashStore::new());
+/// # let group = ProcessGroup::new(store, 0, 1, "alone", Default::default())?;
+/// let mut gradients = [1.0, 2.0];
+/// record_comm("gradients of layer 1", || group.allreduce(&mut gradients, ()))?;
+/// # Ok::<(), polyrank::Error>(())
+/// ```
+pub fn record_comm<R>(name: &str, f: impl FnOnce() -> R) -> R {
+    CommName::new(name).apply(f)
+}
+
+/// As [`record_comm`], for what a future calls, whatever threads run it.
+pub async fn record_comm_async<F: Future>(name: &str, future: F) -> F::Output {
+    CommName::new(name).apply_to(future).await
+}
+
+/// Gives what this thread calls from now on a name, until it is called with none: for a language
+/// that calls on one thread only, and does so immediately.
+pub fn set_thread_comm_name(name: Option<&str>) {
+    NAMES.with_borrow_mut(|names| match name {
+        Some(name) => {
+            BLOCKS.fetch_add(1, Ordering::Relaxed);
+            names.push(CommName::new(name));
+        }
+        None => {
+            if names.pop().is_some() {
+                BLOCKS.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    });
+}
+
+/// Has `source` say which name counts, where no block of Rust does: it is asked only while there
+/// is a [`CommNameBlock`]. The first one stays.
+pub fn set_comm_name_source(source: fn() -> Option<CommName>) {
+    SOURCE.get_or_init(|| source);
+}
+
+impl CommName {
+    /// This name.
+    pub fn new(name: &str) -> CommName {
+        CommName(name.into())
+    }
+
+    /// The name that counts for what this thread calls now.
+    pub fn current() -> Option<CommName> {
+        if !is_in_use() {
+            return None;
+        }
+        let own = NAMES.with_borrow(|names| names.last().cloned());
+        own.or_else(|| SOURCE.get().and_then(|source| source()))
+    }
+
+    /// Runs `f` with this name, as [`record_comm`].
+    pub fn apply<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _block = CommNameBlock::new();
+        NAMES.with_borrow_mut(|names| names.push(self.clone()));
+        let _restore = RestoreGuard;
+        f()
+    }
+
+    /// `future`, whose calls have this name, as [`record_comm_async`].
+    pub(crate) fn apply_to<F: Future>(&self, future: F) -> NamedFuture<F> {
+        let (name, future) = (self.clone(), Box::pin(future));
+        NamedFuture { name, future, _block: CommNameBlock::new() }
+    }
+
+    /// The text.
+    pub fn text(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
+    /// What messages call an operation: `allreduce 'layer 1'`.
+    pub(crate) fn beside(&self, operation: &str) -> String {
+        format!("{operation} '{self}'")
+    }
+
+    /// `error`, with the name beside the collective that it is about.
+    pub(crate) fn describe(&self, mut error: Error) -> Error {
+        if let Some(collective) = error.collective_mut() {
+            *collective = self.beside(collective);
+        }
+        error
+    }
+}
+
+impl Display for CommName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl CommNameBlock {
+    /// Has names asked for, until it is dropped.
+    #[expect(clippy::new_without_default, reason = "a block begins when somebody says so")]
+    pub fn new() -> CommNameBlock {
+        BLOCKS.fetch_add(1, Ordering::Relaxed);
+        CommNameBlock(())
+    }
+}
+
+impl Drop for CommNameBlock {
+    fn drop(&mut self) {
+        BLOCKS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether any operation may have a name.
+pub(crate) fn is_in_use() -> bool {
+    BLOCKS.load(Ordering::Relaxed) > 0
+}
+
+/// `result`, whose error has the name of the block that this thread is in, if it is in one.
+pub(crate) fn describe_error<T>(result: Result<T>) -> Result<T> {
+    result.map_err(|error| match CommName::current() {
+        Some(name) => name.describe(error),
+        None => error,
+    })
+}
+
+/// A future whose calls have a name.
+pub(crate) struct NamedFuture<F> {
+    name: CommName,
+    future: Pin<Box<F>>,
+    _block: CommNameBlock,
+}
+
+impl<F: Future> Future for NamedFuture<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let NamedFuture { name, future, .. } = &mut *self;
+        name.apply(|| future.as_mut().poll(context))
+    }
+}
+
+/// Makes the name before current again, after a panic as well.
+struct RestoreGuard;
+
+impl Drop for RestoreGuard {
+    fn drop(&mut self) {
+        NAMES.with_borrow_mut(Vec::pop);
+    }
+}

@@ -1,0 +1,133 @@
+//! Names that users give to operations: where they are seen, and to which operations they belong.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
+
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use polyrank::{Error, ProcessGroup, record_comm, record_comm_async};
+use polyrank_tests::ranks;
+
+/// The name and the user's name of each operation that hooks are told of: before, after, at the end.
+fn told(group: &ProcessGroup) -> Arc<Mutex<Vec<(&'static str, Option<String>)>>> {
+    let log: Arc<Mutex<Vec<_>>> = Arc::default();
+    let note = {
+        let log = log.clone();
+        move |name, called: &Option<Arc<str>>| {
+            log.lock().unwrap().push((name, called.as_deref().map(str::to_owned)));
+        }
+    };
+    let (before, after, end) = (note.clone(), note.clone(), note);
+    group.register_pre_hook(0, move |it| {
+        before(it.name, &it.comm_name);
+        Ok(())
+    });
+    group.register_post_hook(0, move |it| after(it.name, &it.comm_name));
+    group.register_completion_hook(0, move |it| end(it.name, &it.comm_name));
+    log
+}
+
+#[test]
+fn hooks_are_given_the_name_of_the_innermost_block() {
+    for size in [1, 2, 3, 5, 8] {
+        ranks(size, |group| {
+            let log = told(&group);
+            let mut one = [1.0f32];
+            group.barrier(()).unwrap();
+            record_comm("outer", || {
+                group.allreduce(&mut one, ()).unwrap();
+                record_comm("inner", || group.broadcast(&mut one, 0).unwrap());
+                group.allreduce_async(one.to_vec(), ()).unwrap().wait(None).unwrap();
+                // A thread of its own is in no block.
+                std::thread::scope(|scope| {
+                    scope.spawn(|| group.barrier(()).unwrap());
+                });
+            });
+            group.barrier(()).unwrap();
+            let log: Vec<_> = log.lock().unwrap().chunks(3).map(<[_]>::to_vec).collect();
+            let (outer, inner) = (Some("outer".to_owned()), Some("inner".to_owned()));
+            let expected = [
+                ("BARRIER", None),
+                ("ALLREDUCE", outer.clone()),
+                ("BROADCAST", inner),
+                ("ALLREDUCE", outer),
+                ("BARRIER", None),
+                ("BARRIER", None),
+            ];
+            assert_eq!(log, expected.map(|it| vec![it; 3]));
+        });
+    }
+}
+
+#[test]
+fn errors_say_the_name_beside_the_collective() {
+    let late = Barrier::new(2);
+    ranks(2, |group| {
+        if group.rank() == 1 {
+            late.wait();
+            group.allreduce(&mut [1.0f64], ()).unwrap();
+            return;
+        }
+        let work = record_comm("layer 1", || group.allreduce_async(vec![1.0f64], ())).unwrap();
+        let error = work.wait(Some(Duration::from_millis(1))).unwrap_err();
+        assert!(matches!(error, Error::WaitTimeout { .. }));
+        assert_eq!(error.collective(), Some("allreduce 'layer 1'"));
+        assert!(error.to_string().contains("; allreduce 'layer 1' (operation "), "{error}");
+        assert!(work.to_string().starts_with("Work(allreduce 'layer 1' #"), "{work}");
+        late.wait();
+        work.wait(None).unwrap();
+    });
+    let issued = Barrier::new(2);
+    let store = Arc::new(polyrank::store::HashStore::new());
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            let (store, issued) = (store.clone(), &issued);
+            scope.spawn(move || {
+                let options = polyrank::GroupOptions::default().timeout(polyrank_tests::LIMIT);
+                let group = ProcessGroup::new(store, rank, 2, "aborted", options).unwrap();
+                if rank == 1 {
+                    issued.wait();
+                    group.abort();
+                    return;
+                }
+                let seen = Arc::new(Mutex::new(None));
+                let kept = seen.clone();
+                let issue = || group.allreduce_async(vec![1u8], ());
+                let work = record_comm("layer 2", issue).unwrap();
+                work.on_done(move |result| *kept.lock().unwrap() = result.clone().err());
+                issued.wait();
+                let error = work.wait(None).unwrap_err();
+                assert_eq!(error.collective(), Some("allreduce 'layer 2'"));
+                assert_eq!(work.error(), Some(error.clone()));
+                assert_eq!(*seen.lock().unwrap(), Some(error));
+                // What is called of a broken group has the name of its own block.
+                let later = record_comm("layer 3", || group.allreduce(&mut [1u8], ()));
+                assert_eq!(later.unwrap_err().collective(), Some("allreduce 'layer 3'"));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_future_has_its_name_whatever_thread_polls_it() {
+    ranks(3, |group| {
+        let log = told(&group);
+        let mut own = record_comm("outer", || {
+            Box::pin(record_comm_async("future", async {
+                group.barrier_async(()).unwrap().await.unwrap();
+                // Somewhere else by now, as a runtime with several threads has it.
+                group.barrier_async(()).unwrap().await.unwrap();
+            }))
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                while own.as_mut().poll(&mut context).is_pending() {
+                    std::thread::yield_now();
+                }
+            });
+        });
+        let names: Vec<_> = log.lock().unwrap().iter().map(|(_, name)| name.clone()).collect();
+        assert_eq!(names, vec![Some("future".to_owned()); 6]);
+    });
+}
