@@ -987,6 +987,38 @@ export interface InitProcessGroupOptions extends WaitOptions {
   enableReconfigure?: boolean | undefined;
 }
 
+/** Options of `joinGroup`. */
+export interface JoinGroupOptions extends WaitOptions {
+  /** Where ranks meet, as for `initProcessGroup`; none, without a store too, is `env://`. */
+  initMethod?: string | null | undefined;
+  /** Limit of the meeting and of operations; none: 30 minutes. In ms. */
+  timeout?: number | null | undefined;
+  /**
+   * The number of ranks; -1: the URL or the environment says it.
+   * @defaultValue `-1`
+   */
+  worldSize?: number | undefined;
+  /**
+   * This rank; -1: the URL or the environment says it.
+   * @defaultValue `-1`
+   */
+  rank?: number | undefined;
+  /** The store to meet in, instead of a URL; needs `rank` and `worldSize`. */
+  store?: Store | null | undefined;
+  /** None: `tcp`. */
+  backend?: string | null | undefined;
+  /** Options of the group, `NcclOptions` where NCCL serves a device. */
+  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /** The device. */
+  deviceId?: unknown;
+  /**
+   * The version of what this program has to say to the others. A rank of another one is refused,
+   * with an error that names both, and those that wait go on waiting. One that gives none
+   * belongs to any.
+   */
+  version?: string | null | undefined;
+}
+
 /** Options of `newGroup`. */
 export interface NewGroupOptions extends WaitOptions {
   /** Limit of the group's operations; none: the default. In ms. */
@@ -2532,6 +2564,23 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
  * @throws {@link RendezvousTimeoutError}
  */
 export function newGroup(ranks: readonly number[] | null | undefined, options?: NewGroupOptions): Promise<GroupLike>;
+
+/**
+ * Joins the group `groupName`, whose ranks meet in a store or at a URL, and waits until all of
+ * them are there: programs in any language, started in any order, that need have nothing else
+ * in common. The process has no default group for it, and may join several; groups in one
+ * store are told apart by their names. `destroyProcessGroup` leaves it. Where a program ended
+ * without that, its place is free for another one in the next group of this name.
+ *
+ * @param groupName - The new group's name.
+ * @throws {@link DuplicateGroupError}
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link DistNetworkError}
+ * @throws {@link RendezvousError}
+ * @throws {@link RendezvousTimeoutError}
+ * @throws {@link UnknownBackendError}
+ */
+export function joinGroup(groupName: string, options?: JoinGroupOptions): Promise<ProcessGroup>;
 
 /**
  * Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a

@@ -96,6 +96,31 @@ namespace distributed {
                           optional Object? device_id = null, optional boolean sort_ranks = true,
                           optional boolean enable_reconfigure = false);
 
+  /// Joins the group `group_name`, whose ranks meet in a store or at a URL, and waits until all of
+  /// them are there: programs in any language, started in any order, that need have nothing else in
+  /// common. The process has no default group for it, and may join several; groups in one store are
+  /// told apart by their names. `destroy_process_group` leaves it. Where a program ended without
+  /// that, its place is free for another one in the next group of this name.
+  ///
+  /// - `init_method`: where ranks meet, as for `init_process_group`; none, without a store too, is
+  ///   `env://`.
+  /// - `timeout`: limit of the meeting and of operations; none: 30 minutes.
+  /// - `world_size`: the number of ranks; -1: the URL or the environment says it.
+  /// - `rank`: this rank; -1: the URL or the environment says it.
+  /// - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
+  /// - `backend`: none: `tcp`.
+  /// - `version`: the version of what this program has to say to the others. A rank of another one
+  ///   is refused, with an error that names both, and those that wait go on waiting. One that gives
+  ///   none belongs to any.
+  [Waits, Throws=(DuplicateGroup, InvalidArgument, Network, Rendezvous, RendezvousTimeout,
+                  UnknownBackend)]
+  ProcessGroup join_group(DOMString group_name, optional DOMString? init_method = null,
+                          optional Duration? timeout = null, optional long world_size = -1,
+                          optional long rank = -1, optional Store? store = null,
+                          optional DOMString? backend = null,
+                          optional BackendOptions? pg_options = null,
+                          optional Object? device_id = null, optional DOMString? version = null);
+
   /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
   /// call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
   /// all its ranks must call it. Returns the group of this rank; none if it is in no list.

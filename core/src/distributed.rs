@@ -2,6 +2,8 @@
 //! group. Knows no backend.
 
 mod current;
+mod formation;
+mod joined_groups;
 mod messages;
 mod p2p_op;
 mod without_members;
@@ -10,20 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::backend::registration::KnownPlace;
-use crate::backend::registry::BackendSpec;
 use crate::backend::{self, BackendOptions};
 use crate::blocking::block_on;
-use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup, SplitOptions};
-use crate::rendezvous::{self, RankClaim, Rendezvous, incarnation};
+use crate::process_group::{ProcessGroup, SplitOptions};
+use crate::rendezvous::{self, RankClaim};
 use crate::sorted::sort;
 use crate::store::{PrefixStore, Store};
 use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
-pub use current::{current_process_group, with_process_group};
+pub use current::{current_process_group, with_process_group, with_process_group_async};
+use formation::{form, group_options};
+pub use joined_groups::{join_group, join_group_async};
 pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
 pub use p2p_op::{P2POp, batch_isend_irecv};
 
@@ -49,6 +50,9 @@ pub struct InitOptions {
     pub device: Option<Device>,
     /// What is chosen about one of its backends, as `NcclOptions`.
     pub backend_options: Option<BackendOptions>,
+    /// The version of what this program has to say to the others: a rank of another one is refused.
+    /// One that gives none belongs to any.
+    pub version: Option<String>,
     /// Whether the group is made without members, which it gets by [`ProcessGroup::reconfigure`]:
     /// then no rank is waited for, and rank and size have no meaning.
     pub enable_reconfigure: bool,
@@ -65,6 +69,7 @@ setters! {
         group_name: impl Into<String> => Some(group_name.into()),
         device: Device => Some(device),
         backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
+        version: impl Into<String> => Some(version.into()),
         enable_reconfigure: bool => enable_reconfigure,
     }
 }
@@ -265,53 +270,15 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
     }
-    let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
-    let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
-    let mut group_options =
-        GroupOptions::default().backend(spec.clone()).timeout(timeout).description(DEFAULT_NAME);
-    group_options.device = options.device;
-    group_options.backend_options = options.backend_options.clone();
-    group_options.check()?;
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
     if options.enable_reconfigure {
+        let (_, group_options) = group_options(&options, DEFAULT_NAME)?;
         let site = without_members::site(&options)?;
-        return without_members::enter(ProcessGroup::without_members_at(
-            site,
-            name,
-            group_options,
-        )?);
+        let group = ProcessGroup::without_members_at(site, name, group_options)?;
+        return without_members::enter(group);
     }
-    let start = Instant::now();
-    let find = async |left| meet(&options, &spec, left).await;
-    let met = incarnation::meet(timeout, name, find).await;
-    let (met, mut claim) = met.map_err(rendezvous::explained)?;
-    if options.store.is_none() {
-        met.store.set_timeout(timeout);
-    }
-    let Rendezvous { rank, world_size, hosting, .. } = met;
-    let group = loop {
-        let (store, options) = (claim.scoped_store(), group_options.clone());
-        match ProcessGroup::new_async(store, rank, world_size, name, options).await {
-            Ok(group) => break group,
-            // The store is silent: it is not asked for more.
-            Err(error @ Error::StoreTimeout { .. }) => return Err(error),
-            Err(error) => {
-                if rendezvous::is_shortage(&error) {
-                    claim.refuse((rank, world_size), &error, timeout).await;
-                }
-                let is_superseded = claim.is_superseded().await;
-                // Where the store is lost, it is free with this process's connection.
-                let _ = claim.release().await;
-                if !is_superseded {
-                    return Err(incarnation::lost(error, hosting));
-                }
-            }
-        }
-        claim = incarnation::enter(&met, name, incarnation::remaining(timeout, start)).await?;
-    };
-    let groups = vec![group.clone()];
-    let process_id = crate::clock::process_id();
-    let made = World { process_id, hosting, claim: Some(claim), group: group.clone(), groups };
+    let made = form(&options, name, DEFAULT_NAME).await?;
+    let group = made.group.clone();
     if !enter(made) {
         // Nothing has run in it.
         let _ = group.shutdown_async().await;
@@ -348,7 +315,7 @@ pub fn default_group() -> Result<ProcessGroup> {
 /// # Errors
 /// [`Error::NotInitialized`]; [`Error::InvalidGroup`] if the group was destroyed.
 pub fn group_or_default(group: Option<&ProcessGroup>) -> Result<ProcessGroup> {
-    group.map_or_else(default_group, |group| Ok(group.clone()))
+    group.map_or_else(default_group, |group| group.unless_left().map(|()| group.clone()))
 }
 
 /// A group of some ranks of the default group; `None` on ranks that are not members. Only members
@@ -433,8 +400,13 @@ enum RemovedGroups {
 }
 
 fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
+    if let Some(joined) = group.and_then(joined_groups::take) {
+        return Ok(RemovedGroups::World(Box::new(joined)));
+    }
     let mut guard = world();
-    let world = guard.as_mut().ok_or(Error::NotInitialized)?;
+    let Some(world) = guard.as_mut() else {
+        return group.map_or(Ok(()), ProcessGroup::unless_left).and(Err(Error::NotInitialized));
+    };
     let default = world.group.identity();
     match group.filter(|group| group.identity() != default) {
         Some(group) if world.forget(group) => Ok(RemovedGroups::Group(group.clone())),
@@ -516,12 +488,14 @@ pub fn get_world_size() -> Result<u32> {
     Ok(default_group()?.size())
 }
 
-/// Whether the process keeps this group: the default group, and those that [`new_group`] made.
+/// Whether the process keeps this group: the default group, those that [`new_group`] made, and
+/// those that were joined.
 pub fn is_registered(group: &ProcessGroup) -> bool {
     let identity = group.identity();
-    world().as_ref().is_some_and(|world| {
-        world.groups.iter().any(|registered| registered.identity() == identity)
-    })
+    joined_groups::has(group)
+        || world().as_ref().is_some_and(|world| {
+            world.groups.iter().any(|registered| registered.identity() == identity)
+        })
 }
 
 /// The number of groups that this process made with [`init_process_group`] and [`new_group`] and
@@ -543,51 +517,6 @@ pub fn backend_unavailable_reason(name: &str) -> Option<String> {
         Ok(()) => None,
         Err(error) => Some(error.to_string()),
     }
-}
-
-async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Rendezvous> {
-    let invalid = |message: &str| Err(Error::InvalidArgument { message: message.into() });
-    if options.store.is_some() && options.init_method.is_some() {
-        return invalid("Cannot specify both init_method and store.");
-    }
-    let KnownRank { rank, world_size, met } = known_rank(options, spec, timeout)?;
-    if let Some(met) = met {
-        return Ok(met);
-    }
-    let Some(store) = &options.store else {
-        let url = options.init_method.as_deref().unwrap_or("env://");
-        return rendezvous::find_store(url, rank, world_size, timeout).await;
-    };
-    match (rank, world_size) {
-        (Some(rank), Some(world_size)) => {
-            Ok(Rendezvous::new(store.clone(), rank, world_size)?.with_environment())
-        }
-        _ => invalid("rank and world_size must be given with an explicit store"),
-    }
-}
-
-/// Who this process is, where that is known before the ranks meet; with a meeting, if they met.
-struct KnownRank {
-    rank: Option<u32>,
-    world_size: Option<u32>,
-    met: Option<Rendezvous>,
-}
-
-/// What the options say of this process; with a backend whose launcher knows it, what that says.
-fn known_rank(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<KnownRank> {
-    let (rank, world_size) = (options.rank, options.world_size);
-    let backends = spec.devices.iter().map(|(_, backend)| backend.registration());
-    let Some(find_place) = backends.filter_map(|backend| backend.find_place).next() else {
-        return Ok(KnownRank { rank, world_size, met: None });
-    };
-    let url = options.init_method.as_deref().filter(|url| *url != "env://");
-    let has_store = options.store.is_some() || url.is_some();
-    let place = find_place(&KnownPlace { rank, world_size, has_store }, timeout)?;
-    // A URL may say rank and size itself, and must then be the only one that does.
-    let in_url = url.is_some_and(|url| url.contains("rank="));
-    let known = |number| if in_url { None } else { Some(number) };
-    let (rank, world_size) = (known(place.rank), known(place.world_size));
-    Ok(KnownRank { rank, world_size, met: place.rendezvous })
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

@@ -63,6 +63,13 @@ export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }
 
+const DISTRIBUTED_JOIN_GROUP = { key: "DISTRIBUTED_JOIN_GROUP", name: "joinGroup", required: 1, durations: [2] };
+
+/** Joins the group `groupName`, whose ranks meet in a store or at a URL, and waits until all of them are there: programs in any language, started in any order, that need have nothing else in common. The process has no default group for it, and may join several; groups in one store are told apart by their names. `destroyProcessGroup` leaves it. Where a program ended without that, its place is free for another one in the next group of this name. */
+export function joinGroup(...given) {
+  return own.joinGroup(DISTRIBUTED_JOIN_GROUP, given);
+}
+
 const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
 
 /** Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list call it with the same list, and wait for one another; if the parent is bound to a CUDA device, all its ranks must call it. Returns the group of this rank; none if it is in no list. */

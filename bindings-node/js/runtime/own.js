@@ -2,7 +2,7 @@
 // the names of backends.
 
 import { Backend } from "../generated/constants.js";
-import { duration, signalOf, split } from "./arguments.js";
+import { argument, duration, signalOf, split } from "./arguments.js";
 import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
 import { CudaTensor } from "./cuda.js";
 import {
@@ -134,6 +134,18 @@ function begin(spec, given, { initMethod, ...others }, watch) {
   if (handler === undefined) return invokeAsync(spec, null, given, watch);
   return meet(handler, initMethod, others).then((met) => {
     return invokeAsync(spec, null, [{ ...others, ...met }], watch);
+  });
+}
+
+/** Joins a group that stands alone. */
+export function joinGroup(spec, given) {
+  const call = split(spec, given);
+  const url = argument(call, 1, "initMethod");
+  const handler = typeof url === "string" ? handlerOf(url) : undefined;
+  if (handler === undefined) return invokeAsync(spec, null, given);
+  const { initMethod, ...others } = call.options ?? {};
+  return meet(handler, url, others).then((met) => {
+    return invokeAsync(spec, null, [call.positional[0], { ...others, ...met }]);
   });
 }
 

@@ -136,6 +136,7 @@ __all__ = [
     "is_ucc_available",
     "is_xccl_available",
     "isend",
+    "join_group",
     "monitored_barrier",
     "nan_check",
     "new_group",
@@ -2190,6 +2191,27 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
     Returns the group; on a rank that is not in it, the value for a non-member.
 
     Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+    """
+
+def join_group(group_name: str, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, device_id: object | None = None, version: str | None = None) -> ProcessGroup:
+    """Joins the group `group_name`, whose ranks meet in a store or at a URL, and waits until all of
+    them are there: programs in any language, started in any order, that need have nothing else in
+    common. The process has no default group for it, and may join several; groups in one store are
+    told apart by their names. `destroy_process_group` leaves it. Where a program ended without
+    that, its place is free for another one in the next group of this name.
+
+    - `init_method`: where ranks meet, as for `init_process_group`; none, without a store too, is
+      `env://`.
+    - `timeout`: limit of the meeting and of operations; none: 30 minutes.
+    - `world_size`: the number of ranks; -1: the URL or the environment says it.
+    - `rank`: this rank; -1: the URL or the environment says it.
+    - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
+    - `backend`: none: `tcp`.
+    - `version`: the version of what this program has to say to the others. A rank of another one
+      is refused, with an error that names both, and those that wait go on waiting. One that gives
+      none belongs to any.
+
+    Raises `DuplicateGroupError`, `InvalidArgumentError`, `DistNetworkError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
     """
 
 def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:

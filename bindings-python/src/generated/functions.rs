@@ -171,6 +171,34 @@ fn py_new_group<'py>(
     convert::invoke(py, "DISTRIBUTED_NEW_GROUP", positional, keywords)
 }
 
+/// Joins the group `group_name`, whose ranks meet in a store or at a URL, and waits until all of
+/// them are there: programs in any language, started in any order, that need have nothing else in
+/// common. The process has no default group for it, and may join several; groups in one store are
+/// told apart by their names. `destroy_process_group` leaves it. Where a program ended without
+/// that, its place is free for another one in the next group of this name.
+///
+/// - `init_method`: where ranks meet, as for `init_process_group`; none, without a store too, is
+///   `env://`.
+/// - `timeout`: limit of the meeting and of operations; none: 30 minutes.
+/// - `world_size`: the number of ranks; -1: the URL or the environment says it.
+/// - `rank`: this rank; -1: the URL or the environment says it.
+/// - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
+/// - `backend`: none: `tcp`.
+/// - `version`: the version of what this program has to say to the others. A rank of another one
+///   is refused, with an error that names both, and those that wait go on waiting. One that gives
+///   none belongs to any.
+///
+/// Raises `DuplicateGroupError`, `InvalidArgumentError`, `DistNetworkError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
+#[pyfunction]
+#[pyo3(name = "join_group", signature = (*positional, **keywords), text_signature = "(group_name, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, backend=None, pg_options=None, device_id=None, version=None)")]
+fn py_join_group<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::invoke(py, "DISTRIBUTED_JOIN_GROUP", positional, keywords)
+}
+
 /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
 /// call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
 /// all its ranks must call it. Returns the group of this rank; none if it is in no list.
@@ -906,6 +934,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_default_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_default_group_alias_0, module)?)?;
     module.add_function(wrap_pyfunction!(py_new_group, module)?)?;
+    module.add_function(wrap_pyfunction!(py_join_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_split_group, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_rank, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_world_size, module)?)?;

@@ -100,6 +100,7 @@ export {
   isUccAvailable,
   isXcclAvailable,
   isend,
+  joinGroup,
   monitoredBarrier,
   nanCheck,
   newGroup,

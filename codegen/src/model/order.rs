@@ -52,11 +52,12 @@ impl Method {
         }
     }
 
-    /// Whether it takes a group or makes one.
+    /// Whether it takes a group or makes one of the ranks of another, which need not be this one.
     fn concerns_groups(&self) -> bool {
+        let makes_part = |ty: &Type| matches!(ty, Type::Nullable(inner) if inner.is_group());
         self.overloads.iter().any(|overload| {
             let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
-            overload.returns.non_null().is_group() || types.any(|ty| ty.non_null().is_group())
+            makes_part(&overload.returns) || types.any(|ty| ty.non_null().is_group())
         })
     }
 

@@ -1,6 +1,8 @@
-//! The current group of a thread. Knows no operations.
+//! The current group of a thread or a future. Knows no operations.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
 
 use super::default_group;
 use crate::generated::error::Result;
@@ -10,7 +12,8 @@ thread_local! {
     static CURRENT: RefCell<Vec<ProcessGroup>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The group of the innermost [`with_process_group`] of this thread, else the default group.
+/// The group of the innermost [`with_process_group`] that this thread or future is in, else the
+/// default group.
 ///
 /// # Errors
 /// [`Error::NotInitialized`](crate::Error::NotInitialized).
@@ -25,6 +28,36 @@ pub fn with_process_group<R>(group: &ProcessGroup, f: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow_mut(|groups| groups.push(group.clone()));
     let _restore = RestoreGuard;
     f()
+}
+
+/// As [`with_process_group`], through everything that `future` awaits, whatever threads and
+/// runtime run it: a task that it starts is not in the block.
+///
+/// ```
+/// # use polyrank::store::HashStore;
+/// # use polyrank::{ProcessGroup, distributed};
+/// # use std::sync::Arc;
+/// # let group = ProcessGroup::new(Arc::new(HashStore::new()), 0, 1, "a", Default::default())?;
+/// # fn run<F: Future>(future: F) -> F::Output {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     let mut future = std::pin::pin!(future);
+/// #     loop {
+/// #         if let std::task::Poll::Ready(it) = future.as_mut().poll(&mut context) { return it; }
+/// #     }
+/// # }
+/// # run(async {
+/// distributed::with_process_group_async(&group, async {
+///     let current = distributed::current_process_group()?;
+///     current.barrier_async(())?.await
+/// })
+/// .await?;
+/// # Ok::<(), polyrank::Error>(()) })?;
+/// # Ok::<(), polyrank::Error>(())
+/// ```
+pub async fn with_process_group_async<F: Future>(group: &ProcessGroup, future: F) -> F::Output {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| with_process_group(group, || future.as_mut().poll(context)))
+        .await
 }
 
 /// Makes the group before current again, after a panic as well.

@@ -135,6 +135,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_PROCESS_GROUP,
     &DISTRIBUTED_DEFAULT_GROUP,
     &DISTRIBUTED_NEW_GROUP,
+    &DISTRIBUTED_JOIN_GROUP,
     &DISTRIBUTED_SPLIT_GROUP,
     &DISTRIBUTED_GET_RANK,
     &DISTRIBUTED_GET_WORLD_SIZE,
@@ -2373,6 +2374,40 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
             optional("device_id", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("sort_ranks", Type::Bool, Role::None, Constant::Bool(true)),
             optional("enable_reconfigure", Type::Bool, Role::None, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.join_group`
+pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
+    interface: "distributed",
+    name: "join_group",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("group_name", Type::Str, Role::None),
+            optional("init_method", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+            optional("world_size", Type::Int, Role::None, Constant::Int(-1)),
+            optional("rank", Type::Int, Role::None, Constant::Int(-1)),
+            optional(
+                "store",
+                Type::Nullable(&Type::Interface("Store")),
+                Role::None,
+                Constant::Null,
+            ),
+            optional("backend", Type::Nullable(&Type::Str), Role::None, Constant::Null),
+            optional(
+                "pg_options",
+                Type::Nullable(&Type::Record(&BACKEND_OPTIONS)),
+                Role::Options,
+                Constant::Null,
+            ),
+            optional("device_id", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+            optional("version", Type::Nullable(&Type::Str), Role::None, Constant::Null),
         ],
     }],
 };

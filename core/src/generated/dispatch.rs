@@ -342,6 +342,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(|call| Box::pin(implementations::distributed::is_xccl_available(call))),
     },
     Entry {
+        key: "DISTRIBUTED_JOIN_GROUP",
+        method: &calls::DISTRIBUTED_JOIN_GROUP,
+        order: Order::Free,
+        waits: true,
+        run: Some(|call| Box::pin(implementations::distributed::join_group(call))),
+    },
+    Entry {
         key: "DISTRIBUTED_MONITORED_BARRIER",
         method: &calls::DISTRIBUTED_MONITORED_BARRIER,
         order: Order::Group,

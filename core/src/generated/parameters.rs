@@ -564,6 +564,29 @@ pub mod distributed {
         /// `enable_reconfigure`
         pub const ENABLE_RECONFIGURE: usize = 8;
     }
+    /// `distributed.join_group`
+    pub mod join_group {
+        /// `group_name`
+        pub const GROUP_NAME: usize = 0;
+        /// `init_method`
+        pub const INIT_METHOD: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+        /// `world_size`
+        pub const WORLD_SIZE: usize = 3;
+        /// `rank`
+        pub const RANK: usize = 4;
+        /// `store`
+        pub const STORE: usize = 5;
+        /// `backend`
+        pub const BACKEND: usize = 6;
+        /// `pg_options`
+        pub const PG_OPTIONS: usize = 7;
+        /// `device_id`
+        pub const DEVICE_ID: usize = 8;
+        /// `version`
+        pub const VERSION: usize = 9;
+    }
     /// `distributed.split_group`
     pub mod split_group {
         /// `parent_pg`

@@ -62,8 +62,9 @@ enum Fit {
     Occupied(String),
     /// The rank and those that wait there do not belong together, for the reason given.
     Refused(String),
-    /// The rank is one of those that the launcher has started anew since, as said.
-    Outdated(String),
+    /// The rank is one of those that the launcher has started anew since, or its program is of
+    /// another version, as said; another one may come in its place.
+    TurnedAway(String),
 }
 
 impl RankClaim {
@@ -98,8 +99,8 @@ impl RankClaim {
                 },
                 Fit::Refused(why) => return Err(claim.withdraw(met, why).await),
                 // The others lose their store with its host, and are told why.
-                Fit::Outdated(why) if met.hosting => return Err(claim.withdraw(met, why).await),
-                Fit::Outdated(message) => {
+                Fit::TurnedAway(why) if met.hosting => return Err(claim.withdraw(met, why).await),
+                Fit::TurnedAway(message) => {
                     claim.release().await?;
                     return Err(Error::Rendezvous { message });
                 }
@@ -153,8 +154,10 @@ impl RankClaim {
         if now != present.as_bytes() {
             return Ok(Fit::Ended);
         }
-        if let Some(fit) = self.compare_runs(met).await? {
-            return Ok(fit);
+        for fit in [self.compare_runs(met).await?, self.compare_versions(met).await?] {
+            if let Some(fit) = fit {
+                return Ok(fit);
+            }
         }
         let came = met.store.add_async(&format!("{}/came", self.scope), 1).await?;
         match came == i64::from(met.world_size) && !self.are_all_there(met).await? {
@@ -271,7 +274,7 @@ impl RankClaim {
         if ours > theirs || !self.has_others(met, met.world_size).await? {
             return Ok(Some(Fit::Abandoned));
         }
-        Ok(Some(Fit::Outdated(format!(
+        Ok(Some(Fit::TurnedAway(format!(
             "rank {} of restart {ours} (TORCHELASTIC_RESTART_COUNT) came to group '{}', whose \
              ranks are of restart {theirs} by now: the launcher started them anew, and this one \
              has to be started anew, too",
@@ -296,25 +299,57 @@ impl RankClaim {
         Ok(Some(if is_complete { Fit::Occupied(why) } else { Fit::Refused(why) }))
     }
 
-    /// What is wrong with the generation if it is of another run. It is ours if nobody has said
-    /// whose it is, or if this rank does not know of which run it is.
+    /// What is wrong with the generation if it is of another run.
     async fn compare_runs(&self, met: &Rendezvous) -> Result<Option<Fit>> {
-        let Some(ours) = &met.run_id else { return Ok(None) };
-        let key = format!("{}/run", self.scope);
+        let why = |ours: &str, theirs: &str| {
+            format!(
+                "rank {} of run '{ours}' came to group '{}' of run '{theirs}'. If these are two \
+                 jobs, give each its own port or store; if they are one, give all its ranks the \
+                 same run id (--run-id, POLYRANK_RUN_ID, or run_id= in the URL)",
+                met.rank, self.name
+            )
+        };
+        Ok(self.compare(met, "run", met.run_id.as_deref(), why).await?.map(|why| match why {
+            Some(why) => Fit::Refused(why),
+            None => Fit::Abandoned,
+        }))
+    }
+
+    /// What is wrong with the generation if its programs are of another version.
+    async fn compare_versions(&self, met: &Rendezvous) -> Result<Option<Fit>> {
+        let why = |ours: &str, theirs: &str| {
+            format!(
+                "rank {} of version '{ours}' came to group '{}', whose ranks are of version \
+                 '{theirs}'. Run programs of one version, or give each version a group of its own \
+                 name",
+                met.rank, self.name
+            )
+        };
+        // Another program of the right version may come: those that wait go on.
+        Ok(self.compare(met, "version", met.version.as_deref(), why).await?.map(|why| match why {
+            Some(why) => Fit::TurnedAway(why),
+            None => Fit::Abandoned,
+        }))
+    }
+
+    /// Why the generation is none for this rank, if it is of another `what`: `why`, of ours and
+    /// theirs; none if nobody of it is there any more. It is ours if nobody has said what it is of,
+    /// or if this rank does not know.
+    async fn compare(
+        &self,
+        met: &Rendezvous,
+        what: &str,
+        ours: Option<&str>,
+        why: impl FnOnce(&str, &str) -> String,
+    ) -> Result<Option<Option<String>>> {
+        let Some(ours) = ours else { return Ok(None) };
+        let key = format!("{}/{what}", self.scope);
         let theirs = met.store.compare_set_async(&key, b"", ours.as_bytes()).await?;
         if theirs == ours.as_bytes() {
             return Ok(None);
         }
-        if !self.has_others(met, met.world_size).await? {
-            return Ok(Some(Fit::Abandoned));
-        }
-        let theirs = String::from_utf8_lossy(&theirs);
-        Ok(Some(Fit::Refused(format!(
-            "rank {} of run '{ours}' came to group '{}' of run '{theirs}'. If these are two jobs, \
-             give each its own port or store; if they are one, give all its ranks the same run id \
-             (--run-id, POLYRANK_RUN_ID, or run_id= in the URL)",
-            met.rank, self.name
-        ))))
+        let has_others = self.has_others(met, met.world_size).await?;
+        Ok(Some(has_others.then(|| why(ours, &String::from_utf8_lossy(&theirs)))))
     }
 
     /// Whether any other rank of this generation, which has so many places, is there.

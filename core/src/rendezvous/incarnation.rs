@@ -144,6 +144,7 @@ mod tests {
                 hosting: false,
                 ends_with_rank_0: true,
                 run_id: None,
+                version: None,
                 restart_count: None,
                 is_of_launcher: false,
             })

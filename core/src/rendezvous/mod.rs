@@ -52,6 +52,9 @@ pub struct Rendezvous {
     pub ends_with_rank_0: bool,
     /// The run that this rank belongs to, if that has a name: ranks of another run are refused.
     pub run_id: Option<String>,
+    /// The version of what the program says to the others, if it gave one: ranks of another one are
+    /// refused.
+    pub(crate) version: Option<String>,
     /// How often the launcher had started its ranks again when it started this one, if it says so:
     /// ranks of an earlier restart are refused.
     pub(crate) restart_count: Option<u32>,
@@ -73,6 +76,7 @@ impl Rendezvous {
             hosting: false,
             ends_with_rank_0: false,
             run_id: None,
+            version: None,
             restart_count: None,
             is_of_launcher: false,
         })

@@ -74,6 +74,7 @@ struct Function {
 /// Functions that the layer writes by hand around the generated call: which, and what they give.
 const AROUND: &[(&str, &str, &str)] = &[
     ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),
+    ("join_group", "own.joinGroup", "Promise<ProcessGroup>"),
     ("nan_check", "hooks.nanCheck", "(args: PreHookArgs) => void"),
     ("prepare_allreduce", "own.prepareAllreduce", "PreparedOperation<T>"),
     ("register_abort_hook", "hooks.registerAbortHook", "void"),

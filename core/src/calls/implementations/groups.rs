@@ -36,6 +36,27 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     distributed::init_process_group_async(options).await.map(drop).into_answer()
 }
 
+/// Joins a group that stands alone.
+pub(crate) async fn join_group(mut call: Invocation) -> Result<Answer> {
+    let name: String = call.take(join_group::GROUP_NAME)?;
+    let settings = settings_of(&call, join_group::PG_OPTIONS)?;
+    let (world_size, rank): (i32, i32) =
+        (call.take(join_group::WORLD_SIZE)?, call.take(join_group::RANK)?);
+    let options = InitOptions {
+        backend: call.take::<Option<String>>(join_group::BACKEND)?.or(settings.backend),
+        init_method: call.take(join_group::INIT_METHOD)?,
+        timeout: call.take::<Option<Duration>>(join_group::TIMEOUT)?.or(settings.timeout),
+        store: call.store(join_group::STORE)?.map(|store| store.get().clone()),
+        world_size: u32::try_from(world_size).ok(),
+        rank: u32::try_from(rank).ok(),
+        backend_options: settings.backend_options,
+        device: device_of(&call, join_group::DEVICE_ID)?,
+        version: call.take(join_group::VERSION)?,
+        ..InitOptions::default()
+    };
+    distributed::join_group_async(&name, options).await.into_answer()
+}
+
 /// Leaves a group, or all of them.
 pub(crate) async fn destroy_process_group(call: Invocation) -> Result<Answer> {
     if call.is_outside(destroy_process_group::GROUP) {

@@ -1,0 +1,82 @@
+//! Groups that stand alone: programs that were started apart, and have no default group, join one
+//! of a name. Knows no backend.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{InitOptions, World, form};
+use crate::blocking::block_on;
+use crate::generated::error::{Error, Result};
+use crate::process_group::ProcessGroup;
+
+/// The groups that this process joined and has not left.
+static JOINED: Mutex<Vec<World>> = Mutex::new(Vec::new());
+
+/// Joins the group `name`, whose ranks meet in the store or at the URL that `options` name, and
+/// waits until all of them are there: programs in any language, started in any order, that need
+/// have nothing else in common. The process has no default group for it, and may join several;
+/// those in one store are told apart by their names.
+///
+/// A rank of another [`version`](InitOptions::version) than those that wait is refused, and they go
+/// on waiting. Where the place of a rank is free again, because its program ended, the next group
+/// of this name has a place for it.
+///
+/// [`destroy_process_group`](super::destroy_process_group) leaves it.
+///
+/// ```no_run
+/// use polyrank::distributed::{InitOptions, join_group};
+///
+/// let trainer = InitOptions::default().init_method("tcp://10.0.0.1:29500").rank(0).world_size(3);
+/// let group = join_group("weights", trainer.version("7"))?;
+/// # Ok::<(), polyrank::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::DuplicateGroup`] if this process is in a group of this name; those of
+/// [`init_process_group`](super::init_process_group).
+pub fn join_group(name: &str, options: InitOptions) -> Result<ProcessGroup> {
+    block_on(join_group_async(name, options))
+}
+
+/// As [`join_group`], without blocking, but for an MPI library that is initialised.
+///
+/// # Errors
+/// As [`join_group`].
+pub async fn join_group_async(name: &str, options: InitOptions) -> Result<ProcessGroup> {
+    if name.is_empty() || options.enable_reconfigure {
+        let message = match name.is_empty() {
+            true => "join_group: the group's name must not be empty",
+            false => "join_group: a group without members is made by init_process_group",
+        };
+        return Err(Error::InvalidArgument { message: message.to_owned() });
+    }
+    let is_joined = joined().iter().any(|made| made.group.group_name() == name);
+    if is_joined || super::world().as_ref().is_some_and(|world| world.has_group(name)) {
+        return Err(Error::DuplicateGroup { group_name: name.to_owned() });
+    }
+    let made = form(&options, name, name).await?;
+    let group = made.group.clone();
+    joined().push(made);
+    Ok(group)
+}
+
+/// Takes a group out of those that were joined; none if it was not, or is left already.
+pub(super) fn take(group: &ProcessGroup) -> Option<World> {
+    let mut joined = joined();
+    let found = joined.iter().position(|made| made.group.identity() == group.identity());
+    found.map(|found| joined.remove(found))
+}
+
+/// Whether a group was joined, and is not left.
+pub(super) fn has(group: &ProcessGroup) -> bool {
+    joined().iter().any(|made| made.group.identity() == group.identity())
+}
+
+/// What this process joined: what a parent process had before a fork is forgotten, untouched.
+fn joined() -> MutexGuard<'static, Vec<World>> {
+    let mut joined = JOINED.lock().unwrap_or_else(PoisonError::into_inner);
+    let ours = crate::clock::process_id();
+    if joined.iter().any(|made| made.process_id != ours) {
+        std::mem::forget(std::mem::take(&mut *joined));
+    }
+    joined
+}

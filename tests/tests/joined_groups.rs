@@ -1,0 +1,39 @@
+//! Groups that stand alone, over real processes of several languages: none has a default group.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use polyrank_tests::languages::{Language, Program, job};
+
+use Language::{Browser, Node, Python, Rust};
+
+const JOINS: Program = Program { example: "joined", script: "joined/run" };
+
+fn run(parts: &[(Language, u32)]) {
+    let Some(output) = job(JOINS, parts) else { return };
+    let said = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    let world: u32 = parts.iter().map(|(_, count)| count).sum();
+    let ranks = parts.iter().flat_map(|(language, count)| vec![language; *count as usize]);
+    for (rank, language) in ranks.enumerate() {
+        let line = format!("{language:?} rank {rank} of {world}: joined");
+        assert!(said.contains(&line), "{line} is missing:\n{said}\n{errors}");
+    }
+}
+
+#[test]
+fn each_language_alone() {
+    for world in [1, 2, 3, 5] {
+        run(&[(Rust, world)]);
+        run(&[(Python, world)]);
+        run(&[(Node, world)]);
+    }
+    run(&[(Rust, 8)]);
+}
+
+#[test]
+fn a_trainer_an_engine_and_a_viewer() {
+    run(&[(Python, 1), (Rust, 1), (Node, 1)]);
+    run(&[(Node, 2), (Python, 2), (Rust, 1)]);
+    run(&[(Rust, 1), (Python, 1), (Browser, 1)]);
+}
