@@ -53,6 +53,23 @@ pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Connect
     }
 }
 
+/// Connects and validates; tries again only where nothing says that the server is gone.
+pub(super) fn open_known(host: &str, port: u16, deadline: &Deadline) -> Result<Connection, Fault> {
+    loop {
+        match attempt(host, port, deadline) {
+            // A silent host is asked again.
+            Err(Fault::Expired(WaitError::TimedOut))
+                if deadline.remaining().is_none_or(|left| !left.is_zero()) => {}
+            Err(Fault::Expired(WaitError::TimedOut)) => {
+                let waited_ms = deadline.limit_ms();
+                let why = format!("({host}, {port}) did not answer within {waited_ms} ms");
+                return Err(Fault::Closed(why));
+            }
+            attempted => return attempted,
+        }
+    }
+}
+
 /// Connects and validates, trying every address of `host` once.
 pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Result<Connection, Fault> {
     let addresses = (host, port)
