@@ -190,3 +190,36 @@ impl Wake for Unparker {
         self.0.unpark();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::blocking::poll_once;
+
+    #[test]
+    fn an_abort_is_for_the_members_once_there_are_some() {
+        let [first, second] =
+            ["first", "second"].map(|why| Arc::new(Memberless::new("tcp", "g", why)));
+        let mut replaced = false;
+        assert_eq!(first.hand_over(second.clone(), || replaced = true), Ok(()));
+        assert!(replaced && second.aborted().is_none());
+        first.abort("enough");
+        assert_eq!((first.aborted(), second.aborted().as_deref()), (None, Some("enough")));
+    }
+
+    #[test]
+    fn members_that_come_after_an_abort_are_not_those_of_the_group() {
+        let [first, second] =
+            ["first", "second"].map(|why| Arc::new(Memberless::new("tcp", "g", why)));
+        first.abort("enough");
+        assert!(poll_once(first.ended()).is_ready());
+        let mut replaced = false;
+        assert_eq!(first.hand_over(second.clone(), || replaced = true), Err("enough".to_owned()));
+        assert!(!replaced);
+        let left = Leaving { limit: Duration::ZERO, compare_until: None };
+        assert_eq!(second.shutdown(left), Ok(()));
+        assert!(second.error("barrier").to_string().contains(DESTROYED));
+    }
+}

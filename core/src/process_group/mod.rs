@@ -289,7 +289,7 @@ impl ProcessGroup {
         if !limit.is_zero() {
             let _ = block_on(self.leave_meeting(broken));
         }
-        self.inner.site.close();
+        self.close_meeting();
         ended
     }
 
@@ -330,7 +330,7 @@ impl ProcessGroup {
             self.end();
         }
         let _ = self.leave_meeting(broken).await;
-        self.inner.site.close();
+        self.close_meeting();
         ended
     }
 

@@ -170,6 +170,31 @@ fn a_rank_that_joined_and_is_gone_is_named_and_its_successor_ends_the_wait() {
     block_on(await_joined(&store, ("g", 3), &keys, LIMIT, None)).unwrap();
 }
 
+/// Finds at once that somebody is gone.
+struct Finds;
+
+impl JoinObserver for Finds {
+    fn look(&self) -> PendingLook<'_> {
+        Box::pin(std::future::ready(Ok(Some("rank 1 is gone".to_owned()))))
+    }
+}
+
+#[test]
+fn a_rank_that_fails_after_it_joined_tells_the_others() {
+    let (store, keys) = (HashStore::new(), ["rank/0", "rank/1"]);
+    assert_eq!(join_all(&store, &[0, 1], 2, LIMIT), [Ok(()), Ok(())]);
+    let found = block_on(await_joined(&store, ("g", 2), &keys, LIMIT, Some(&Finds)));
+    assert_eq!(found, Err(Error::Rendezvous { message: "rank 1 is gone".to_owned() }));
+    let why = Error::Network { message: "no descriptor is left".to_owned() };
+    poll_once(fail_joined(&store, "g", 1, &why));
+    let error = block_on(await_joined(&store, ("g", 2), &keys, LIMIT, None)).unwrap_err();
+    let expected = "rank 1 joined group 'g', and failed then: no descriptor is left";
+    assert!(error.to_string().contains(expected), "{error}");
+    // What all wrote before is enough.
+    store.multi_set(&keys, &[b"card".as_slice(); 2]).unwrap();
+    block_on(await_joined(&store, ("g", 2), &keys, LIMIT, None)).unwrap();
+}
+
 #[test]
 fn a_rank_that_comes_twice_fails_everyone_who_waits() {
     for result in join_all(&HashStore::new(), &[0, 1, 1], 3, LIMIT) {

@@ -57,6 +57,8 @@ pub(in crate::process_group) struct Origins {
     pub(super) digest: u64,
 }
 
+/// How long a process that gives up may take to tell the others.
+const TELLING_LIMIT: Duration = Duration::from_millis(500);
 /// How long the host of a group's store stays for the others when it leaves, at most, and if the
 /// group broke.
 const LEAVE_LIMITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(3)];
@@ -81,6 +83,14 @@ impl ProcessGroup {
         store.close();
         left
     }
+
+    /// The group was left: nobody is met any more.
+    pub(in crate::process_group) fn close_meeting(&self) {
+        if let Some(origins) = &self.inner.origins {
+            origins.store.close();
+        }
+        self.inner.site.close();
+    }
 }
 
 impl Meeting {
@@ -91,13 +101,36 @@ impl Meeting {
         memberless: &Arc<Memberless>,
     ) -> Result<Inner> {
         let began = Instant::now();
-        let found = unless_aborted(memberless, self.open(group)).await?;
-        unless_aborted(memberless, self.claim(group, &*found)).await?;
+        let meets = async {
+            let found = self.open(group).await?;
+            self.claim(group, &*found).await.map(|()| found)
+        };
+        let met = unless_aborted(memberless, meets).await;
+        if let Some(why) = memberless.aborted() {
+            self.tell_of_abort(group, &why).await;
+        }
+        let found = met?;
         let joined = self.join_in(&found, began, group, memberless).await;
         if let Err(error) = &joined {
             self.end_claim(&*found, error).await;
         }
         joined
+    }
+
+    /// Tells the others, if they can be reached at once, that this process gave up before it met
+    /// them.
+    async fn tell_of_abort(&self, group: &ProcessGroup, why: &str) {
+        let brief = Meeting { handles: self.handles.clone(), timeout: TELLING_LIMIT, ..*self };
+        let Ok(found) = brief.open(group).await else { return };
+        let message = format!("rank {} does not come: {why}", self.rank);
+        if self.claim(group, &*found).await.is_ok() {
+            let scoped = self.scoped(&found, self.digest);
+            // What is said here goes with the last that came.
+            let _ = Liveness::announce(&*scoped, self.rank).await;
+            let scoped = PrefixStore::new(keys_of_group(MEETING), scoped);
+            let _ = rendezvous::end_join(&scoped, MEETING, &message).await;
+            self.end_claim(&*found, &self.aborted(group, why.to_owned())).await;
+        }
     }
 
     /// As [`Meeting::join`], in the store in which they meet.
