@@ -59,7 +59,8 @@ partial interface ProcessGroup {
   /// ranks that live call it, equally often, and each call ends on all of them in the same way. It
   /// needs a store that lives, as `shrink_group` does: that of the eldest member if the group was
   /// reconfigured. The error names the rank whose store is gone.
-  [Waits, Throws=(InvalidArgument, InvalidGroup, Network, NoMembers, RankFailed, RendezvousTimeout)]
+  [Waits, Throws=(InvalidArgument, InvalidGroup, Network, NoMembers, RankFailed,
+  RendezvousTimeout)]
   long long agree(long long flag, optional Duration? timeout = null);
 
   /// How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,

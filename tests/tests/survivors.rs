@@ -86,8 +86,10 @@ fn calls<T: Send + 'static>(
 }
 
 fn is_late<T>(result: Result<T, Error>, ranks: &[u32]) -> bool {
-    let error = result.err();
-    matches!(error, Some(Error::RendezvousTimeout { missing_ranks, .. }) if *missing_ranks == *ranks)
+    match result {
+        Err(Error::RendezvousTimeout { missing_ranks, .. }) => *missing_ranks == *ranks,
+        _ => false,
+    }
 }
 
 #[test]

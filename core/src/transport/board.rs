@@ -97,8 +97,8 @@ pub trait Board: Send {
     fn withdraw(&mut self, reason: &[u8]);
     /// Why `rank` failed or left, if it has published that.
     fn reason(&self, rank: Rank) -> Option<Vec<u8>>;
-    /// Publishes that this rank leaves cleanly, and why, as [`Board::withdraw`] does; empty: without
-    /// a reason. This is final.
+    /// Publishes that this rank leaves cleanly, and why, as [`Board::withdraw`] does; empty:
+    /// without a reason. This is final.
     fn leave(&mut self, reason: &[u8]);
     /// The state of `rank`. Read it after showing something.
     fn attention(&self, rank: Rank) -> Attention;

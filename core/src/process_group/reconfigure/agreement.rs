@@ -1,8 +1,8 @@
 //! Agreement of the ranks that live, as MPI's `MPIX_Comm_agree`. Knows nothing of how members meet.
 //!
 //! Every rank gives its flag, and what comes of the flags of those that live is settled once
-//! (`survivor_call.rs`). A rank that was taken for gone and comes late returns it, too, although its
-//! own flag does not count.
+//! (`survivor_call.rs`). A rank that was taken for gone and comes late returns it, too, although
+//! its own flag does not count.
 
 use std::time::Duration;
 
@@ -42,7 +42,6 @@ impl ProcessGroup {
             timeout: timeout.unwrap_or_else(|| self.timeout()),
         };
         let common = |flags: &[Vec<u8>]| {
-            // What is no number has no bits.
             let bits = flags.iter().map(|flag| number(flag).unwrap_or_default());
             bits.fold(-1, |all, flag| all & flag).to_string().into_bytes()
         };

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connect;
-use super::connection::{Connection, Fault};
+use super::connection::{Connection, Fault, Opened};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
 use crate::generated::error::{Error, Result};
@@ -60,9 +60,6 @@ enum State {
     Lost(String),
 }
 
-/// How a connection is opened.
-type Opening = fn(&str, u16, &Deadline) -> std::result::Result<Connection, Fault>;
-
 impl Default for State {
     fn default() -> Self {
         Self::Abandoned(None)
@@ -108,7 +105,7 @@ impl Client {
     }
 
     fn connect_until(
-        open: Opening,
+        open: fn(&str, u16, &Deadline) -> Opened,
         deadline: &Deadline,
         host: &str,
         port: u16,
