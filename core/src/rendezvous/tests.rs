@@ -186,7 +186,11 @@ fn a_rank_that_fails_after_it_joined_tells_the_others() {
     let found = block_on(await_joined(&store, ("g", 2), &keys, LIMIT, Some(&Finds)));
     assert_eq!(found, Err(Error::Rendezvous { message: "rank 1 is gone".to_owned() }));
     let why = Error::Network { message: "no descriptor is left".to_owned() };
-    poll_once(fail_joined(&store, "g", 1, &why));
+    block_on(async {
+        fail_joined(&store, "g", 1, &why).await;
+        Ok(())
+    })
+    .unwrap();
     let error = block_on(await_joined(&store, ("g", 2), &keys, LIMIT, None)).unwrap_err();
     let expected = "rank 1 joined group 'g', and failed then: no descriptor is left";
     assert!(error.to_string().contains(expected), "{error}");
