@@ -67,9 +67,14 @@ impl ProcessGroup {
         self.inner.cpu.refusal(name).map_or(Ok(()), Err)
     }
 
+    /// How often the members were replaced.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.inner.epoch
+    }
+
     /// Refuses what was checked for members that have been replaced since. Before this, the
     /// backend was chosen: it is that of the members of `epoch`, then.
-    pub(super) fn check_epoch(&self, epoch: u64, name: &str) -> Result<()> {
+    pub(crate) fn check_epoch(&self, epoch: u64, name: &str) -> Result<()> {
         self.inner.check_epoch(epoch, name, &self.inner)
     }
 }
