@@ -1919,6 +1919,7 @@ export class ProcessGroup {
    *
    * @param opts - The options of this call.
    * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
    * @throws {@link RankFailedError}
    * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
@@ -1929,6 +1930,7 @@ export class ProcessGroup {
    * This process's handle, which all members need for `reconfigure`: who it is, and where it can
    * be met. It changes with every call of that.
    *
+   * @throws {@link InvalidGroupError}
    * @throws {@link DistNetworkError}
    * @throws {@link UnsupportedError}
    */
@@ -1937,10 +1939,14 @@ export class ProcessGroup {
    * Goes on without some ranks. The others call this with the same list; they are the members
    * from then on, in their order, and the group stays the same object: `reconfigure`, where the
    * ranks exchange handles themselves. That needs a store which lives: the members' own if the
-   * group was reconfigured before, otherwise the one in which it was made.
+   * group was reconfigured before, otherwise the one in which it was made. If that went with the
+   * rank that hosted it, the error names that rank; then handles, exchanged in another way, and
+   * `reconfigure` lead on.
    *
    * @param ranksToExclude - Ranks of this group; not the caller's.
    * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link DistNetworkError}
    * @throws {@link NoMembersError}
    * @throws {@link RankFailedError}
    * @throws {@link RendezvousTimeoutError}
@@ -1958,13 +1964,17 @@ export class ProcessGroup {
   /**
    * The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`:
    * the same on all of them, whatever each knows of failures, and also in a group that is
-   * broken. All ranks that live call it, equally often. It needs a store that lives, as
-   * `shrinkGroup` does; rank 0's if the group was reconfigured.
+   * broken. All ranks that live call it, equally often, and each call ends on all of them in the
+   * same way. It needs a store that lives, as `shrinkGroup` does: that of the eldest member if
+   * the group was reconfigured. The error names the rank whose store is gone.
    *
    * For a BigInt the result is a BigInt. For a number it is a number; where that would not be
    * exact, beyond `Number.MAX_SAFE_INTEGER`, the call rejects with {@link InvalidArgumentError},
    * which says the result: it took effect all the same.
    *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link DistNetworkError}
    * @throws {@link NoMembersError}
    * @throws {@link RankFailedError}
    * @throws {@link RendezvousTimeoutError}

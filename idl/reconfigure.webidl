@@ -25,12 +25,13 @@ partial interface ProcessGroup {
   /// If a member's process is gone, the work fails with `RankFailed`; if one does not come in time,
   /// with `RendezvousTimeout`, which names it. Then the group has no members, and can be
   /// reconfigured again.
-  [Handwritten, Throws=(InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout, Unsupported)]
+  [Handwritten, Throws=(InvalidArgument, InvalidGroup, RankFailed, Rendezvous, RendezvousTimeout,
+  Unsupported)]
   Work reconfigure(ReconfigureOptions opts);
 
   /// This process's handle, which all members need for `reconfigure`: who it is, and where it can
   /// be met. It changes with every call of that.
-  [Throws=(Network, Unsupported)] DOMString get_reconfigure_handle();
+  [Throws=(InvalidGroup, Network, Unsupported)] DOMString get_reconfigure_handle();
 
   /// Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
   /// libraries.
@@ -39,11 +40,14 @@ partial interface ProcessGroup {
   /// Goes on without some ranks. The others call this with the same list; they are the members from
   /// then on, in their order, and the group stays the same object: `reconfigure`, where the ranks
   /// exchange handles themselves. That needs a store which lives: the members' own if the group was
-  /// reconfigured before, otherwise the one in which it was made.
+  /// reconfigured before, otherwise the one in which it was made. If that went with the rank that
+  /// hosted it, the error names that rank; then handles, exchanged in another way, and
+  /// `reconfigure` lead on.
   ///
   /// - `ranks_to_exclude`: ranks of this group; not the caller's.
   /// - `timeout`: limit of the call; none: the group's; 0: no limit.
-  [Handwritten, Throws=(InvalidArgument, NoMembers, RankFailed, RendezvousTimeout, Unsupported)]
+  [Handwritten, Throws=(InvalidArgument, InvalidGroup, Network, NoMembers, RankFailed, RendezvousTimeout,
+  Unsupported)]
   Work shrink_group(sequence<Rank> ranks_to_exclude, optional Duration? timeout = null);
 
   /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
@@ -52,9 +56,11 @@ partial interface ProcessGroup {
 
   /// The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the
   /// same on all of them, whatever each knows of failures, and also in a group that is broken. All
-  /// ranks that live call it, equally often. It needs a store that lives, as `shrink_group` does;
-  /// rank 0's if the group was reconfigured.
-  [Waits, Throws=(NoMembers, RankFailed, RendezvousTimeout)]
+  /// ranks that live call it, equally often, and each call ends on all of them in the same way. It
+  /// needs a store that lives, as `shrink_group` does: that of the eldest member if the group was
+  /// reconfigured. The error names the rank whose store is gone.
+  [Waits, Throws=(InvalidArgument, InvalidGroup, Network, NoMembers, RankFailed,
+  RendezvousTimeout)]
   long long agree(long long flag, optional Duration? timeout = null);
 
   /// How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,

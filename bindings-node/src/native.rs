@@ -152,6 +152,21 @@ pub fn watch_failure(env: Env, group: &NativeObject) -> Result<()> {
     Ok(())
 }
 
+/// A number of the members that a group has now. Throws if they are others than the `known` ones,
+/// for which `operation` was prepared; no number: none are known.
+#[napi]
+pub fn check_members(
+    env: Env,
+    group: &NativeObject,
+    known: Option<f64>,
+    operation: String,
+) -> Result<f64> {
+    let object = group.object().map_err(|error| raise(env, &error))?;
+    let known = known.map(|known| known as u64);
+    let epoch = object.check_members(known, &operation);
+    epoch.map(|epoch| epoch as f64).map_err(|error| raise(env, &error))
+}
+
 /// The numbers of groups that have failed, of which the realm's listener was not told; it will not
 /// be.
 #[napi]

@@ -51,5 +51,6 @@ export const native = {
   cancel: module.cancel,
   watchFailure: module.watchFailure,
   takeFailures: module.takeFailures,
+  checkMembers: module.checkMembers,
   onCompleted: module.onCompleted,
 };

@@ -84,6 +84,24 @@ pub fn watch_failure(handle: &JsValue) -> std::result::Result<(), JsValue> {
     watch().map_err(|error| convert::error(&error))
 }
 
+/// A number of the members that a group has now.
+///
+/// # Errors
+/// That they are others than the `known` ones, for which `operation` was prepared, if there are
+/// such; those of a handle that is none of a group.
+#[wasm_bindgen(js_name = checkMembers)]
+pub fn check_members(
+    handle: &JsValue,
+    known: Option<f64>,
+    operation: &str,
+) -> std::result::Result<f64, JsValue> {
+    let check = || {
+        let object = given(handle)?.ok_or_else(Object::not_a_handle)?;
+        object.check_members(known.map(|known| known as u64), operation)
+    };
+    check().map(|epoch| epoch as f64).map_err(|error| convert::error(&error))
+}
+
 /// The object of a handle that was given; none for null.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ pub mod heap;
 pub mod languages;
 pub mod launch;
 pub mod lists;
+pub mod members;
 pub mod mpi;
 pub mod nccl;
 pub mod processes;

@@ -1,126 +1,16 @@
 //! Groups whose members change: the cases by name, over ranks that are threads. Processes, deaths
-//! and languages are in `reconfigure_processes.rs`.
+//! and languages are in `reconfigure_processes.rs`, calls of those that are left of a group in
+//! `survivors.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polyrank::process_group::ReconfigureOptions;
-use polyrank::store::HashStore;
-use polyrank::{Error, GroupOptions, ProcessGroup, ReduceOp, WorkResult};
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-type Job = Box<dyn FnOnce(&ProcessGroup) + Send>;
-
-/// A rank that is a thread, and does what it is told.
-struct Member {
-    jobs: Sender<Job>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Member {
-    fn of(make: impl FnOnce() -> ProcessGroup + Send + 'static) -> Member {
-        let (jobs, todo) = channel::<Job>();
-        let thread = std::thread::spawn(move || {
-            let group = make();
-            for job in todo {
-                job(&group);
-            }
-        });
-        Member { jobs, thread: Some(thread) }
-    }
-
-    /// A process that is in no group yet.
-    fn newcomer() -> Member {
-        Member::of(|| ProcessGroup::without_members(None, "group", options()).unwrap())
-    }
-
-    /// Does `job`; what it gives comes later.
-    fn ask<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&ProcessGroup) -> T + Send + 'static,
-    ) -> Receiver<T> {
-        let (answer, answered) = channel();
-        self.jobs.send(Box::new(move |group| drop(answer.send(job(group))))).unwrap();
-        answered
-    }
-
-    fn handle(&self) -> String {
-        self.ask(|group| group.get_reconfigure_handle().unwrap()).recv().unwrap()
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        drop(std::mem::replace(&mut self.jobs, channel().0));
-        let ended = self.thread.take().unwrap().join();
-        assert!(ended.is_ok() || std::thread::panicking());
-    }
-}
-
-fn options() -> GroupOptions {
-    GroupOptions::default().timeout(LIMIT)
-}
-
-/// The members of a group of `size`.
-fn world(size: u32) -> Vec<Member> {
-    let store = Arc::new(HashStore::new());
-    let member = |rank| {
-        let store = store.clone();
-        Member::of(move || ProcessGroup::new(store, rank, size, "group", options()).unwrap())
-    };
-    (0..size).map(member).collect()
-}
-
-fn handles(members: &[&Member]) -> Vec<String> {
-    members.iter().map(|member| member.handle()).collect()
-}
-
-/// Makes `members` the members, of ranks in that order, and checks that they reduce.
-fn reconfigure(uuid: i64, members: &[&Member]) {
-    let handles = handles(members);
-    let options = ReconfigureOptions::new(uuid, handles);
-    for result in call(&options, members) {
-        result.unwrap();
-    }
-    check(members);
-}
-
-fn call(options: &ReconfigureOptions, members: &[&Member]) -> Vec<Result<(), Error>> {
-    let asked: Vec<_> = members
-        .iter()
-        .map(|member| {
-            let options = options.clone();
-            member.ask(move |group| group.reconfigure(options)?.wait(None))
-        })
-        .collect();
-    asked.into_iter().map(|answer| answer.recv().unwrap()).collect()
-}
-
-/// Checks rank, size and the sum of what all have, of the members in the order of their ranks.
-fn check(members: &[&Member]) {
-    let size = members.len() as u32;
-    let asked: Vec<_> = members
-        .iter()
-        .map(|member| {
-            member.ask(|group| {
-                let mut tensor = [f64::from(group.rank()) + 1.0, 1.0];
-                group.allreduce(&mut tensor, ReduceOp::Sum).unwrap();
-                let mut long = vec![group.rank() as i64; 100_000];
-                group.allreduce(&mut long, ReduceOp::Max).unwrap();
-                (group.rank(), group.size(), tensor, long[99_999])
-            })
-        })
-        .collect();
-    let sum = f64::from(size * (size + 1) / 2);
-    for (rank, answer) in asked.into_iter().enumerate() {
-        let expected = (rank as u32, size, [sum, f64::from(size)], i64::from(size) - 1);
-        assert_eq!(answer.recv().unwrap(), expected);
-    }
-}
+use polyrank::{Error, ProcessGroup, ReduceOp};
+use polyrank_tests::LIMIT;
+use polyrank_tests::members::{Member, check, failures, handles, reconfigure, world};
 
 #[test]
 fn identity() {
@@ -178,11 +68,6 @@ fn split_brain() {
     asked.into_iter().for_each(|answer| answer.recv().unwrap().unwrap());
     check(&left);
     check(&right);
-}
-
-/// The errors of a call that every member makes.
-fn failures(options: &ReconfigureOptions, members: &[&Member]) -> Vec<Error> {
-    call(options, members).into_iter().map(Result::unwrap_err).collect()
 }
 
 #[test]
@@ -360,47 +245,6 @@ fn groups_of_members_are_split_and_left_as_any_others() {
     }
 }
 
-/// Goes on without `excluded`; the members that stay are given.
-fn exclude(excluded: &'static [u32], members: &[&Member]) {
-    let asked: Vec<_> = members
-        .iter()
-        .map(|member| member.ask(|group| group.shrink_group(excluded, None)?.wait(None)))
-        .collect();
-    asked.into_iter().for_each(|answer| answer.recv().unwrap().unwrap());
-    check(members);
-}
-
-#[test]
-fn survivors_go_on_without_the_others() {
-    let members = world(5);
-    let [first, second, third, fourth, fifth] = members.as_slice() else { panic!("five ranks") };
-    // Over the store in which the group was made, then over those of the members.
-    exclude(&[1, 4], &[first, third, fourth]);
-    exclude(&[0], &[third, fourth]);
-    reconfigure(1, &[fifth, third, second]);
-    exclude(&[], &[fifth, third, second]);
-    let wrong = third.ask(|group| {
-        let errors = [&[1u32][..], &[3]].map(|list| group.shrink_group(list, None).unwrap_err());
-        errors.map(|error| error.to_string())
-    });
-    let [own, none] = wrong.recv().unwrap();
-    assert!(own.contains("rank 1, which calls it, is to be excluded"), "{own}");
-    assert!(none.contains("rank 3 is not one of the 3 ranks"), "{none}");
-    check(&[fifth, third, second]);
-}
-
-/// What the members agree on, who have these flags.
-fn agree(members: &[(&Member, i64)]) -> Vec<i64> {
-    let asked: Vec<_> = members
-        .iter()
-        .map(|(member, flag)| {
-            let flag = *flag;
-            member.ask(move |group| group.agree(flag, Some(LIMIT)).unwrap())
-        })
-        .collect();
-    asked.into_iter().map(|answer| answer.recv().unwrap()).collect()
-}
-
 #[test]
 fn hooks_stay_with_their_group() {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -431,22 +275,146 @@ fn hooks_stay_with_their_group() {
 }
 
 #[test]
-fn those_who_live_agree_whatever_happened() {
+fn one_order_on_some_members_and_another_on_others_is_found() {
+    for newcomers in [0, 2] {
+        let (members, others) = (world(3), [(); 2].map(|()| Member::newcomer()));
+        let all: Vec<&Member> = members.iter().chain(&others[..newcomers]).collect();
+        let handles = handles(&all);
+        let asked: Vec<_> = (0..)
+            .zip(&all)
+            .map(|(shift, member)| {
+                let mut turned = handles.clone();
+                turned.rotate_left(shift % 2);
+                let options = ReconfigureOptions::new(1, turned);
+                member.ask(move |group| group.reconfigure(options)?.wait(None))
+            })
+            .collect();
+        for answer in asked {
+            let error = answer.recv().unwrap().unwrap_err().to_string();
+            assert!(error.contains("members disagree on who they are"), "{error}");
+        }
+        reconfigure(2, &all);
+    }
+}
+
+#[test]
+fn an_abort_ends_the_way_to_a_host_that_does_not_answer() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let member = Member::newcomer();
+    // A former member is older than a newcomer.
+    let eldest = format!("polyrank-1/0/{:016x}/0/tcp://{}", 7, silent.local_addr().unwrap());
+    let options = ReconfigureOptions::new(1, [member.handle(), eldest]);
+    let work = member.ask(|group| group.reconfigure(options).unwrap()).recv().unwrap();
+    let (_held, _) = silent.accept().unwrap();
+    member.ask(|group| group.abort()).recv().unwrap();
+    let error = work.wait(None).unwrap_err();
+    assert!(matches!(error, Error::Aborted { rank: 0, .. }), "{error:?}");
+    reconfigure(2, &[&member]);
+}
+
+#[test]
+fn a_group_without_members_says_so_whatever_ended_the_wait_for_them() {
+    let newcomer = Member::newcomer();
+    newcomer.ask(|group| group.abort()).recv().unwrap();
+    let error = newcomer.ask(|group| group.barrier(()).unwrap_err()).recv().unwrap();
+    assert!(matches!(error, Error::NoMembers { .. }), "{error:?}");
+    assert!(error.to_string().contains("call reconfigure() first"), "{error}");
+    reconfigure(1, &[&newcomer]);
+}
+
+#[test]
+fn a_group_that_was_destroyed_gets_no_members_and_meets_nobody() {
+    let members = world(2);
+    let others = [Member::newcomer(), Member::newcomer()];
+    let [first, second] = &others;
+    reconfigure(1, &[first, second]);
+    for member in members.iter().chain(&others) {
+        let handle = member.handle();
+        let place = handle.rsplit("://").next().unwrap().to_owned();
+        assert!(TcpStream::connect(&place).is_ok(), "{place}");
+        let left = member.ask(|group| {
+            group.shutdown_within(Duration::ZERO).unwrap();
+            let again = ReconfigureOptions::new(9, [handle]);
+            let errors = [
+                group.get_reconfigure_handle().unwrap_err(),
+                group.reconfigure(again).map(drop).unwrap_err(),
+                group.shrink_group(&[], None).and_then(|work| work.wait(None)).unwrap_err(),
+                group.agree(1, None).unwrap_err(),
+            ];
+            (errors, place)
+        });
+        let (errors, place) = left.recv().unwrap();
+        for error in errors {
+            assert!(matches!(error, Error::InvalidGroup { .. }), "{error:?}");
+            assert!(error.to_string().contains("the group was destroyed"), "{error}");
+        }
+        assert!(TcpStream::connect(&place).is_err(), "somebody still listens at {place}");
+    }
+}
+
+#[test]
+fn prepared_operations_end_with_the_members() {
+    let members = world(2);
+    let all: Vec<&Member> = members.iter().collect();
+    let sizes = [4, 100_000];
+    let prepared: Vec<_> = all
+        .iter()
+        .map(|member| {
+            member.ask(move |group| {
+                sizes.map(|size| group.prepare_allreduce(vec![1f32; size], ReduceOp::Sum).unwrap())
+            })
+        })
+        .map(|answer| answer.recv().unwrap())
+        .collect();
+    reconfigure(1, &all);
+    for (rank, operation) in prepared
+        .iter()
+        .enumerate()
+        .flat_map(|(rank, both)| both.iter().map(move |operation| (rank as u32, operation)))
+    {
+        for error in [operation.start().map(drop).unwrap_err(), operation.run().unwrap_err()] {
+            let Error::Reconfigured { rank: by, collective, .. } = &error else {
+                panic!("{error:?}")
+            };
+            assert_eq!((*by, collective.as_str()), (rank, "allreduce"), "{error}");
+        }
+    }
+    check(&all);
+}
+
+#[test]
+fn a_member_that_leaves_without_an_operation_says_why() {
+    let (members, newcomer) = (world(3), Member::newcomer());
+    check(&members.iter().collect::<Vec<_>>());
+    let waits = members[0].ask(|group| group.recv_async(vec![0f32; 4], Some(2), 0).unwrap());
+    let receives = waits.recv().unwrap();
+    reconfigure(1, &[&members[2], &newcomer]);
+    let error = receives.wait(None).unwrap_err();
+    assert!(matches!(error, Error::Reconfigured { rank: 2, .. }), "{error:?}");
+    // What is called later needs it, too.
+    for member in &members[..2] {
+        let error = member.ask(|group| group.allreduce(&mut [1f32], ReduceOp::Sum).unwrap_err());
+        let error = error.recv().unwrap();
+        assert!(matches!(error, Error::Reconfigured { rank: 2, .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn meetings_leave_no_keys_behind() {
     let members = world(3);
-    let [a, b, c] = [&members[0], &members[1], &members[2]];
-    assert_eq!(agree(&[(a, 0b111), (b, 0b110), (c, 0b011)]), [0b010; 3]);
-    let state = |member: &Member| member.ask(|group| group.get_error()).recv().unwrap();
-    assert_eq!(state(a), WorkResult::Success);
-    b.ask(|group| group.revoke()).recv().unwrap();
-    let error = c.ask(|group| group.barrier(()).unwrap_err().to_string()).recv().unwrap();
-    assert!(error.contains("rank 1: it revoked the group"), "{error}");
-    assert_eq!([state(b), state(c)], [WorkResult::CommError; 2]);
-    assert_eq!(agree(&[(a, -1), (b, 12), (c, 10)]), [8; 3]);
-    // One leaves: its flag is not waited for.
-    c.ask(|group| group.shutdown()).recv().unwrap().unwrap();
-    reconfigure(1, &[b, a]);
-    assert_eq!([state(a), state(b)], [WorkResult::Success; 2]);
-    assert_eq!(agree(&[(b, 6), (a, 3)]), [2; 2]);
-    a.ask(|group| group.shutdown_within(Duration::ZERO)).recv().unwrap().unwrap();
-    assert_eq!(agree(&[(b, 5)]), [5]);
+    let all: Vec<&Member> = members.iter().collect();
+    let keys = |member: &Member| {
+        member.ask(|group| group.get_group_store().num_keys().unwrap()).recv().unwrap()
+    };
+    reconfigure(1, &all);
+    let first = keys(all[0]);
+    for uuid in 2..=20 {
+        reconfigure(uuid, &all);
+    }
+    // The server forgets a member when it sees the end of its connection.
+    let began = std::time::Instant::now();
+    while keys(all[0]) > first && began.elapsed() < LIMIT {
+        std::thread::yield_now();
+    }
+    assert!(keys(all[0]) <= first, "{} keys, where there were {first}", keys(all[0]));
 }

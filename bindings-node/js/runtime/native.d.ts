@@ -252,6 +252,9 @@ export interface Native {
   /** Has `onCompleted` tell once that a group failed, unless by this rank's own will: by its number
    * with a minus, before what was in flight. */
   watchFailure(group: NativeObject): void;
+  /** A number of the members that a group has now. Throws if they are others than the `known` ones,
+   * for which `operation` was prepared, if such are given. */
+  checkMembers(group: NativeObject, known: number | undefined, operation: string): number;
   /** The numbers of groups that have failed, of which `onCompleted` has not told; it will not. */
   takeFailures(): number[];
   /** Calls `callback`, between turns of the event loop, with watched operations that ended. */

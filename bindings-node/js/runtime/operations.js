@@ -5,6 +5,7 @@
 // arguments.
 
 import { InvalidArgumentError, asError } from "../generated/errors.js";
+import { EndingOperation } from "./ending.js";
 import { findOverlaps, predecessors, registerMemory, releaseMemory } from "./memory_in_use.js";
 import { tellOfFailure, tellOfFailures } from "./hooks.js";
 import { native, platform, whenInstalled } from "./native.js";
@@ -29,17 +30,10 @@ let spareBytes = TURN_BYTES;
 let turnIsDue = false;
 
 /** One operation: `tensors` are the bytes of `views`, `bytes` is what they have together. */
-export class Operation {
-  /** "queued" | "running" | "arriving" | "ended" */
-  state = "queued";
-  /** The outcome: null, or a record with the error, which may be any value. */
-  failure = null;
-  #listeners = null;
+export class Operation extends EndingOperation {
   #abandoned = false;
   /** Whether all that it reads was copied in, though it is not issued. */
   #isCopied = false;
-  #began = performance.now();
-  #endedAt = null;
 
   /** Where its tensors lie, while it is in flight. */
   spans = [];
@@ -51,27 +45,12 @@ export class Operation {
   hooked = null;
 
   constructor(nativeWork, { tensors, infos, views, bytes }) {
+    super();
     this.native = nativeWork;
     this.tensors = tensors;
     this.infos = infos;
     this.views = views;
     this.bytes = bytes;
-  }
-
-  /** How long it took, or has taken so far. */
-  milliseconds() {
-    return (this.#endedAt ?? performance.now()) - this.#began;
-  }
-
-  /** Calls `listener` once with the failure or null, immediately if it has ended. */
-  whenEnded(listener) {
-    if (this.state === "ended") listener(this.failure);
-    else (this.#listeners ??= new Set()).add(listener);
-  }
-
-  /** Removes a listener. */
-  forget(listener) {
-    this.#listeners?.delete(listener);
   }
 
   /** Checks whether it is complete, without waiting. */
@@ -85,7 +64,7 @@ export class Operation {
     if (this.state === "ended") return;
     this.#abandoned = true;
     this.#copyAll();
-    this.#notify({ error: reason });
+    this.notify({ error: reason });
   }
 
   /** An operation that this one had to wait for has ended, and nobody has heard of that. */
@@ -157,7 +136,7 @@ export class Operation {
 
   /** It ended, with `failure` or well. */
   end(failure) {
-    if (!this.#abandoned) this.#notify(failure);
+    if (!this.#abandoned) this.notify(failure);
     this.#release();
   }
 
@@ -178,14 +157,9 @@ export class Operation {
     this.views = null;
   }
 
-  #notify(failure) {
+  notify(failure) {
     if (failure !== null) tellOfFailures();
-    this.state = "ended";
-    this.failure = failure;
-    this.#endedAt = performance.now();
-    const listeners = this.#listeners;
-    this.#listeners = null;
-    if (listeners !== null) for (const listener of listeners) listener(failure);
+    super.notify(failure);
   }
 }
 

@@ -14,7 +14,7 @@ import {
 } from "../generated/errors.js";
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
-import { platform } from "./native.js";
+import { native, platform } from "./native.js";
 import { elementsOf, tensorOver } from "./tensors.js";
 import { INSPECT } from "./work.js";
 
@@ -262,7 +262,19 @@ export class PreparedOperation {
 export function prepareAllreduce(spec, group, given) {
   const allreduce = { ...spec, key: "PROCESS_GROUP_ALLREDUCE" };
   const what = () => `allreduce of ${elementsOf(given[0])} in ${group.groupName}`;
-  return new PreparedOperation(PREPARED, () => operate(allreduce, group, given), what);
+  const membersNow = (known) => {
+    try {
+      return native.checkMembers(handleOf(group), known, "allreduce");
+    } catch (error) {
+      throw asError(error);
+    }
+  };
+  const members = membersNow();
+  const start = () => {
+    membersNow(members);
+    return operate(allreduce, group, given);
+  };
+  return new PreparedOperation(PREPARED, start, what);
 }
 
 /** Makes a window, and registers the tensor in it that the call was given. */

@@ -3,6 +3,7 @@
 
 import { isPlain } from "./arguments.js";
 import { invokeAsync } from "./calls.js";
+import { EndingOperation } from "./ending.js";
 import { INTERNAL, Work } from "./work.js";
 
 /** Replaces the members of a group: the handle of that. A set of handles leaves the ranks to the
@@ -28,44 +29,17 @@ function workOf(spec, group, given) {
 }
 
 /** The operation of a handle that ends as a promise does. */
-class PromisedOperation {
-  /** "running" | "ended" */
+class PromisedOperation extends EndingOperation {
   state = "running";
-  /** The outcome: null, or a record with the error. */
-  failure = null;
-  #listeners = new Set();
-  #began = performance.now();
-  #endedAt = null;
 
   constructor(name, group, promise) {
+    super();
     const { groupName, timeout } = group;
     const outputs = Object.freeze([]);
     const sourceRank = () => null;
     this.native = { name, sequence: -1, groupName, timeoutMs: timeout, outputs, sourceRank };
-    promise.then(() => this.#end(null), (error) => this.#end({ error }));
-  }
-
-  milliseconds() {
-    return (this.#endedAt ?? performance.now()) - this.#began;
-  }
-
-  whenEnded(listener) {
-    if (this.state === "ended") listener(this.failure);
-    else this.#listeners.add(listener);
-  }
-
-  forget(listener) {
-    this.#listeners.delete(listener);
+    promise.then(() => this.notify(null), (error) => this.notify({ error }));
   }
 
   poll() {}
-
-  #end(failure) {
-    this.state = "ended";
-    this.failure = failure;
-    this.#endedAt = performance.now();
-    const listeners = [...this.#listeners];
-    this.#listeners.clear();
-    for (const listener of listeners) listener(failure);
-  }
 }

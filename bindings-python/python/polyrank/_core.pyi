@@ -1677,24 +1677,26 @@ class ProcessGroup:
         with `RendezvousTimeoutError`, which names it. Then the group has no members, and can be
         reconfigured again.
 
-        Raises `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`, `UnsupportedError`.
         """
     def get_reconfigure_handle(self) -> str:
         """This process's handle, which all members need for `reconfigure`: who it is, and where it can
         be met. It changes with every call of that.
 
-        Raises `DistNetworkError`, `UnsupportedError`.
+        Raises `InvalidGroupError`, `DistNetworkError`, `UnsupportedError`.
         """
     def shrink_group(self, ranks_to_exclude: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
         """Goes on without some ranks. The others call this with the same list; they are the members from
         then on, in their order, and the group stays the same object: `reconfigure`, where the ranks
         exchange handles themselves. That needs a store which lives: the members' own if the group was
-        reconfigured before, otherwise the one in which it was made.
+        reconfigured before, otherwise the one in which it was made. If that went with the rank that
+        hosted it, the error names that rank; then handles, exchanged in another way, and
+        `reconfigure` lead on.
 
         - `ranks_to_exclude`: ranks of this group; not the caller's.
         - `timeout`: limit of the call; none: the group's; 0: no limit.
 
-        Raises `InvalidArgumentError`, `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`, `UnsupportedError`.
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `DistNetworkError`, `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`, `UnsupportedError`.
         """
     def revoke(self) -> None:
         """Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
@@ -1703,10 +1705,11 @@ class ProcessGroup:
     def agree(self, flag: SupportsIndex, timeout: _Duration | None = None) -> int:
         """The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the
         same on all of them, whatever each knows of failures, and also in a group that is broken. All
-        ranks that live call it, equally often. It needs a store that lives, as `shrink_group` does;
-        rank 0's if the group was reconfigured.
+        ranks that live call it, equally often, and each call ends on all of them in the same way. It
+        needs a store that lives, as `shrink_group` does: that of the eldest member if the group was
+        reconfigured. The error names the rank whose store is gone.
 
-        Raises `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`.
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `DistNetworkError`, `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`.
         """
     def get_error(self) -> Literal["SUCCESS", "TIMEOUT", "COMM_ERROR", "UNKNOWN"]:
         """How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,

@@ -66,19 +66,17 @@ pub(super) struct Gathering<'a> {
     pub(super) generation: u32,
     /// How long they wait for one another.
     pub(super) timeout: Duration,
+    /// Looks out for a reason why they never come.
+    pub(super) observer: Option<&'a dyn JoinObserver>,
 }
 
 /// Publishes this rank of a group in its store, waits for the others and listens for them.
-/// `observer` looks out for a reason why they never come.
 ///
 /// # Errors
 /// [`Error::RendezvousTimeout`] naming the ranks that did not come; [`Error::Rendezvous`] if this
 /// rank is there already, or another runs a different version.
-pub(super) async fn discover(
-    gathering: Gathering<'_>,
-    observer: Option<&dyn JoinObserver>,
-) -> Result<Discovery> {
-    let Gathering { store, name, rank, size, timeout, .. } = gathering;
+pub(super) async fn discover(gathering: Gathering<'_>) -> Result<Discovery> {
+    let Gathering { store, name, rank, size, timeout, observer, .. } = gathering;
     if size == 1 {
         let transport = inproc::connect(1)
             .pop()
@@ -105,7 +103,14 @@ pub(super) async fn discover(
         }
         None => rendezvous::join_async(&**store, name, rank, size, timeout).await?,
     }
-    discover_with(gathering, ready).await
+    let found = discover_with(gathering, ready).await;
+    // Those who waited in vain are not to blame for it.
+    if let Err(error) = &found
+        && !matches!(error, Error::RendezvousTimeout { .. })
+    {
+        rendezvous::fail_joined(&**store, name, rank, error).await;
+    }
+    found
 }
 
 /// Tells the others why this rank does not join, and returns that.
@@ -152,7 +157,7 @@ async fn discover_with(
     gathering: Gathering<'_>,
     Contribution { means, offer, link_costs, kept_prices, spare }: Contribution,
 ) -> Result<Discovery> {
-    let Gathering { store, name, rank, size, generation, timeout } = gathering;
+    let Gathering { store, name, rank, size, generation, timeout, observer } = gathering;
     let ours = Card { board: offer.as_ref().map(boards::Offer::key), ..means.card() };
     store.set_async(&card_key(rank), &ours.encode()).await?;
     if let Some(link_costs) = link_costs {
@@ -162,7 +167,7 @@ async fn discover_with(
     }
     let keys: Vec<String> = (0..size).map(card_key).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).chain([LINK_COSTS, TOKEN]).collect();
-    rendezvous::await_joined(&**store, (name, size), &keys, timeout).await?;
+    rendezvous::await_joined(&**store, (name, size), &keys, timeout, observer).await?;
     let mut values = store.multi_get_async(&keys).await?;
     let token = values.pop().unwrap_or_default();
     let token = <[u8; 16]>::try_from(token).map(Token).map_err(|_| Error::Rendezvous {
@@ -180,7 +185,7 @@ async fn discover_with(
         .collect::<Result<Vec<Card>>>()?;
     let ranks_on_host = cards.iter().filter(|card| card.host == ours.host).count();
     let board = match offer {
-        Some(offer) => boards::agree(offer, store, (name, rank), &cards, timeout).await?,
+        Some(offer) => boards::agree(offer, gathering, &cards).await?,
         None => None,
     };
     // Ranks that listen tell of one another by themselves.
@@ -326,11 +331,10 @@ mod boards {
     /// The board of the group, if every rank finds every other's part.
     pub(super) async fn agree(
         mut offer: Offer,
-        store: &Arc<dyn Store>,
-        (name, rank): (&str, u32),
+        gathering: Gathering<'_>,
         cards: &[Card],
-        timeout: Duration,
     ) -> Result<Option<AnyBoard>> {
+        let Gathering { store, name, rank, size, timeout, observer, .. } = gathering;
         if !Offer::suits(cards) {
             return Ok(None);
         }
@@ -344,8 +348,7 @@ mod boards {
         store.set_async(&key(rank), answer).await?;
         let keys: Vec<String> = (0..cards.len()).map(|rank| key(rank as u32)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let ranks = cards.len() as u32;
-        rendezvous::await_joined(&**store, (name, ranks), &keys, timeout).await?;
+        rendezvous::await_joined(&**store, (name, size), &keys, timeout, observer).await?;
         let answers = store.multi_get_async(&keys).await?;
         // All have looked for this rank's part.
         drop(offer);
@@ -393,10 +396,8 @@ mod boards {
 
     pub(super) async fn agree(
         offer: Offer,
-        _: &Arc<dyn Store>,
-        _: (&str, u32),
+        _: Gathering<'_>,
         _: &[Card],
-        _: Duration,
     ) -> Result<Option<AnyBoard>> {
         match offer {}
     }

@@ -3,7 +3,7 @@
 //! how members meet nor how operations run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::thread::Thread;
 
@@ -14,42 +14,86 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::generated::error::{Error, Result};
 
+/// Why what a group without members is asked for fails once it was left.
+const DESTROYED: &str = "the process group was destroyed";
+
 /// What stands for a backend while there are no members.
 pub(crate) struct Memberless {
     /// The name of the backend that the members will have.
     backend: &'static str,
     group: String,
-    /// Since when, or why.
-    why: Mutex<String>,
-    aborted: Mutex<Option<String>>,
+    state: Mutex<State>,
+    /// Ends when the wait for members is to end.
+    ended: Completion,
     left: AtomicBool,
+}
+
+struct State {
+    /// Since when there are no members, or why.
+    why: String,
+    /// Why the wait for members is to end, if somebody ended it.
+    aborted: Option<String>,
+    /// That of the members, once there are some: who still has this one means that.
+    successor: Option<Arc<dyn Backend>>,
 }
 
 impl Memberless {
     /// That of the group of this name, until it has members that run `backend`.
     pub(crate) fn new(backend: &'static str, group: &str, why: &str) -> Memberless {
-        let (group, why) = (group.to_owned(), Mutex::new(why.to_owned()));
-        Memberless { backend, group, why, aborted: Mutex::default(), left: AtomicBool::new(false) }
+        let state = State { why: why.to_owned(), aborted: None, successor: None };
+        let (state, left) = (Mutex::new(state), AtomicBool::new(false));
+        Memberless { backend, group: group.to_owned(), state, ended: Completion::new(), left }
     }
 
     /// Notes why there are none.
     pub(crate) fn explain(&self, why: &str) {
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.to_owned();
+        self.lock().why = why.to_owned();
     }
 
     /// Why the wait for members is to end, if somebody ended it.
     pub(crate) fn aborted(&self) -> Option<String> {
-        self.aborted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().aborted.clone()
+    }
+
+    /// Ends when somebody ends the wait for members.
+    pub(crate) async fn ended(&self) {
+        self.ended.ended().await;
+    }
+
+    /// There are members, which have this backend: `replace` makes them those of the group, unless
+    /// somebody ended the wait for them. Then this says why. What ends this one from now on ends
+    /// that.
+    pub(crate) fn hand_over(
+        &self,
+        backend: Arc<dyn Backend>,
+        replace: impl FnOnce(),
+    ) -> std::result::Result<(), String> {
+        let mut state = self.lock();
+        if let Some(why) = &state.aborted {
+            return Err(why.clone());
+        }
+        replace();
+        state.successor = Some(backend);
+        Ok(())
     }
 
     /// What an operation fails with.
     pub(crate) fn error(&self, operation: &str) -> Error {
-        if let Some(why) = self.aborted() {
-            let (group, collective) = (self.group.clone(), operation.to_owned());
-            return Error::Aborted { group, rank: 0, why, collective, sequence: 0 };
+        let state = self.lock();
+        let (group, operation) = (self.group.clone(), operation.to_owned());
+        if self.left.load(Ordering::SeqCst) {
+            let why = DESTROYED.to_owned();
+            return Error::Aborted { group, rank: 0, why, collective: operation, sequence: 0 };
         }
-        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Error::NoMembers { group: self.group.clone(), why, operation: operation.to_owned() }
+        Error::NoMembers { group, why: state.why.clone(), operation }
+    }
+
+    fn successor(&self) -> Option<Arc<dyn Backend>> {
+        self.lock().successor.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,22 +148,37 @@ impl Backend for Memberless {
     }
 
     fn abort(&self, why: &str) {
-        let mut aborted = self.aborted.lock().unwrap_or_else(PoisonError::into_inner);
-        aborted.get_or_insert_with(|| why.to_owned());
+        let mut state = self.lock();
+        if let Some(successor) = state.successor.clone() {
+            drop(state);
+            return successor.abort(why);
+        }
+        state.aborted.get_or_insert_with(|| why.to_owned());
+        drop(state);
+        self.ended.complete(Ok(()));
     }
 
     fn retire(self: Arc<Self>) -> EndFuture {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn shutdown(&self, _: Leaving) -> Result<()> {
+    fn shutdown(&self, leaving: Leaving) -> Result<()> {
         self.left.store(true, Ordering::SeqCst);
-        self.abort("the process group was destroyed");
-        Ok(())
+        match self.successor() {
+            Some(successor) => successor.shutdown(leaving),
+            None => {
+                self.abort(DESTROYED);
+                Ok(())
+            }
+        }
     }
 
     fn shutdown_async(self: Arc<Self>, leaving: Leaving) -> EndFuture {
-        Box::pin(std::future::ready(self.shutdown(leaving)))
+        self.left.store(true, Ordering::SeqCst);
+        match self.successor() {
+            Some(successor) => successor.shutdown_async(leaving),
+            None => Box::pin(std::future::ready(self.shutdown(leaving))),
+        }
     }
 }
 
@@ -129,5 +188,38 @@ struct Unparker(Thread);
 impl Wake for Unparker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::blocking::poll_once;
+
+    #[test]
+    fn an_abort_is_for_the_members_once_there_are_some() {
+        let [first, second] =
+            ["first", "second"].map(|why| Arc::new(Memberless::new("tcp", "g", why)));
+        let mut replaced = false;
+        assert_eq!(first.hand_over(second.clone(), || replaced = true), Ok(()));
+        assert!(replaced && second.aborted().is_none());
+        first.abort("enough");
+        assert_eq!((first.aborted(), second.aborted().as_deref()), (None, Some("enough")));
+    }
+
+    #[test]
+    fn members_that_come_after_an_abort_are_not_those_of_the_group() {
+        let [first, second] =
+            ["first", "second"].map(|why| Arc::new(Memberless::new("tcp", "g", why)));
+        first.abort("enough");
+        assert!(poll_once(first.ended()).is_ready());
+        let mut replaced = false;
+        assert_eq!(first.hand_over(second.clone(), || replaced = true), Err("enough".to_owned()));
+        assert!(!replaced);
+        let left = Leaving { limit: Duration::ZERO, compare_until: None };
+        assert_eq!(second.shutdown(left), Ok(()));
+        assert!(second.error("barrier").to_string().contains(DESTROYED));
     }
 }

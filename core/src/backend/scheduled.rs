@@ -112,8 +112,10 @@ impl ScheduledBackend {
             }
         };
         let meeting = bootstrap.meeting;
-        let gathering = Gathering { store, name: meeting, rank, size, generation, timeout };
-        let discovery = discovery::discover(gathering, bootstrap.observer).await?;
+        let observer = bootstrap.observer;
+        let gathering =
+            Gathering { store, name: meeting, rank, size, generation, timeout, observer };
+        let discovery = discovery::discover(gathering).await?;
         let spin = SpinPolicy::for_host(discovery.ranks_on_host, SPIN_LIMITS);
         let mut transport: Box<dyn Transport> = discovery.transport;
         transport.begin_with(&discovery.known_prices);

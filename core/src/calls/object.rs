@@ -97,6 +97,17 @@ impl Object {
         }
     }
 
+    /// A number of the members that a group has now, for what is prepared for them.
+    ///
+    /// # Errors
+    /// [`Error::Reconfigured`] if they are others than the `known`, for which `operation` was
+    /// prepared.
+    pub fn check_members(&self, known: Option<u64>, operation: &str) -> Result<u64> {
+        let group = self.group()?;
+        let epoch = known.unwrap_or_else(|| group.epoch());
+        group.check_epoch(epoch, operation).map(|()| epoch)
+    }
+
     /// What is said of a handle whose object was released.
     pub fn released(type_name: &str) -> Error {
         Error::InvalidArgument { message: format!("the {type_name} was released") }

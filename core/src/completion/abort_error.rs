@@ -33,7 +33,7 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             collective: name.to_owned(),
             sequence,
         },
-        Abort::Left { rank, .. } => Error::RankFailed {
+        Abort::Left { rank, retired: false, .. } => Error::RankFailed {
             group,
             rank: *rank,
             why: "it left the group".to_owned(),
@@ -61,7 +61,7 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             collective: name.to_owned(),
             sequence,
         },
-        Abort::Reconfigured { rank } => {
+        Abort::Reconfigured { rank } | Abort::Left { rank, retired: true, .. } => {
             Error::Reconfigured { group, rank: *rank, collective: name.to_owned(), sequence }
         }
         Abort::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => Error::MessageSize {

@@ -476,8 +476,10 @@ impl Executor {
             self.state.fail_with(suspected.unwrap_or_else(|| Cause::found(left)));
             self.run();
         } else {
-            if let Some(exchange) = &mut self.state.exchange {
-                exchange.leave();
+            if matches!(left, Abort::Reconfigured { .. }) {
+                self.state.tell_of_retirement(&mut *self.transport);
+            } else if let Some(exchange) = &mut self.state.exchange {
+                exchange.leave(None);
             }
             self.transport.close(true);
             self.state.broken = Some(BrokenGroup::closed(left, now));
@@ -523,7 +525,7 @@ impl Executor {
     #[cfg(test)]
     pub(super) fn leave_unheard(&mut self) {
         if let Some(exchange) = &mut self.state.exchange {
-            exchange.leave();
+            exchange.leave(None);
         }
         self.vanish();
     }

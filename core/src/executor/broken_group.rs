@@ -187,11 +187,13 @@ impl BrokenGroup {
         delivery.update();
         let is_failure = match self.abort {
             Abort::Mismatch { .. } | Abort::MessageSize { .. } | Abort::MessageDType { .. } => true,
+            // A user who aborts, leaves or reconfigures a group has given up what is in flight.
+            Abort::User { .. } | Abort::Reconfigured { .. } | Abort::Left { retired: true, .. } => {
+                false
+            }
             Abort::Failed { .. } | Abort::Left { .. } | Abort::TimedOut { .. } => {
                 delivery.collective.is_some()
             }
-            // A user who aborts, leaves or reconfigures a group has given up what is in flight.
-            Abort::User { .. } | Abort::Reconfigured { .. } => false,
         };
         let is_news = is_failure && !std::mem::replace(&mut delivery.is_delivered, true);
         // A disagreement says itself which operation it is about.

@@ -144,7 +144,7 @@ impl State {
         // One that goes on with other members has not failed.
         let is_own_will = match &abort {
             Abort::User { rank, .. } => *rank == self.rank,
-            Abort::Reconfigured { .. } => true,
+            Abort::Reconfigured { .. } | Abort::Left { retired: true, .. } => true,
             _ => false,
         };
         let told_first = self.told_first.take().filter(|_| !is_own_will);
@@ -478,10 +478,29 @@ impl State {
         }
     }
 
+    /// The reason for breaking the group for an operation that needs a rank which left.
+    fn left(&self, rank: Rank, sequence: u64) -> Abort {
+        let over_board = self.exchange.as_ref().is_some_and(|exchange| exchange.has_retired(rank));
+        let retired = over_board || self.peers.get(rank).is_some_and(|peer| peer.retired);
+        Abort::Left { rank, sequence, retired }
+    }
+
+    /// Tells those that this rank has connections to that it leaves, with nothing in flight, since
+    /// the group gets other members: what needs it fails with that.
+    pub(super) fn tell_of_retirement(&mut self, transport: &mut dyn Transport) {
+        let notice = Abort::Left { rank: self.rank, sequence: 0, retired: true };
+        let reached = self.peers.iter_mut().filter(|(_, peer)| peer.was_reached);
+        let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
+        self.tell_why(transport, &notice, &reached);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.leave(Some(&notice));
+        }
+    }
+
     /// Breaks the group if operation `sequence` needs a peer that left.
     pub(super) fn check_departed(&mut self, sequence: u64) {
         if let Some(rank) = self.gone_from_board(sequence) {
-            self.fail(Abort::Left { rank, sequence });
+            self.fail(self.left(rank, sequence));
             return;
         }
         let Some(running) = self.in_flight.get(sequence) else { return };
@@ -491,7 +510,7 @@ impl State {
             (self.peers.has_left(peer) && !here).then_some(peer)
         });
         if let Some(rank) = needed {
-            self.fail(Abort::Left { rank, sequence });
+            self.fail(self.left(rank, sequence));
         }
     }
 
@@ -503,7 +522,7 @@ impl State {
             .find(|&peer| self.messages_need(peer) || self.windows.needs(peer));
         if let Some(rank) = needed {
             // The collectives that were issued before may end.
-            self.fail(Abort::Left { rank, sequence: self.issued + 1 });
+            self.fail(self.left(rank, self.issued + 1));
         }
     }
 }

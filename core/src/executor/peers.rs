@@ -151,6 +151,8 @@ pub(super) struct Peer {
     pub(super) was_reached: bool,
     /// Why the connection was lost, if it was.
     pub(super) lost: Option<LossReason>,
+    /// Whether it has said that it leaves since the group gets other members.
+    pub(super) retired: bool,
     /// Whether its abort has arrived.
     pub(super) abort_received: bool,
     /// Whether this rank's abort was handed to the transport.

@@ -142,9 +142,9 @@ impl SlotExchange {
         self.board.withdraw(&abort.encode());
     }
 
-    /// Publishes that this rank leaves, with nothing in flight.
-    pub(super) fn leave(&mut self) {
-        self.board.leave();
+    /// Publishes that this rank leaves, with nothing in flight, and why, if that is said.
+    pub(super) fn leave(&mut self, why: Option<&Abort>) {
+        self.board.leave(&why.map(Abort::encode).unwrap_or_default());
     }
 
     /// Whether `rank` left cleanly.
@@ -152,9 +152,16 @@ impl SlotExchange {
         self.board.attention(rank) == Attention::Left
     }
 
+    /// Whether `rank` left since the group gets other members.
+    pub(super) fn has_retired(&self, rank: Rank) -> bool {
+        let reason = || Abort::decode(&self.board.reason(rank)?);
+        self.has_left(rank) && matches!(reason(), Some(Abort::Left { retired: true, .. }))
+    }
+
     /// Why `rank` broke the group, if it has published that. It stays when its process ends.
     pub(super) fn reason(&self, rank: Rank) -> Option<Abort> {
-        Abort::decode(&self.board.reason(rank)?)
+        let reason = self.board.reason(rank).filter(|_| !self.has_left(rank))?;
+        Abort::decode(&reason)
     }
 
     /// Whether `rank` takes no part any more: it has broken the group, or left.

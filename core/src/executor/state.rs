@@ -416,16 +416,21 @@ impl State {
     }
 
     fn abort_arrived(&mut self, peer: Rank, payload: &ArrivedPayload<'_>) {
+        let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
+            rank: peer,
+            why: "for a reason that this version does not know".to_owned(),
+        });
         let state = self.peers.of(peer);
+        // Its goodbye follows. What needs nothing more of it may end well.
+        if matches!(abort, Abort::Left { rank, sequence: 0, retired: true } if rank == peer) {
+            state.retired = true;
+            return;
+        }
         state.abort_received = true;
         // A peer that breaks the group, too, waits until it has received this rank's abort.
         if self.broken.is_some() && !std::mem::replace(&mut state.abort_given, true) {
             self.replies.push_back((peer, self.header(Kind::Abort, 0)));
         }
-        let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
-            rank: peer,
-            why: "for a reason that this version does not know".to_owned(),
-        });
         self.hear(abort);
     }
 }

@@ -34,7 +34,7 @@ impl OpenComparisons {
         if store_prefix.is_empty() {
             self.end();
         }
-        let left = group.backends().filter_map(|backend| backend.open_comparison());
+        let left = group.inner.backends().filter_map(|backend| backend.open_comparison());
         let left = left.map(|open| LeftGroup { open, store_prefix: store_prefix.clone() });
         self.lock().extend(left);
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::comparisons::OpenComparisons;
 use super::group_calls::GroupCalls;
+use super::liveness::Liveness;
 use super::memberships::Memberships;
-use super::reconfigure::Site;
+use super::reconfigure::{Site, SurvivorCalls};
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
@@ -100,7 +101,12 @@ pub(super) struct Origin {
     pub(super) open_comparisons: Arc<OpenComparisons>,
     /// Prefix of its keys in the root group's store; empty for the root group.
     pub(super) store_prefix: String,
+    /// What is known of the ranks of the root group.
+    pub(super) liveness: Option<Arc<Liveness>>,
 }
+
+/// Where the ranks of a group that was not made out of another note that they live.
+const LIVENESS: &str = "alive";
 
 /// Refuses a rank that no group of `size` ranks has.
 fn check_rank(rank: u32, size: u32) -> Result<()> {
@@ -163,7 +169,7 @@ impl ProcessGroup {
         origin: Origin,
     ) -> Result<ProcessGroup> {
         options.check()?;
-        let Origin { share, open_comparisons, store_prefix } = origin;
+        let Origin { share, open_comparisons, store_prefix, mut liveness } = origin;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
@@ -191,6 +197,11 @@ impl ProcessGroup {
                 host,
             })
         };
+        let is_root = size > 1 && store_prefix.is_empty();
+        let alive: Arc<dyn Store> = Arc::new(PrefixStore::new(LIVENESS, store.clone()));
+        if is_root {
+            Liveness::announce(&*alive, rank).await?;
+        }
         // Tensors of the host are needed in every group.
         let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
         let cpu = connect(cpu, &own, None, None).await?;
@@ -198,11 +209,15 @@ impl ProcessGroup {
             Some(backend) => Some(connect(backend, &store, share, Some(cpu.clone())).await?),
             None => None,
         };
+        if is_root {
+            liveness = Some(Liveness::new(name, alive).await?);
+        }
         let identity = next_identity();
         group_names::add(identity, name);
         let inner = Inner {
             rank,
             members,
+            liveness,
             store: Arc::new(GroupStore::new(name, store)),
             cuda,
             open_comparisons,
@@ -275,11 +290,12 @@ impl Inner {
             group_calls: GroupCalls::default(),
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
-            survivor_calls: AtomicU64::new(0),
+            survivor_calls: SurvivorCalls::default(),
             options,
             hooks: Arc::default(),
             open_comparisons: Arc::default(),
             store_prefix: String::new(),
+            liveness: None,
         }
     }
 

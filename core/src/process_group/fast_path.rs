@@ -59,12 +59,21 @@ impl ProcessGroup {
         plain: &SingleTensorRequest,
         memory: &mut LentMemory<'_>,
     ) -> Option<FastPathResult<'_>> {
+        // One look at them: they may be replaced at any time.
+        self.try_plain_among(&self.inner, plain, memory)
+    }
+
+    /// As [`ProcessGroup::try_plain`], by these members.
+    pub(super) fn try_plain_among<'a>(
+        &'a self,
+        members: &'a Inner,
+        plain: &SingleTensorRequest,
+        memory: &mut LentMemory<'_>,
+    ) -> Option<FastPathResult<'a>> {
         // Without tensors, the device is that of the group.
-        if plain.collective == Collective::Barrier && self.inner.cuda.is_some() {
+        if plain.collective == Collective::Barrier && members.cuda.is_some() {
             return None;
         }
-        // One look at them: they may be replaced at any time.
-        let members = &**self.inner;
         let call = members.small_call(plain, memory.lengths())?;
         match members.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
@@ -93,7 +102,16 @@ impl ProcessGroup {
         plain: &SingleTensorRequest,
         kept: HeldBuffers,
     ) -> Option<Result<Work>> {
-        let members = &**self.inner;
+        self.issue_plain_among(&self.inner, plain, kept)
+    }
+
+    /// As [`ProcessGroup::issue_plain`], by these members.
+    pub(super) fn issue_plain_among(
+        &self,
+        members: &Inner,
+        plain: &SingleTensorRequest,
+        kept: HeldBuffers,
+    ) -> Option<Result<Work>> {
         let call = members.plain_call(plain, &kept)?;
         let deadline = self.deadline(plain.timeout);
         let PersistentBuffers { input, output, finish, .. } =

@@ -251,7 +251,7 @@ impl ProcessGroup {
             }
         };
         let tell: Arc<dyn Fn() + Send + Sync> = Arc::new(tell);
-        let tells = self.backends().map(|backend| backend.set_failure_hook(tell.clone()));
+        let tells = self.inner.backends().map(|backend| backend.set_failure_hook(tell.clone()));
         if !tells.fold(true, |all, tells| all & tells) {
             self.inner.hooks.asks_operations.store(true, Ordering::Relaxed);
             self.inner.hooks.is_watched.store(true, Ordering::Relaxed);

@@ -42,6 +42,12 @@ impl Memberships {
         all.push(next);
         self.current.store(pointer, Ordering::Release);
     }
+
+    /// The rank of this process among the members of `epoch`.
+    fn rank_in(&self, epoch: u64) -> u32 {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|members| members.epoch == epoch).map_or(0, |members| members.rank)
+    }
 }
 
 impl Deref for Memberships {
@@ -61,25 +67,45 @@ impl ProcessGroup {
         self.inner.cpu.refusal(name).map_or(Ok(()), Err)
     }
 
+    /// How often the members were replaced.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.inner.epoch
+    }
+
     /// Refuses what was checked for members that have been replaced since. Before this, the
     /// backend was chosen: it is that of the members of `epoch`, then.
-    pub(super) fn check_epoch(&self, epoch: u64, name: &str) -> Result<()> {
-        if self.inner.epoch == epoch {
-            return Ok(());
-        }
-        Err(Error::Reconfigured {
-            group: self.group_name().to_owned(),
-            rank: self.rank(),
-            collective: name.to_owned(),
-            sequence: 0,
-        })
+    pub(crate) fn check_epoch(&self, epoch: u64, name: &str) -> Result<()> {
+        self.inner.check_epoch(epoch, name, &self.inner)
     }
 }
 
 impl Inner {
+    /// Refuses what was checked for other members of `memberships` than these.
+    pub(super) fn check_epoch(
+        &self,
+        epoch: u64,
+        name: &str,
+        memberships: &Memberships,
+    ) -> Result<()> {
+        if self.epoch == epoch {
+            return Ok(());
+        }
+        Err(Error::Reconfigured {
+            group: self.name.clone(),
+            rank: memberships.rank_in(epoch),
+            collective: name.to_owned(),
+            sequence: 0,
+        })
+    }
+
     /// Ends what waits in the store of these members, and keeps nothing open.
     pub(super) fn close_stores(&self) {
         self.store.close();
+        if self.store_prefix.is_empty()
+            && let Some(liveness) = &self.liveness
+        {
+            liveness.close();
+        }
         let mut barriers = self.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
         let open = barriers.take();
         drop(barriers);

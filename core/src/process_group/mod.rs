@@ -34,6 +34,7 @@ mod fast_path;
 mod group_calls;
 mod hook_arguments;
 mod hooks;
+mod liveness;
 mod memberships;
 mod messages;
 mod monitored_barrier;
@@ -103,8 +104,8 @@ struct Inner {
     group_calls: group_calls::GroupCalls,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
-    /// How many calls that only those make who live.
-    survivor_calls: AtomicU64,
+    /// The calls that only those make who live.
+    survivor_calls: reconfigure::SurvivorCalls,
     options: GroupOptions,
     /// They stay when the members change.
     hooks: Arc<hooks::Hooks>,
@@ -112,6 +113,8 @@ struct Inner {
     open_comparisons: Arc<OpenComparisons>,
     /// Prefix of this group's keys in the root group's store; empty for the root group.
     store_prefix: String,
+    /// Which ranks of the root group live; none where it has one rank.
+    liveness: Option<Arc<liveness::Liveness>>,
 }
 
 impl ProcessGroup {
@@ -226,7 +229,7 @@ impl ProcessGroup {
 
     /// Whether the group failed, was aborted or was left, so that every call fails.
     pub fn is_broken(&self) -> bool {
-        self.backends().any(|backend| backend.is_broken())
+        self.inner.backends().any(|backend| backend.is_broken())
     }
 
     /// Says whether the group was left, for calls that ask something of it.
@@ -250,7 +253,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::abort`], for a reason that every rank's error names.
     pub(crate) fn abort_because(&self, why: &str) {
         self.inner.hooks.note_own_end();
-        self.backends().for_each(|backend| backend.abort(why));
+        self.inner.backends().for_each(|backend| backend.abort(why));
     }
 
     /// Leaves the group cleanly; operations in flight get a short time to finish. A split-off group
@@ -279,15 +282,19 @@ impl ProcessGroup {
             _ => Ok(()),
         };
         let broken = self.is_broken();
+        if !limit.is_zero() && !broken {
+            let _ = block_on(self.note_departure());
+        }
         let ended = settled.and(self.shutdown_as(Leaving { limit, compare_until }));
         if !limit.is_zero() {
             let _ = block_on(self.leave_meeting(broken));
         }
+        self.close_meeting();
         ended
     }
 
     fn shutdown_as(&self, leaving: Leaving) -> Result<()> {
-        let ended = self.backends().map(|backend| backend.shutdown(leaving));
+        let ended = self.inner.backends().map(|backend| backend.shutdown(leaving));
         let ended = ended.fold(Ok(()), Result::and);
         self.end();
         ended
@@ -310,17 +317,32 @@ impl ProcessGroup {
         };
         let leaving = Leaving { limit: SHUTDOWN_LIMIT, compare_until };
         let broken = self.is_broken();
+        if !broken {
+            let _ = self.note_departure().await;
+        }
         let mut ended = settled;
         if WaitMode::current() == WaitMode::Block {
             ended = ended.and(self.shutdown_as(leaving));
         } else {
-            for backend in self.backends() {
+            for backend in self.inner.backends() {
                 ended = ended.and(backend.clone().shutdown_async(leaving).await);
             }
             self.end();
         }
         let _ = self.leave_meeting(broken).await;
+        self.close_meeting();
         ended
+    }
+
+    /// Notes for the others that this rank leaves the group, and has not died. A store of members
+    /// goes with its last one.
+    async fn note_departure(&self) -> Result<()> {
+        let Inner { liveness, store_prefix, origins, rank, .. } = &**self.inner;
+        let own = liveness.as_ref().filter(|_| store_prefix.is_empty() && origins.is_none());
+        match own {
+            Some(liveness) => liveness.leave(*rank).await,
+            None => Ok(()),
+        }
     }
 
     /// Deadline for the comparison at shutdown; `None` if a group left later does the comparing.
@@ -502,10 +524,6 @@ impl ProcessGroup {
         self.inner.cpu.clone()
     }
 
-    fn backends(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
-        self.inner.cuda.iter().chain(std::iter::once(&self.inner.cpu))
-    }
-
     /// The backend for the tensors' device. Without tensors, it is that of the device to which the
     /// group is bound, unless a backend for the CPU was requested.
     fn backend_for<'a>(
@@ -544,6 +562,12 @@ impl ProcessGroup {
         let count = splits.entry(membership.into()).or_insert(0);
         *count += 1;
         *count
+    }
+}
+
+impl Inner {
+    fn backends(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
+        self.cuda.iter().chain(std::iter::once(&self.cpu))
     }
 }
 

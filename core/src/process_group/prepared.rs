@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::fast_path::{FastPathResult, HeldBuffers};
-use super::{ProcessGroup, check};
+use super::{Inner, ProcessGroup, check};
 use crate::backend::FAST_PATH_BYTES;
 use crate::completion::WaitIntent;
 use crate::generated::arguments::AllreduceArguments;
@@ -22,6 +22,8 @@ use crate::work::Work;
 /// elements may be changed.
 pub struct PreparedOperation {
     group: ProcessGroup,
+    /// The members for which it was prepared: it ends with them.
+    epoch: u64,
     request: Request,
     tensor: Tensor,
     /// The call on the tensor's memory, if that is contiguous.
@@ -67,6 +69,7 @@ impl ProcessGroup {
         let plain = call.plain(&[Role::InOut]);
         let tensor = single_tensor("prepare_allreduce", tensor.into_tensors())?;
         let call = call.tensors(Role::InOut, vec![tensor.clone()]);
+        let epoch = self.inner.epoch;
         let request = call.request(self.rank(), self.size())?;
         check::check(&request, self.rank(), self.size())?;
         let plain = plain.filter(|_| tensor.is_contiguous() && tensor.region().device().is_none());
@@ -76,7 +79,7 @@ impl ProcessGroup {
             (plain, tensor.region().clone())
         });
         let group = self.clone();
-        Ok(PreparedOperation { group, request, tensor, plain, started: Mutex::default() })
+        Ok(PreparedOperation { group, epoch, request, tensor, plain, started: Mutex::default() })
     }
 }
 
@@ -88,8 +91,9 @@ impl PreparedOperation {
     /// rank, whichever is faster.
     ///
     /// # Errors
-    /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it. That
-    /// the group is broken, or was left, is said here or by the work.
+    /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it;
+    /// [`Error::Reconfigured`] if the group has other members by now. That the group is broken, or
+    /// was left, is said here or by the work.
     pub fn start(&self) -> Result<Work> {
         // A loop that repeats one call waits for each before the next.
         self.start_as(WaitIntent::Likely)
@@ -161,22 +165,39 @@ impl PreparedOperation {
     }
 
     fn start_anew(&self, waiting: WaitIntent, scratch: &mut Vec<u8>) -> Result<Work> {
-        if let Some(work) = self.try_at_once(waiting, scratch) {
+        let (group, name) = (&self.group, self.request.name);
+        let members = &**group.inner;
+        members.check_epoch(self.epoch, name, &group.inner)?;
+        if let Some(work) = self.try_at_once(members, waiting, scratch) {
             return Ok(work);
         }
         let issued = self.plain.as_ref().and_then(|(plain, region)| {
             let kept = HeldBuffers { input: None, output: region.clone() };
-            self.group.issue_plain(&SingleTensorRequest { waiting, ..*plain }, kept)
+            let plain = SingleTensorRequest { waiting, ..*plain };
+            group.issue_plain_among(members, &plain, kept)
         });
-        issued.unwrap_or_else(|| self.group.issue_as(self.request.clone(), waiting))
+        issued.unwrap_or_else(|| {
+            let checked = group.check(self.request.clone())?;
+            // What is checked for one membership runs in no other.
+            if checked.epoch != self.epoch {
+                group.check_epoch(self.epoch, name)?;
+            }
+            group.issue_checked(checked, waiting)
+        })
     }
 
-    fn try_at_once(&self, waiting: WaitIntent, scratch: &mut Vec<u8>) -> Option<Work> {
+    fn try_at_once(
+        &self,
+        members: &Inner,
+        waiting: WaitIntent,
+        scratch: &mut Vec<u8>,
+    ) -> Option<Work> {
         let (plain, region) = self.plain.as_ref().filter(|it| it.1.len() <= FAST_PATH_BYTES)?;
         let plain = SingleTensorRequest { waiting, ..*plain };
         scratch.resize(region.len(), 0);
         region.read(|bytes| scratch.copy_from_slice(bytes));
-        let tried = self.group.try_plain(&plain, &mut LentMemory::InPlace(scratch))?;
+        let mut memory = LentMemory::InPlace(scratch);
+        let tried = self.group.try_plain_among(members, &plain, &mut memory)?;
         if matches!(tried, FastPathResult::Done(_)) {
             region.write(|bytes| bytes.copy_from_slice(scratch));
         }

@@ -118,7 +118,8 @@ impl ProcessGroup {
         let stores = Stores { group, own };
         let name = &call.group;
         let open_comparisons = self.inner.open_comparisons.clone();
-        let origin = Origin { share, open_comparisons, store_prefix: self.child_prefix(name) };
+        let (store_prefix, liveness) = (self.child_prefix(name), self.inner.liveness.clone());
+        let origin = Origin { share, open_comparisons, store_prefix, liveness };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
         made.map(Some).map_err(|error| self.error_of(&call, error, false))

@@ -195,21 +195,35 @@ async fn has_verdict(store: &dyn Store, group_name: &str, expected: &[u8]) -> Re
     Ok(store.check_async(&[&verdict]).await? && store.get_async(&verdict).await? == expected)
 }
 
+/// Tells the others, for whom this rank has joined, that it failed then, and why: they do not wait
+/// for what it would write next. What a rank failed with that was told itself is known.
+pub(crate) async fn fail_joined(store: &dyn Store, group_name: &str, rank: u32, why: &Error) {
+    let key = Keys { group_name }.of("verdict");
+    let message = format!("rank {rank} joined group '{group_name}', and failed then: {why}");
+    let verdict = verdict_of(MISTAKE, &message);
+    if let Err(error) = store.compare_set_async(&key, JOINED, &verdict).await {
+        tracing::debug!(%error, "could not tell the others why this rank fails");
+    }
+}
+
 /// Waits, as a rank that has joined, for what the others write next: one key each, in the order of
 /// the ranks, and perhaps further ones of rank 0. A rank that was killed meanwhile writes nothing;
-/// the wait ends when another takes its place.
+/// the wait ends when another takes its place, or the observer finds that it is gone.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] if a rank is gone and has come again, [`Error::RendezvousTimeout`] naming
-/// the ranks of which there is nothing within `timeout`.
+/// [`Error::Rendezvous`] if a rank is gone and has come again, if one has failed, or for what the
+/// observer found; [`Error::RendezvousTimeout`] naming the ranks of which there is nothing within
+/// `timeout`.
 pub(crate) async fn await_joined(
     store: &dyn Store,
     (group_name, world_size): (&str, u32),
     keys: &[&str],
     timeout: Duration,
+    observer: Option<&dyn JoinObserver>,
 ) -> Result<()> {
     let deadline = Deadline::after(timeout);
     let [mut pause, longest] = LOOKS_AFTER_JOINING;
+    let longest = observer.map_or(longest, |observer| longest.min(observer.longest_pause()));
     loop {
         let left = deadline.remaining();
         // Zero would be no limit.
@@ -218,9 +232,12 @@ pub(crate) async fn await_joined(
             Err(error @ Error::StoreTimeout { .. }) => error,
             waited => return waited,
         };
+        let why = end_of_joined(store, group_name, observer).await?;
         // What there is now was there before a rank that wrote it could leave, and come again.
-        if is_superseded(store, group_name).await? && !store.check_async(keys).await? {
-            return Err(superseded(group_name));
+        if let Some(why) = why
+            && !store.check_async(keys).await?
+        {
+            return Err(why);
         }
         if left.is_some_and(|left| left <= limit) {
             let missing = missing_of(store, keys, (0, world_size)).await?;
@@ -238,6 +255,29 @@ pub(crate) async fn await_joined(
         }
         pause = (2 * pause).min(longest);
     }
+}
+
+/// Why ranks that have joined do not go on, if that is known.
+async fn end_of_joined(
+    store: &dyn Store,
+    group_name: &str,
+    observer: Option<&dyn JoinObserver>,
+) -> Result<Option<Error>> {
+    let key = Keys { group_name }.of("verdict");
+    let verdict = match store.check_async(&[&key]).await? {
+        true => store.get_async(&key).await?,
+        false => Vec::new(),
+    };
+    if verdict == SUPERSEDED {
+        return Ok(Some(superseded(group_name)));
+    }
+    if let Some((&MISTAKE, message)) = verdict.split_first() {
+        let message = String::from_utf8_lossy(message).into_owned();
+        return Ok(Some(Error::Rendezvous { message }));
+    }
+    let Some(observer) = observer else { return Ok(None) };
+    let why = observer.look().await?;
+    Ok(why.map(|message| Error::Rendezvous { message }))
 }
 
 async fn tell(

@@ -71,10 +71,12 @@ pub(crate) fn near(_: Option<&str>) -> Result<Option<IpAddr>> {
     Ok(None)
 }
 
-/// The store at a place, through a connection of its own.
+/// The store at a place, through a connection of its own. Whoever hosted it did before its place
+/// was known, so that it is not waited for.
 ///
 /// # Errors
-/// [`Error::Network`] if it cannot be reached within `timeout` (zero is no limit).
+/// [`Error::Network`] if nobody listens there, or does not answer within `timeout` (zero is no
+/// limit).
 pub(crate) async fn open(url: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
     let Some(address) = url.strip_prefix("tcp://") else {
         return open_web_socket_store(url, WebSocketStoreOptions::new(timeout)).await;
@@ -84,11 +86,10 @@ pub(crate) async fn open(url: &str, timeout: Duration) -> Result<Arc<dyn Store>>
 
 #[cfg(feature = "tcp")]
 async fn open_tcp(address: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
-    use crate::store::{TcpStore, TcpStoreOptions};
+    use crate::store::TcpStore;
 
     let (host, port) = split(address)?;
-    let options = TcpStoreOptions::new(host, port).timeout(timeout).wait_for_workers(false);
-    let store = unblock(move || TcpStore::without_waiting(options)).await?;
+    let store = unblock(move || TcpStore::of_known(&host, port, timeout)).await?;
     Ok(Arc::new(store))
 }
 

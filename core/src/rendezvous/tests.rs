@@ -154,7 +154,7 @@ fn a_rank_that_joined_and_is_gone_is_named_and_its_successor_ends_the_wait() {
     let store = HashStore::new();
     let keys = ["rank/0", "rank/1", "rank/2"];
     store.set("rank/0", b"card").unwrap();
-    let error = block_on(await_joined(&store, ("g", 3), &keys, SHORT)).unwrap_err();
+    let error = block_on(await_joined(&store, ("g", 3), &keys, SHORT, None)).unwrap_err();
     let Error::RendezvousTimeout { rank: 1, missing_ranks, message } = &error else {
         panic!("{error}")
     };
@@ -163,11 +163,40 @@ fn a_rank_that_joined_and_is_gone_is_named_and_its_successor_ends_the_wait() {
     // Those that come in place of the ones that are gone say so.
     assert_eq!(join_all(&store, &[0, 1, 2], 3, LIMIT), [Ok(()), Ok(()), Ok(())]);
     block_on(join::supersede(&store, "g")).unwrap();
-    let error = block_on(await_joined(&store, ("g", 3), &keys, LIMIT)).unwrap_err();
+    let error = block_on(await_joined(&store, ("g", 3), &keys, LIMIT, None)).unwrap_err();
     assert!(error.to_string().contains("has joined again"), "{error}");
     // What all wrote before is enough.
     store.multi_set(&keys, &[b"card".as_slice(); 3]).unwrap();
-    block_on(await_joined(&store, ("g", 3), &keys, LIMIT)).unwrap();
+    block_on(await_joined(&store, ("g", 3), &keys, LIMIT, None)).unwrap();
+}
+
+/// Finds at once that somebody is gone.
+struct Finds;
+
+impl JoinObserver for Finds {
+    fn look(&self) -> PendingLook<'_> {
+        Box::pin(std::future::ready(Ok(Some("rank 1 is gone".to_owned()))))
+    }
+}
+
+#[test]
+fn a_rank_that_fails_after_it_joined_tells_the_others() {
+    let (store, keys) = (HashStore::new(), ["rank/0", "rank/1"]);
+    assert_eq!(join_all(&store, &[0, 1], 2, LIMIT), [Ok(()), Ok(())]);
+    let found = block_on(await_joined(&store, ("g", 2), &keys, LIMIT, Some(&Finds)));
+    assert_eq!(found, Err(Error::Rendezvous { message: "rank 1 is gone".to_owned() }));
+    let why = Error::Network { message: "no descriptor is left".to_owned() };
+    block_on(async {
+        fail_joined(&store, "g", 1, &why).await;
+        Ok(())
+    })
+    .unwrap();
+    let error = block_on(await_joined(&store, ("g", 2), &keys, LIMIT, None)).unwrap_err();
+    let expected = "rank 1 joined group 'g', and failed then: no descriptor is left";
+    assert!(error.to_string().contains(expected), "{error}");
+    // What all wrote before is enough.
+    store.multi_set(&keys, &[b"card".as_slice(); 2]).unwrap();
+    block_on(await_joined(&store, ("g", 2), &keys, LIMIT, None)).unwrap();
 }
 
 #[test]

@@ -239,6 +239,15 @@ impl Store for GroupStore {
         self.underlying().is_ok_and(|store| store.has_no_clients())
     }
 
+    fn hosts_server(&self) -> bool {
+        self.underlying().is_ok_and(|store| store.hosts_server())
+    }
+
+    fn reopen(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        let store = self.run(&[], |store| store.reopen(limit))?;
+        Ok(Arc::new(GroupStore::over(&self.ending, store)))
+    }
+
     fn description(&self) -> String {
         let left = |_| format!("Store(of {}, left)", self.ending.group);
         self.underlying().map_or_else(left, |store| store.description())

@@ -167,6 +167,18 @@ pub trait Store: Send + Sync {
     fn shared_connection(&self) -> Option<Arc<dyn Store>> {
         None
     }
+    /// Whether the server of the store ends with this process.
+    #[doc(hidden)]
+    fn hosts_server(&self) -> bool {
+        false
+    }
+    /// As [`Store::clone_store`], where the server may be gone: it is not waited for to come, and
+    /// no request through the handle takes longer than `limit` (zero is none), where that can be.
+    #[doc(hidden)]
+    fn reopen(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        let _ = limit;
+        self.clone_store()
+    }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;
 }

@@ -112,6 +112,14 @@ impl Store for PrefixStore {
         self.store.has_no_clients()
     }
 
+    fn hosts_server(&self) -> bool {
+        self.store.hosts_server()
+    }
+
+    fn reopen(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Self::new(self.prefix.clone(), self.store.reopen(limit)?)))
+    }
+
     fn share(&self) -> Option<Arc<dyn Store>> {
         let store = self.store.share()?;
         Some(Arc::new(Self::new(self.prefix.clone(), store)))

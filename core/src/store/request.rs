@@ -310,6 +310,14 @@ impl<'s> dyn Store + 's {
         }
     }
 
+    /// As [`Store::reopen`].
+    pub(crate) async fn reopen_async(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        match self.share() {
+            Some(store) => unblock(move || store.reopen(limit)).await,
+            None => self.reopen(limit),
+        }
+    }
+
     /// As [`Store::barrier`].
     pub async fn barrier_async(
         &self,

@@ -95,10 +95,11 @@ pub trait Board: Send {
     /// Publishes that this rank failed, and why, at most [`REASON_BYTES`]; a longer reason is left
     /// out. This is final, and stays when the process ends.
     fn withdraw(&mut self, reason: &[u8]);
-    /// Why `rank` failed, if it has published that.
+    /// Why `rank` failed or left, if it has published that.
     fn reason(&self, rank: Rank) -> Option<Vec<u8>>;
-    /// Publishes that this rank leaves cleanly. This is final.
-    fn leave(&mut self);
+    /// Publishes that this rank leaves cleanly, and why, as [`Board::withdraw`] does; empty:
+    /// without a reason. This is final.
+    fn leave(&mut self, reason: &[u8]);
     /// The state of `rank`. Read it after showing something.
     fn attention(&self, rank: Rank) -> Attention;
     /// Makes what was written and passed visible to the others before what is read next.
@@ -177,7 +178,7 @@ impl Board for NoBoard {
     fn reason(&self, _: Rank) -> Option<Vec<u8>> {
         match *self {}
     }
-    fn leave(&mut self) {
+    fn leave(&mut self, _: &[u8]) {
         match *self {}
     }
     fn attention(&self, _: Rank) -> Attention {

@@ -36,6 +36,8 @@ pub enum Abort {
         rank: u32,
         /// The first operation that it would have to take part in.
         sequence: u64,
+        /// Whether it left since the group gets other members.
+        retired: bool,
     },
     /// An operation passed its deadline.
     TimedOut {
@@ -129,8 +131,8 @@ impl Abort {
             Abort::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => {
                 writer.u8(6).u32(*from).u32(*to).u32(*tag).u8(*sent_dtype).u8(*buffer_dtype);
             }
-            Abort::Left { rank, sequence } => {
-                writer.u8(7).u32(*rank).u64(*sequence);
+            Abort::Left { rank, sequence, retired } => {
+                writer.u8(7).u32(*rank).u64(*sequence).u8(u8::from(*retired));
             }
             Abort::Reconfigured { rank } => {
                 writer.u8(8).u32(*rank);
@@ -190,7 +192,11 @@ impl Abort {
                 sent_dtype: reader.u8()?,
                 buffer_dtype: reader.u8()?,
             },
-            7 => Abort::Left { rank: reader.u32()?, sequence: reader.u64()? },
+            7 => Abort::Left {
+                rank: reader.u32()?,
+                sequence: reader.u64()?,
+                retired: reader.u8()? != 0,
+            },
             8 => Abort::Reconfigured { rank: reader.u32()? },
             _ => return None,
         };
@@ -330,7 +336,8 @@ mod tests {
             Abort::User { rank: 3, why: "größer".into() },
             Abort::MessageSize { from: 0, to: 1, tag: 2, sent_bytes: 3, buffer_bytes: 4 },
             Abort::MessageDType { from: 0, to: 1, tag: 2, sent_dtype: 3, buffer_dtype: 4 },
-            Abort::Left { rank: 2, sequence: 7 },
+            Abort::Left { rank: 2, sequence: 7, retired: false },
+            Abort::Left { rank: 2, sequence: 7, retired: true },
             Abort::Reconfigured { rank: 5 },
         ]
     }

@@ -1,4 +1,4 @@
-//! The meeting of the new members: in the leader's store, from which they get one another's
+//! The meeting of the new members: in the store of the eldest, from which they get one another's
 //! addresses as the ranks of any group do. Knows no transport.
 
 use std::sync::Arc;
@@ -7,22 +7,29 @@ use std::time::Duration;
 
 use super::handle::Handle;
 use super::observer::{MemberObserver, gone_text};
+use super::survivor_call;
+use super::unless_aborted::unless_aborted;
 use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::BackendName;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_group::create::own_connection;
+use crate::process_group::liveness::Liveness;
 use crate::process_group::{Inner, ProcessGroup};
 use crate::rendezvous::{self, keys_of_group, meeting_place};
 use crate::store::{GroupStore, PrefixStore, Store};
 
 /// The name under which members meet, whatever each calls the group.
 const MEETING: &str = "members";
-/// Where the leader tells the others what the group is called.
+/// Where rank 0 tells the others what the group is called.
 const NAME: &str = "name";
 /// What all keys of meetings begin with.
 const PREFIX: &str = "polyrank-members";
+/// What the keys begin with that say which members a meeting has.
+const CLAIMS: &str = "polyrank-members/claims/";
+/// What is there instead once a meeting has failed.
+const ENDED: &str = "ended";
 
 /// Who meets, and for how long.
 pub(super) struct Meeting {
@@ -33,6 +40,8 @@ pub(super) struct Meeting {
     pub(super) handles: Vec<Handle>,
     pub(super) rank: u32,
     pub(super) timeout: Duration,
+    /// The digest of the meeting of the members that this process leaves, if they had one.
+    pub(super) former: Option<u64>,
 }
 
 /// Where the members of a group come from, if it was reconfigured.
@@ -40,21 +49,16 @@ pub(super) struct Meeting {
 pub(in crate::process_group) struct Origins {
     /// Where each of them can be met, by rank.
     pub(super) places: Arc<[String]>,
-    /// Whether this process hosts the store of the group.
-    pub(super) is_host: bool,
+    /// The rank that hosts the store of the group, if one of them does.
+    pub(super) host: Option<u32>,
     /// The store in which they met, under the prefix of the meeting.
     pub(super) store: Arc<GroupStore>,
     /// Of the meeting.
     pub(super) digest: u64,
 }
 
-impl Origins {
-    /// Whether some of them listen nowhere, so that all meet elsewhere.
-    pub(super) fn has_deaf(&self) -> bool {
-        self.places.iter().any(|place| !place.starts_with("tcp://"))
-    }
-}
-
+/// How long a process that gives up may take to tell the others.
+const TELLING_LIMIT: Duration = Duration::from_millis(500);
 /// How long the host of a group's store stays for the others when it leaves, at most, and if the
 /// group broke.
 const LEAVE_LIMITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(3)];
@@ -69,15 +73,23 @@ impl ProcessGroup {
     /// host waits for all. Of a group that was not reconfigured, others see to that.
     pub(in crate::process_group) async fn leave_meeting(&self, broken: bool) -> Result<()> {
         let Inner { origins, rank, members, .. } = &**self.inner;
-        let Some(Origins { store, is_host, .. }) = origins else { return Ok(()) };
-        let ranks = (*rank, members.len() as u32);
+        let Some(Origins { store, host, .. }) = origins else { return Ok(()) };
+        let (ranks, is_host) = ((*rank, members.len() as u32), *host == Some(*rank));
         let limit = LEAVE_LIMITS[usize::from(broken)];
         let left = match broken && !is_host {
             true => rendezvous::leave_at_once(&**store, MEETING, *rank).await,
-            false => rendezvous::leave_async(&**store, MEETING, ranks, *is_host, limit).await,
+            false => rendezvous::leave_async(&**store, MEETING, ranks, is_host, limit).await,
         };
         store.close();
         left
+    }
+
+    /// The group was left: nobody is met any more.
+    pub(in crate::process_group) fn close_meeting(&self) {
+        if let Some(origins) = &self.inner.origins {
+            origins.store.close();
+        }
+        self.inner.site.close();
     }
 }
 
@@ -86,13 +98,52 @@ impl Meeting {
     pub(super) async fn join(
         &self,
         group: &ProcessGroup,
-        memberless: &Memberless,
+        memberless: &Arc<Memberless>,
     ) -> Result<Inner> {
         let began = Instant::now();
-        let found = self.open(group).await?;
-        self.claim(&*found).await?;
-        let scoped = self.scoped(&found, self.digest);
+        let meets = async {
+            let found = self.open(group).await?;
+            self.claim(group, &*found).await.map(|()| found)
+        };
+        let met = unless_aborted(memberless, meets).await;
+        if let Some(why) = memberless.aborted() {
+            self.tell_of_abort(group, &why).await;
+        }
+        let found = met?;
+        let joined = self.join_in(&found, began, group, memberless).await;
+        if let Err(error) = &joined {
+            self.end_claim(&*found, error).await;
+        }
+        joined
+    }
+
+    /// Tells the others, if they can be reached at once, that this process gave up before it met
+    /// them.
+    async fn tell_of_abort(&self, group: &ProcessGroup, why: &str) {
+        let brief = Meeting { handles: self.handles.clone(), timeout: TELLING_LIMIT, ..*self };
+        let Ok(found) = brief.open(group).await else { return };
+        let message = format!("rank {} does not come: {why}", self.rank);
+        if self.claim(group, &*found).await.is_ok() {
+            let scoped = self.scoped(&found, self.digest);
+            // What is said here goes with the last that came.
+            let _ = Liveness::announce(&*scoped, self.rank).await;
+            let scoped = PrefixStore::new(keys_of_group(MEETING), scoped);
+            let _ = rendezvous::end_join(&scoped, MEETING, &message).await;
+            self.end_claim(&*found, &self.aborted(group, why.to_owned())).await;
+        }
+    }
+
+    /// As [`Meeting::join`], in the store in which they meet.
+    async fn join_in(
+        &self,
+        found: &Arc<dyn Store>,
+        began: Instant,
+        group: &ProcessGroup,
+        memberless: &Memberless,
+    ) -> Result<Inner> {
+        let scoped = self.scoped(found, self.digest);
         let size = self.size();
+        Liveness::announce(&*scoped, self.rank).await?;
         let own = own_connection(&scoped, size).await?;
         if self.rank == 0 {
             scoped.set_async(NAME, group.group_name().as_bytes()).await?;
@@ -123,9 +174,10 @@ impl Meeting {
             0 => group.group_name().to_owned(),
             _ => String::from_utf8_lossy(&scoped.get_async(NAME).await?).into_owned(),
         };
+        let liveness = Liveness::new(group.group_name(), scoped.clone()).await?;
         let origins = Origins {
             places: self.handles.iter().map(|handle| handle.place.clone()).collect(),
-            is_host: self.rank == 0 && self.place() == self.handles[0].place,
+            host: liveness.host,
             store: Arc::new(GroupStore::new(group.group_name(), scoped.clone())),
             digest: self.digest,
         };
@@ -138,6 +190,7 @@ impl Meeting {
             cpu,
             shared_name,
             origins: Some(origins),
+            liveness: Some(liveness),
             // What was set while they met counts.
             timeout_ns: AtomicU64::new(former.timeout_ns.load(Ordering::Relaxed)),
             ..former.successor()
@@ -148,11 +201,17 @@ impl Meeting {
         self.handles.len() as u32
     }
 
-    /// Where all meet: at the leader's, or where those can go that listen nowhere.
+    /// The eldest of the members, whatever their order, by its new rank.
+    fn eldest(&self) -> u32 {
+        let eldest = self.handles.iter().zip(0..).min_by(|one, other| one.0.seniority(other.0));
+        eldest.map_or(0, |(_, rank)| rank)
+    }
+
+    /// Where all meet: at the eldest's, or where those can go that listen nowhere.
     fn place(&self) -> &str {
         let deaf = self.handles.iter().filter(|handle| handle.is_deaf());
         let deaf = deaf.map(|handle| handle.place.as_str()).min();
-        deaf.unwrap_or(&self.handles[0].place)
+        deaf.unwrap_or(&self.handles[self.eldest() as usize].place)
     }
 
     /// The store in which they meet.
@@ -160,27 +219,89 @@ impl Meeting {
         let place = self.place();
         let hosted = group.inner.site.hosted().filter(|hosted| hosted.url == place);
         if let Some(hosted) = hosted {
+            self.forget_claims(&*hosted.store).await?;
             return hosted.store.clone_store_async().await;
         }
-        if meeting_place::is_gone(place).await {
-            return Err(self.is_gone(group, 0));
-        }
         match meeting_place::open(place, self.timeout).await {
-            Err(_) if meeting_place::is_gone(place).await => Err(self.is_gone(group, 0)),
+            Err(_) if meeting_place::is_gone(place).await => {
+                Err(self.is_gone(group, self.eldest()))
+            }
             opened => opened,
         }
     }
 
-    /// Notes which members the leader's meeting of this number has, unless that is known.
-    async fn claim(&self, store: &dyn Store) -> Result<()> {
-        let Handle { nonce, .. } = self.handles[0];
-        let key = format!("{PREFIX}/claims/{nonce:016x}/{}", self.uuid);
-        let ours = format!("{:016x} {}", self.digest, self.size());
+    /// Where it is noted which members the meeting of this number has.
+    fn claim_key(&self) -> String {
+        let Handle { nonce, .. } = self.handles[self.eldest() as usize];
+        format!("{CLAIMS}{nonce:016x}/{}", self.uuid)
+    }
+
+    fn own_claim(&self) -> String {
+        format!("{:016x} {}", self.digest, self.size())
+    }
+
+    /// Forgets which members earlier meetings had in the store that this process hosts, and the
+    /// calls of those that were left of them. Those of the former members may still be read.
+    async fn forget_claims(&self, store: &dyn Store) -> Result<()> {
+        let ours = self.claim_key();
+        let of_call = survivor_call::PREFIX;
+        let former = self.former.map(|digest| format!("{of_call}{digest:016x}/"));
+        let is_read = |key: &str| former.as_ref().is_some_and(|former| key.starts_with(former));
+        for key in store.list_keys_async().await? {
+            let is_claim = key.starts_with(CLAIMS) && key != ours;
+            if is_claim || (key.starts_with(of_call) && !is_read(&key)) {
+                store.delete_key_async(&key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells those that come late why the meeting failed: nobody waits for them.
+    async fn end_claim(&self, store: &dyn Store, error: &Error) {
+        let gone = match error {
+            Error::RankFailed { rank, .. } => rank.to_string(),
+            _ => "-".to_owned(),
+        };
+        let ended = format!("{ENDED} {:016x} {gone} {error}", self.digest);
+        let (key, ours) = (self.claim_key(), self.own_claim());
+        // Without the store, nobody meets there.
+        let _ = store.compare_set_async(&key, ours.as_bytes(), ended.as_bytes()).await;
+    }
+
+    /// What a member fails with that came when the meeting had failed, as `claim` says if it does.
+    fn came_late(&self, group: &ProcessGroup, claim: &str) -> Option<Error> {
+        let mut parts = claim.splitn(4, ' ');
+        let is_ours = parts.next() == Some(ENDED)
+            && parts.next().and_then(|text| u64::from_str_radix(text, 16).ok())
+                == Some(self.digest);
+        let (gone, why) = (parts.next().filter(|_| is_ours)?, parts.next().unwrap_or_default());
+        let (rank, uuid) = (self.rank, self.uuid);
+        let message = format!(
+            "rank {rank} came to reconfigure (uuid {uuid}) after the others had given up: {why}"
+        );
+        Some(match gone.parse() {
+            Ok(rank) => Error::RankFailed {
+                group: group.group_name().to_owned(),
+                rank,
+                why: message,
+                collective: "reconfigure".to_owned(),
+                sequence: 0,
+            },
+            Err(_) => rendezvous::timed_out(rank, vec![rank], message),
+        })
+    }
+
+    /// Notes which members the meeting of this number has, unless that is known.
+    async fn claim(&self, group: &ProcessGroup, store: &dyn Store) -> Result<()> {
+        let (key, ours) = (self.claim_key(), self.own_claim());
         let theirs = store.compare_set_async(&key, b"", ours.as_bytes()).await?;
         if theirs == ours.as_bytes() {
             return Ok(());
         }
         let theirs = String::from_utf8_lossy(&theirs).into_owned();
+        if let Some(error) = self.came_late(group, &theirs) {
+            return Err(error);
+        }
         let (digest, size) = theirs.split_once(' ').unwrap_or((&theirs, "?"));
         let message = format!(
             "reconfigure: members disagree on who they are: rank {} of {} has another list of \
@@ -212,6 +333,12 @@ impl Meeting {
             true => self.timeout,
             false => self.timeout.saturating_sub(began.elapsed()).max(Duration::from_millis(1)),
         }
+    }
+
+    /// What the call ends with if this process gives up.
+    pub(super) fn aborted(&self, group: &ProcessGroup, why: String) -> Error {
+        let (group, collective) = (group.group_name().to_owned(), "reconfigure".to_owned());
+        Error::Aborted { group, rank: self.rank, why, collective, sequence: 0 }
     }
 
     fn is_gone(&self, group: &ProcessGroup, rank: u32) -> Error {
@@ -260,7 +387,7 @@ impl Meeting {
             }
             Error::Rendezvous { message } => Error::Rendezvous { message: named(message) },
             Error::Network { .. } if meeting_place::is_gone(self.place()).await => {
-                self.is_gone(group, 0)
+                self.is_gone(group, self.eldest())
             }
             other => other,
         }

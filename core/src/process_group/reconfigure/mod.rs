@@ -7,27 +7,30 @@
 //!       │                    │                  │        by whatever way they have
 //!       └── reconfigure(7, [h0, h2, hn]) ───────┘
 //!  1  what is in flight fails, with `Reconfigured`; connections are closed
-//!  2  all go to the store of the leader, the member that becomes rank 0
+//!  2  all go to the store of the eldest of them
 //!  3  there they meet under (uuid, handles), as the ranks of any group do
 //!  4  the backend connects them anew, with a generation of its own
 //! ```
 //!
 //! * **Where they meet.** A process hosts a small store for each of its groups that is asked for
 //!   its handle, and the handle names its address. So no store of an earlier group is needed, whose
-//!   host may be dead: of n members, the leader's store serves the new group until the next call. A
-//!   browser's tab hosts nothing: if one is among the members, all meet in the WebSocket store that
-//!   its handle names.
-//! * **Who leads.** Positions in an ordered list are ranks; of unordered handles, those that were
-//!   members of a group keep their order, and newcomers follow (`handle.rs`). Rank 0 leads.
+//!   host may be dead: of n members, the eldest's store serves the new group until the next call.
+//!   A browser's tab hosts nothing: if one is among the members, all meet in the WebSocket store
+//!   that its handle names.
+//! * **Who hosts.** Positions in an ordered list are ranks; of unordered handles, those that were
+//!   members of a group keep their order, and newcomers follow (`handle.rs`). The first in that
+//!   order is the eldest, and hosts, whatever its new rank is: members that have the same handles
+//!   in two orders meet all the same, and find it at once.
 //! * **Who does not come.** While members wait, each looks whether the others' processes still
 //!   listen (`observer.rs`): one that was killed ends the wait of all at once, with `RankFailed`. A
-//!   leader that is gone is found in the same way, by those that come to it. One that lives and
-//!   does not call ends it when the time is up, with `RendezvousTimeout`; both name the new rank.
-//!   A call that failed leaves the group without members; it can be called again.
+//!   host that is gone is found in the same way, by those that come to it. One that lives and does
+//!   not call ends it when the time is up, with `RendezvousTimeout`; both name the new rank. One
+//!   that comes and fails tells the others why. A call that failed leaves the group without
+//!   members; it can be called again.
 //! * **What may be mixed up.** The number (`uuid`) and the handles, of which this process's own
 //!   changes with every call, name the meeting; the same number for disjoint sets of members makes
-//!   two groups. Members that give one leader different lists are told so. The generation, which
-//!   every frame has, comes of both.
+//!   two groups. Members that come to one host with different lists are told so. The generation,
+//!   which every frame has, comes of both.
 //!
 //! Knows neither transports nor how a backend connects.
 
@@ -36,7 +39,9 @@ mod handle;
 mod meeting;
 mod observer;
 mod site;
+mod survivor_call;
 mod survivors;
+mod unless_aborted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +50,7 @@ use self::handle::Handle;
 use self::meeting::Meeting;
 pub(super) use self::meeting::Origins;
 pub(crate) use self::site::Site;
+pub(super) use self::survivor_call::SurvivorCalls;
 use super::{Inner, ProcessGroup};
 use crate::backend::memberless::Memberless;
 use crate::backend::registry::BackendName;
@@ -113,7 +119,7 @@ impl ProcessGroup {
             return Err(Error::Unsupported { who, operation: "reconfigure".to_owned() });
         }
         let rank = (self.size() > 0).then(|| self.rank());
-        self.inner.site.handle(rank, &*self.inner.store)
+        self.inner.site.handle(self.group_name(), rank, &*self.inner.store)
     }
 
     /// Replaces the members of this group. All new members call it, with the same options; those
@@ -122,7 +128,8 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a number that was used before, for handles that are none, or
-    /// given twice, or do not have this process's present one among them: then nothing has changed.
+    /// given twice, or do not have this process's present one among them, and
+    /// [`Error::InvalidGroup`] if the group was destroyed: then nothing has changed.
     ///
     /// The work ends with [`Error::RankFailed`] if a member is gone, and with
     /// [`Error::RendezvousTimeout`] naming those that did not come in time. Then the group has no
@@ -153,8 +160,9 @@ impl ProcessGroup {
         let turn = Turn::begin(self, uuid)?;
         let timeout = timeout.unwrap_or_else(|| self.timeout());
         let digest = digest(uuid, &handles);
-        let meeting = Meeting { uuid, digest, handles, rank, timeout };
-        let former = self.inner.backends();
+        let former = self.inner.origins.as_ref().map(|origins| origins.digest);
+        let meeting = Meeting { uuid, digest, handles, rank, timeout, former };
+        let former: Vec<_> = self.inner.backends().cloned().collect();
         let memberless = self.leave_members(&format!("while it is reconfigured (uuid {uuid})"));
         // Before this returns, what is in flight fails; to close everything takes longer.
         let closing = former.into_iter().map(|backend| backend.retire()).collect();
@@ -223,25 +231,29 @@ impl Reconfiguration {
             closing.await?;
         }
         let joined = meeting.join(group, &memberless).await;
-        if let Some(why) = memberless.aborted() {
-            // They are there, and nobody wants them.
-            if let Ok(inner) = joined {
-                inner.cpu.abort(&why);
-            }
-            return Err(memberless.error("reconfigure"));
-        }
-        match joined {
+        let ended = match joined {
             Ok(inner) => {
-                group.inner.replace(inner);
-                group.renew_hooks();
+                let cpu = inner.cpu.clone();
+                let replaced = memberless.hand_over(cpu.clone(), || group.inner.replace(inner));
+                replaced.map_err(|why| {
+                    // They are there, and nobody wants them.
+                    cpu.abort(&why);
+                    meeting.aborted(group, why)
+                })
             }
+            Err(error) => match memberless.aborted() {
+                Some(why) => Err(meeting.aborted(group, why)),
+                None => Err(error),
+            },
+        };
+        match &ended {
+            Ok(()) => group.renew_hooks(),
             Err(error) => {
                 let uuid = meeting.uuid;
                 memberless.explain(&format!("since reconfigure (uuid {uuid}) failed: {error}"));
-                return Err(error);
             }
         }
-        Ok(())
+        ended
     }
 }
 
@@ -292,9 +304,5 @@ impl Inner {
     /// The name of the backend that serves the host.
     fn cpu_backend(&self) -> BackendName {
         self.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp)
-    }
-
-    fn backends(&self) -> Vec<Arc<dyn Backend>> {
-        self.cuda.iter().chain(std::iter::once(&self.cpu)).cloned().collect()
     }
 }

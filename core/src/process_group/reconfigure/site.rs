@@ -39,6 +39,8 @@ struct SiteState {
     /// The numbers of earlier calls, and when they were made.
     used: SortedMap<i64, u32>,
     is_busy: bool,
+    /// Whether the group was destroyed: nobody is met here any more.
+    is_closed: bool,
 }
 
 impl Site {
@@ -63,9 +65,18 @@ impl Site {
     ///
     /// # Errors
     /// [`Error::Network`] if it cannot be met anywhere; [`Error::Unsupported`] in a browser whose
-    /// group has no store of a server.
-    pub(super) fn handle(&self, rank: Option<u32>, store: &dyn Store) -> Result<Handle> {
+    /// group has no store of a server; [`Error::InvalidGroup`] if the group was destroyed.
+    pub(super) fn handle(
+        &self,
+        group: &str,
+        rank: Option<u32>,
+        store: &dyn Store,
+    ) -> Result<Handle> {
         let mut state = self.lock();
+        if state.is_closed {
+            let message = format!("group '{group}' cannot get members: the group was destroyed");
+            return Err(Error::InvalidGroup { message });
+        }
         let nonce = match state.nonce {
             Some(nonce) => nonce,
             None => *state.nonce.insert(u64::from_le_bytes(random::bytes::<8>()?)),
@@ -111,6 +122,16 @@ impl Site {
             state.used.remove(&oldest);
         }
         state.used.insert(uuid, count);
+    }
+
+    /// The group was destroyed: nobody is met here any more, and nothing stays open.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let place = state.place.take();
+        drop(state);
+        // It ends a server, which may take a moment.
+        drop(place);
     }
 
     /// The call is over, however it ended.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connect;
-use super::connection::{Connection, Fault};
+use super::connection::{Connection, Fault, Opened};
 use super::exchange::{get_at_once, plain_get, pop, settle, stop_waiting, stored, wait};
 use super::timed_mutex::{LockError, TimedMutex, TimedMutexGuard};
 use crate::generated::error::{Error, Result};
@@ -79,7 +79,12 @@ impl State {
 impl Client {
     /// Connects, with patience up to `timeout`.
     pub(super) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self> {
-        Self::connect_until(&Deadline::after(timeout), host, port, timeout)
+        Self::connect_until(connect::open, &Deadline::after(timeout), host, port, timeout)
+    }
+
+    /// As [`Client::connect`], to a server that was there before and is not waited for.
+    pub(super) fn connect_known(host: &str, port: u16, timeout: Duration) -> Result<Self> {
+        Self::connect_until(connect::open_known, &Deadline::after(timeout), host, port, timeout)
     }
 
     /// As [`Client::connect`], and counts this client at the server. One that lets clients in and
@@ -87,7 +92,7 @@ impl Client {
     pub(super) fn connect_and_count(host: &str, port: u16, timeout: Duration) -> Result<Self> {
         let deadline = Deadline::after(timeout);
         loop {
-            let client = Self::connect_until(&deadline, host, port, timeout)?;
+            let client = Self::connect_until(connect::open, &deadline, host, port, timeout)?;
             match client.count_worker() {
                 Err(error @ Error::Network { .. }) => match deadline.sleep(SUCCESSION) {
                     Ok(()) => {}
@@ -100,12 +105,13 @@ impl Client {
     }
 
     fn connect_until(
+        open: fn(&str, u16, &Deadline) -> Opened,
         deadline: &Deadline,
         host: &str,
         port: u16,
         timeout: Duration,
     ) -> Result<Self> {
-        let connection = connect::open(host, port, deadline).map_err(|fault| match fault {
+        let connection = open(host, port, deadline).map_err(|fault| match fault {
             Fault::Closed(message) | Fault::Malformed(message) => Error::Network { message },
             Fault::Expired(why) => expired(why, "connect", &[host], deadline),
             Fault::NoFiles => Error::Network { message: no_files() },
@@ -129,6 +135,11 @@ impl Client {
     /// Another client of the same server, with this one's timeout.
     pub(super) fn connect_again(&self) -> Result<Self> {
         Self::connect(&self.host, self.port, self.timeout())
+    }
+
+    /// Another client of the same server, which may be gone, with this timeout.
+    pub(super) fn connect_to_known(&self, timeout: Duration) -> Result<Self> {
+        Self::connect_known(&self.host, self.port, timeout)
     }
 
     pub(super) fn timeout(&self) -> Duration {

@@ -9,7 +9,9 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive};
 
-use super::connection::{Connection, Fault, block_by_slices, open as open_socket, poll_for};
+use super::connection::{
+    Connection, Fault, Opened, block_by_slices, open as open_socket, poll_for,
+};
 #[cfg(target_os = "linux")]
 use super::local;
 use crate::store::deadline::{Deadline, SLICE, WaitError};
@@ -25,7 +27,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 const MAX_LOCAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Connects and validates; tries again until `deadline`.
-pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Connection, Fault> {
+pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Opened {
     let mut pause = FIRST_PAUSE;
     let mut last = "no answer".to_owned();
     loop {
@@ -53,8 +55,25 @@ pub(super) fn open(host: &str, port: u16, deadline: &Deadline) -> Result<Connect
     }
 }
 
+/// Connects and validates; tries again only where nothing says that the server is gone.
+pub(super) fn open_known(host: &str, port: u16, deadline: &Deadline) -> Opened {
+    loop {
+        match attempt(host, port, deadline) {
+            // A silent host is asked again.
+            Err(Fault::Expired(WaitError::TimedOut))
+                if deadline.remaining().is_none_or(|left| !left.is_zero()) => {}
+            Err(Fault::Expired(WaitError::TimedOut)) => {
+                let waited_ms = deadline.limit_ms();
+                let why = format!("({host}, {port}) did not answer within {waited_ms} ms");
+                return Err(Fault::Closed(why));
+            }
+            attempted => return attempted,
+        }
+    }
+}
+
 /// Connects and validates, trying every address of `host` once.
-pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Result<Connection, Fault> {
+pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Opened {
     let addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| Fault::Closed(format!("cannot resolve host name: {error}")))?;
@@ -77,7 +96,7 @@ pub(super) fn attempt(host: &str, port: u16, deadline: &Deadline) -> Result<Conn
 
 /// The same server over a socket of this host, if it is on this host and has one.
 #[cfg(target_os = "linux")]
-fn nearest(mut connection: Connection, deadline: &Deadline) -> Result<Connection, Fault> {
+fn nearest(mut connection: Connection, deadline: &Deadline) -> Opened {
     let Some(socket) = local::find(&mut connection, deadline)? else { return Ok(connection) };
     match Connection::validate(socket, deadline) {
         Ok(mut nearer) => {

@@ -39,6 +39,9 @@ pub(super) enum Fault {
     NoFiles,
 }
 
+/// A connection, or why there is none.
+pub(super) type Opened = Result<Connection, Fault>;
+
 impl From<WaitError> for Fault {
     fn from(why: WaitError) -> Self {
         Self::Expired(why)

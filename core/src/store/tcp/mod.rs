@@ -169,6 +169,17 @@ impl TcpStore {
         Ok(Self { host_guard, host: options.host, port, client, shared_client, server })
     }
 
+    /// A client of a server that was there before: it is not waited for. `timeout` is the limit of
+    /// connecting, and of every request; zero is none.
+    ///
+    /// # Errors
+    /// [`Error::Network`] at once if nobody listens there, otherwise if there is no answer in time.
+    pub(crate) fn of_known(host: &str, port: u16, timeout: Duration) -> Result<Self> {
+        let client = Arc::new(Client::connect_known(host, port, timeout)?);
+        let (host, shared_client) = (host.to_owned(), SharedClient::default());
+        Ok(Self { host_guard: None, host, port, client, shared_client, server: None })
+    }
+
     /// The name or address of the server, as it was given.
     pub fn host(&self) -> &str {
         &self.host
@@ -350,6 +361,15 @@ impl Store for TcpStore {
 
     fn has_no_clients(&self) -> bool {
         self.host_guard.as_ref().is_some_and(HostGuard::has_no_clients)
+    }
+
+    fn hosts_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    fn reopen(&self, limit: Duration) -> Result<Arc<dyn Store>> {
+        let client = self.client.connect_to_known(limit)?;
+        Ok(Arc::new(self.over(Arc::new(client))))
     }
 
     fn share(&self) -> Option<Arc<dyn Store>> {

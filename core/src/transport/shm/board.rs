@@ -205,6 +205,14 @@ fn of_words([small, elements, detail]: [u64; 3]) -> Fingerprint {
     Fingerprint { collective, dtype, reduce_op, algorithm, root, elements, detail }
 }
 
+/// Writes why this rank failed or leaves, unless that is too long.
+fn give_reason(own: &impl SharedMemory, reason: &[u8]) {
+    if reason.len() <= REASON_BYTES {
+        own.write(REASON_AT + REASON_LENGTH_BYTES, reason);
+        own.store(REASON_AT, reason.len() as u64);
+    }
+}
+
 /// The fingerprint at `place`.
 fn printed(memory: &impl SharedMemory, place: usize) -> Fingerprint {
     let word = |index: usize| memory.load(place + FINGERPRINT_AT + 8 * index);
@@ -320,10 +328,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         if own.load(ATTENTION_AT) > ASLEEP {
             return;
         }
-        if reason.len() <= REASON_BYTES {
-            own.write(REASON_AT + REASON_LENGTH_BYTES, reason);
-            own.store(REASON_AT, reason.len() as u64);
-        }
+        give_reason(own, reason);
         own.store(ATTENTION_AT, WITHDRAWN);
         // A rank that sees the end of the connection then sees this, too, and so does one that has
         // read memory which the caller got back.
@@ -332,7 +337,7 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
 
     fn reason(&self, rank: Rank) -> Option<Vec<u8>> {
         let memory = &self.memories[rank as usize];
-        if memory.load(ATTENTION_AT) != WITHDRAWN {
+        if !matches!(memory.load(ATTENTION_AT), WITHDRAWN | LEFT) {
             return None;
         }
         let bytes = usize::try_from(memory.load(REASON_AT)).ok();
@@ -341,7 +346,8 @@ impl<M: SharedMemory + Send> Board for SharedBoard<M> {
         Some(reason)
     }
 
-    fn leave(&mut self) {
+    fn leave(&mut self, reason: &[u8]) {
+        give_reason(self.own(), reason);
         self.own().store(ATTENTION_AT, LEFT);
         // A rank that sees the end of the connection then sees this, too.
         self.own().fence();
@@ -506,7 +512,7 @@ mod tests {
         boards[1].withdraw(b"why");
         boards[1].set_asleep(true);
         assert_eq!(boards[0].attention(1), Attention::Withdrawn, "for good");
-        boards[0].leave();
+        boards[0].leave(&[]);
         boards[0].set_asleep(true);
         assert_eq!(boards[1].attention(0), Attention::Left, "for good");
     }

@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 use super::waiters::ClientId;
 use crate::store::member::scope_of;
 
-/// Most member keys of one client. A process needs two for each default group at a time.
-const MAX_KEYS: usize = 256;
+/// Most member keys of one client. A process needs two for each default group at a time, and one
+/// for each group that was not made out of another.
+const MAX_KEYS: usize = 4096;
 
 /// Who holds a member key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
