@@ -437,7 +437,8 @@ impl ProcessGroup {
             return Ok(());
         }
         let tensor = single_tensor("send", lend(tensor))?;
-        self.issue_send(tensor, peer, tag, None, WaitIntent::Soon)?.wait(None)
+        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Soon)?
+            .wait(None)
     }
 
     /// Receives a tensor from `peer` (a rank of this group).
@@ -449,7 +450,8 @@ impl ProcessGroup {
             return Ok(());
         }
         let tensor = single_tensor("recv", lend_mut(tensor))?;
-        self.issue_recv(tensor, Some(peer), tag, None, WaitIntent::Soon)?.wait(None)
+        let message = MessageRequest::receive(tensor, Some(peer), tag);
+        self.issue_message(message, None, WaitIntent::Soon)?.wait(None)
     }
 
     /// Receives a tensor from any rank that sends one with `tag`; the sender's rank.
@@ -461,7 +463,8 @@ impl ProcessGroup {
             return Ok(sender);
         }
         let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
-        let work = self.issue_recv(tensor, None, tag, None, WaitIntent::Soon)?;
+        let message = MessageRequest::receive(tensor, None, tag);
+        let work = self.issue_message(message, None, WaitIntent::Soon)?;
         work.wait(None)?;
         work.sender()
     }
@@ -472,7 +475,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::send`].
     pub fn send_async(&self, tensor: impl OwnedBuffers, peer: u32, tag: u32) -> Result<Work> {
         let tensor = single_tensor("send", tensor.into_tensors())?;
-        self.issue_send(tensor, peer, tag, None, WaitIntent::Later)
+        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Later)
     }
 
     /// As [`ProcessGroup::recv`] (from anybody without `peer`), owning the tensor until the work
@@ -487,7 +490,7 @@ impl ProcessGroup {
         tag: u32,
     ) -> Result<Work> {
         let tensor = single_tensor("recv", tensor.into_tensors())?;
-        self.issue_recv(tensor, peer, tag, None, WaitIntent::Later)
+        self.issue_message(MessageRequest::receive(tensor, peer, tag), None, WaitIntent::Later)
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {
