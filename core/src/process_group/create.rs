@@ -278,6 +278,7 @@ impl Inner {
             survivor_calls: AtomicU64::new(0),
             options,
             hooks: Arc::default(),
+            exchanges_handles: Arc::default(),
             open_comparisons: Arc::default(),
             store_prefix: String::new(),
         }
@@ -288,6 +289,7 @@ impl Inner {
         Inner {
             epoch: self.epoch + 1,
             hooks: self.hooks.clone(),
+            exchanges_handles: self.exchanges_handles.clone(),
             description: self.description.clone(),
             timeout_ns: AtomicU64::new(self.timeout_ns.load(Ordering::Relaxed)),
             ..Inner::first(self.identity, &self.name, self.options.clone(), self.cpu.clone())

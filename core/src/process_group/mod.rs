@@ -2,7 +2,7 @@
 //! nor transports.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -108,6 +108,8 @@ struct Inner {
     options: GroupOptions,
     /// They stay when the members change.
     hooks: Arc<hooks::Hooks>,
+    /// What the program has said of symmetric memory; it stays, too.
+    exchanges_handles: Arc<AtomicBool>,
     /// Open comparisons of all groups split from the same root group.
     open_comparisons: Arc<OpenComparisons>,
     /// Prefix of this group's keys in the root group's store; empty for the root group.
@@ -222,6 +224,17 @@ impl ProcessGroup {
     /// Sets the limit of later operations.
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.timeout_ns.store(nanoseconds(timeout), Ordering::Relaxed);
+    }
+
+    /// Whether symmetric memory exchanges its handles through this group: what was set last, false
+    /// at first. Windows, which are polyrank's symmetric memory, always do.
+    pub fn use_pg_for_symm_mem_rendezvous(&self) -> bool {
+        self.inner.exchanges_handles.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`ProcessGroup::use_pg_for_symm_mem_rendezvous`].
+    pub fn set_use_pg_for_symm_mem_rendezvous(&self, value: bool) {
+        self.inner.exchanges_handles.store(value, Ordering::Relaxed);
     }
 
     /// Whether the group failed, was aborted or was left, so that every call fails.

@@ -112,6 +112,7 @@ pub(super) fn on_window(
     resolved: ResolvedCall,
     tensors: &Tensors,
 ) -> Result<Operation> {
+    let window = resolved.limit(window)?;
     let call = WindowCall::of(resolved)?;
     if matches!(call, WindowCall::Register(_)) && tensors.has_foreign() {
         let message = "tensor_register: a tensor must lie in memory of polyrank, because that of \
@@ -119,7 +120,7 @@ pub(super) fn on_window(
             .to_owned();
         return Err(Error::InvalidArgument { message });
     }
-    Ok(Operation::Window(window.clone(), Box::new(call)))
+    Ok(Operation::Window(window, Box::new(call)))
 }
 
 /// A send or a receive, by the roles of the parameters.
