@@ -2289,11 +2289,13 @@ export class WebSocketStore extends Store {
  * When a call is over, its elements are in the target's memory, and its own tensors may be
  * used again. They may lie in the memory that the call changes, and count as they were before
  * it; only a result must lie apart from them, and from that. A `timeout` is the limit of one
- * call, the group's without it. What the owner reads in its registered tensor is certain after
- * a signal, or a fence, of those that wrote it. Elements of up to 8 bytes are updated
- * atomically (`accumulate`, `fetchAndAdd`, `compareAndSwap`), whoever updates them and
- * whichever way; longer ones (`complex128`) by the owner's process alone, one after the other.
- * A `put` has no order with an update of the same elements at the same moment.
+ * call, the group's without it.
+ *
+ * What the owner reads in its registered tensor is certain after a signal, or a fence, of
+ * those that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`,
+ * `fetchAndAdd`, `compareAndSwap`), whoever updates them and whichever way; longer ones
+ * (`complex128`) by the owner's process alone, one after the other. A `put` has no order with
+ * an update of the same elements at the same moment.
  *
  * The owner's process serves accesses even if none of its code calls polyrank, but in a
  * browser, whose event loop must run. Ranks of one host access memory themselves, by load and

@@ -8,13 +8,15 @@
 /// that its target has left the group, or closed the window, which a rank does by letting it go.
 ///
 /// When a call is over, its elements are in the target's memory, and its own tensors may be used
-/// again. They may lie in the memory that the call changes, and count as they were before it; only a
-/// result must lie apart from them, and from that. A `timeout` is the limit of one call, the group's
-/// without it. What the owner reads in its registered tensor is certain after a signal, or a fence, of
-/// those that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`,
-/// `fetch_and_add`, `compare_and_swap`), whoever updates them and whichever way; longer ones
-/// (`complex128`) by the owner's process alone, one after the other. A `put` has no order with an
-/// update of the same elements at the same moment.
+/// again. They may lie in the memory that the call changes, and count as they were before it; only
+/// a result must lie apart from them, and from that. A `timeout` is the limit of one call, the
+/// group's without it.
+///
+/// What the owner reads in its registered tensor is certain after a signal, or a fence, of those
+/// that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`, `fetch_and_add`,
+/// `compare_and_swap`), whoever updates them and whichever way; longer ones (`complex128`) by the
+/// owner's process alone, one after the other. A `put` has no order with an update of the same
+/// elements at the same moment.
 ///
 /// The owner's process serves accesses even if none of its code calls polyrank, but in a browser,
 /// whose event loop must run. Ranks of one host access memory themselves, by load and store, if it

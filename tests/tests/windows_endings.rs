@@ -139,10 +139,12 @@ fn a_rank_that_left_is_an_error_of_those_that_access_it() {
                 let why = error.to_string();
                 assert!(matches!(error, Error::RankFailed { rank: 1, .. }), "{why}");
                 assert!(why.contains("left"), "{why}");
-                // Rank 0 has the store.
+                // Neither goes before the other has seen it; rank 0 has the store.
+                store.set(&format!("seen/{}", group.rank()), b"").unwrap();
+                store.wait(&["seen/0", "seen/2"], None).unwrap();
                 match group.rank() {
-                    0 => store.wait(&["seen/2"], None).unwrap(),
-                    _ => store.set("seen/2", b"").unwrap(),
+                    0 => store.wait(&["gone/2"], None).unwrap(),
+                    _ => store.set("gone/2", b"").unwrap(),
                 }
                 std::process::exit(0);
             })

@@ -1239,8 +1239,8 @@ class ProcessGroup:
         """The device that the group is bound to, if it is."""
     @property
     def use_pg_for_symm_mem_rendezvous(self) -> bool:
-        """Whether symmetric memory exchanges its handles through this group. It is kept for programs that
-        set it, false at first: windows, which are polyrank's symmetric memory, always do.
+        """Whether symmetric memory exchanges its handles through this group. It is kept for programs
+        that set it, false at first: windows, which are polyrank's symmetric memory, always do.
         """
     @use_pg_for_symm_mem_rendezvous.setter
     def use_pg_for_symm_mem_rendezvous(self, value: bool) -> None: ...
@@ -1937,13 +1937,15 @@ class Window:
     that its target has left the group, or closed the window, which a rank does by letting it go.
 
     When a call is over, its elements are in the target's memory, and its own tensors may be used
-    again. They may lie in the memory that the call changes, and count as they were before it; only a
-    result must lie apart from them, and from that. A `timeout` is the limit of one call, the group's
-    without it. What the owner reads in its registered tensor is certain after a signal, or a fence, of
-    those that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`,
-    `fetch_and_add`, `compare_and_swap`), whoever updates them and whichever way; longer ones
-    (`complex128`) by the owner's process alone, one after the other. A `put` has no order with an
-    update of the same elements at the same moment.
+    again. They may lie in the memory that the call changes, and count as they were before it; only
+    a result must lie apart from them, and from that. A `timeout` is the limit of one call, the
+    group's without it.
+
+    What the owner reads in its registered tensor is certain after a signal, or a fence, of those
+    that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`, `fetch_and_add`,
+    `compare_and_swap`), whoever updates them and whichever way; longer ones (`complex128`) by the
+    owner's process alone, one after the other. A `put` has no order with an update of the same
+    elements at the same moment.
 
     The owner's process serves accesses even if none of its code calls polyrank, but in a browser,
     whose event loop must run. Ranks of one host access memory themselves, by load and store, if it

@@ -1026,8 +1026,8 @@ impl ProcessGroup {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_BOUND_DEVICE_ID")
     }
 
-    /// Whether symmetric memory exchanges its handles through this group. It is kept for programs that
-    /// set it, false at first: windows, which are polyrank's symmetric memory, always do.
+    /// Whether symmetric memory exchanges its handles through this group. It is kept for programs
+    /// that set it, false at first: windows, which are polyrank's symmetric memory, always do.
     #[getter(use_pg_for_symm_mem_rendezvous)]
     fn get_use_pg_for_symm_mem_rendezvous<'py>(
         slf: &Bound<'py, Self>,

@@ -11,6 +11,7 @@ use super::inspect::NumberedFingerprint;
 use super::kept_prices::KeptPrices;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
+use super::windows::Mappings;
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
     Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, Windows, discovery,
@@ -49,8 +50,7 @@ pub struct ScheduledBackend {
     /// How many calls on windows were issued.
     pub(super) window_calls: AtomicU64,
     /// What is mapped of the others' memory.
-    #[cfg(all(feature = "tcp", target_os = "linux"))]
-    pub(super) mappings: super::windows::Mappings,
+    pub(super) mappings: Mappings,
     /// Whether small operations go over a board, as on all ranks of the group.
     has_board: bool,
     /// Whether every rank can read the memory of every other.
@@ -142,8 +142,7 @@ impl ScheduledBackend {
             driver,
             windows_opened: AtomicU32::new(0),
             window_calls: AtomicU64::new(0),
-            #[cfg(all(feature = "tcp", target_os = "linux"))]
-            mappings: Default::default(),
+            mappings: Mappings::default(),
             has_board,
             reads_memory,
             no_steps: Arc::default(),
@@ -374,7 +373,7 @@ impl Backend for ScheduledBackend {
     fn retire(self: Arc<Self>) -> EndFuture {
         // Those that are in flight fail here and now; without any, the others' that need nothing
         // more of this rank may still end well.
-        self.detach_mappings();
+        self.mappings.detach();
         let told = self.driver.retire(Instant::now() + TELLING_LIMIT);
         Box::pin(async move {
             match WaitMode::current() {
@@ -398,7 +397,7 @@ impl Backend for ScheduledBackend {
         };
         // A store that cannot block does not answer here.
         let _ = block_on(compare);
-        self.detach_mappings();
+        self.mappings.detach();
         self.driver.wait(&self.driver.leave(Instant::now() + TELLING_LIMIT), None);
         self.end()
     }
@@ -408,7 +407,7 @@ impl Backend for ScheduledBackend {
             self.driver.idle(Instant::now() + leaving.limit).ended().await;
             self.end_late(leaving);
             self.compare(leaving).await;
-            self.detach_mappings();
+            self.mappings.detach();
             self.driver.leave(Instant::now() + TELLING_LIMIT).ended().await;
             self.end()
         })
@@ -426,12 +425,6 @@ impl ScheduledBackend {
         if !leaving.limit.is_zero() {
             self.driver.end_late();
         }
-    }
-
-    /// What this rank has mapped of the others' memory is theirs alone once it has left.
-    fn detach_mappings(&self) {
-        #[cfg(all(feature = "tcp", target_os = "linux"))]
-        self.mappings.detach();
     }
 
     /// Compares with the other ranks what was run, before this one leaves.

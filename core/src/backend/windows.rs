@@ -43,22 +43,28 @@ pub trait Windows: Send + Sync {
 }
 
 /// Mappings of other ranks' memory, of all windows of a group.
-#[cfg(all(feature = "tcp", target_os = "linux"))]
 #[derive(Default)]
-pub(super) struct Mappings(Mutex<Vec<MappingRef>>);
+pub(super) struct Mappings {
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    all: Mutex<Vec<MappingRef>>,
+}
 
-#[cfg(all(feature = "tcp", target_os = "linux"))]
 impl Mappings {
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
     fn add(&self, mapping: MappingRef) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(MappingRef::is_alive);
         all.push(mapping);
     }
 
-    /// Detaches them all.
+    /// Detaches them all: once this rank has left, the memory is that of its owners alone.
     pub(super) fn detach(&self) {
-        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        all.iter().for_each(MappingRef::detach);
+        #[cfg(all(feature = "tcp", target_os = "linux"))]
+        {
+            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = std::mem::take(&mut *all);
+            all.iter().for_each(MappingRef::detach);
+        }
     }
 }
 

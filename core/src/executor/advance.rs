@@ -394,7 +394,7 @@ impl Executor {
         over_board || self.state.peers.has_left(peer)
     }
 
-    /// The process of `peer`, as [`Transport::process_of`](crate::transport::Transport::process_of).
+    /// The process of `peer`, as the system names it: see [`Transport::process_of`].
     pub fn process_of(&self, peer: Rank) -> Option<u32> {
         match self.is_closed() {
             true => None,

@@ -78,8 +78,8 @@ impl ProcessGroup {
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
-    /// nothing was received: then [`ProcessGroup::issue_message`] is the way, which also says what is
-    /// wrong with a call.
+    /// nothing was received: then [`ProcessGroup::issue_message`] is the way, which also says what
+    /// is wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
         match memory.len() <= FAST_PATH_BYTES && !self.is_observed() {
             true => self.inner.cpu.receive_short(from, memory),

@@ -230,8 +230,8 @@ pub trait Transport: Send {
         let _ = peer;
         false
     }
-    /// The process of `peer`, by its number here, if the system itself has said that it is the other
-    /// end of an open connection. Nothing that the peer says counts.
+    /// The process of `peer`, by its number here, if the system itself has said that it is the
+    /// other end of an open connection. Nothing that the peer says counts.
     fn process_of(&self, peer: Rank) -> Option<u32> {
         let _ = peer;
         None
