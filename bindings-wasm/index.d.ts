@@ -1135,7 +1135,10 @@ export class ProcessGroup {
   readonly groupDesc: string;
   /** The device that the group is bound to, if it is. */
   readonly boundDeviceId: string | null;
-  /** Whether symmetric memory exchanges its handles through this group. */
+  /**
+   * Whether symmetric memory exchanges its handles through this group. It is kept for programs
+   * that set it, false at first: windows, which are polyrank's symmetric memory, always do.
+   */
   usePgForSymmMemRendezvous: boolean;
   /** Limit of each operation that has none of its own; 0 means no limit. In ms. */
   readonly timeout: number;
@@ -2290,14 +2293,19 @@ export class WebSocketStore extends Store {
  * All ranks make it together, by `ProcessGroup.newWindow`, and register a tensor each, which
  * may differ in length and dtype. Then each rank reads and writes the others' tensors, at
  * offsets in elements. What is wrong with an access is raised where it is made, and nothing is
- * touched.
+ * touched: also that its target has left the group, or closed the window, which a rank does by
+ * letting it go.
  *
  * When a call is over, its elements are in the target's memory, and its own tensors may be
- * used again. What the owner reads in its registered tensor is certain after a signal, or a
- * fence, of those that wrote it. Elements of up to 8 bytes are updated atomically
- * (`accumulate`, `fetchAndAdd`, `compareAndSwap`), whoever updates them and whichever way;
- * longer ones (`complex128`) by the owner's process alone, one after the other. A `put` has no
- * order with an update of the same elements at the same moment.
+ * used again. They may lie in the memory that the call changes, and count as they were before
+ * it; only a result must lie apart from them, and from that. A `timeout` is the limit of one
+ * call, the group's without it.
+ *
+ * What the owner reads in its registered tensor is certain after a signal, or a fence, of
+ * those that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`,
+ * `fetchAndAdd`, `compareAndSwap`), whoever updates them and whichever way; longer ones
+ * (`complex128`) by the owner's process alone, one after the other. A `put` has no order with
+ * an update of the same elements at the same moment.
  *
  * The owner's process serves accesses even if none of its code calls polyrank, but in a
  * browser, whose event loop must run. Ranks of one host access memory themselves, by load and
@@ -2319,16 +2327,21 @@ export class Window {
      * @defaultValue `true`
      */
     owning?: boolean | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
   /**
    * Closes what `tensorRegister` opened, when all accesses of all ranks are done. All ranks call
-   * it. Without it, the memory is kept as long as the group exists.
+   * it. A rank that lets its window go without it gives its memory up, whoever still accesses
+   * it: the others' calls that need this rank fail from then on.
    *
    * @throws {@link InvalidArgumentError}
    */
   tensorDeregister(options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2341,6 +2354,8 @@ export class Window {
    * @throws {@link RankFailedError}
    */
   put(tensor: TensorLike, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2353,6 +2368,8 @@ export class Window {
    * @throws {@link RankFailedError}
    */
   get<T extends TensorLike>(tensor: T, src: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
@@ -2372,6 +2389,8 @@ export class Window {
      * @defaultValue `ReduceOp.SUM`
      */
     op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2387,6 +2406,8 @@ export class Window {
    * @throws {@link RankFailedError}
    */
   accumulate(tensor: TensorLike, dst: number, offsetNelems: number | bigint, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2402,6 +2423,8 @@ export class Window {
    * @throws {@link RankFailedError}
    */
   fetchAndAdd<T extends TensorLike>(tensor: TensorLike, result: T, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
@@ -2417,6 +2440,8 @@ export class Window {
    * @throws {@link RankFailedError}
    */
   compareAndSwap<T extends TensorLike>(tensor: TensorLike, compare: TensorLike, result: T, dst: number, offsetNelems: number | bigint, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
@@ -2429,6 +2454,8 @@ export class Window {
    * @throws {@link RankFailedError}
    */
   signal(peer: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2441,6 +2468,8 @@ export class Window {
    * @throws {@link CollectiveTimeoutError}
    */
   waitSignal(peer: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2453,6 +2482,8 @@ export class Window {
   flush(options?: WaitOptions & {
     /** The other rank, in this group. */
     peer?: number | null | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
@@ -2464,13 +2495,16 @@ export class Window {
    * @throws {@link CollectiveTimeoutError}
    */
   fence(options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<void>;
   /**
    * A flat tensor over the memory of a rank on this host, if that can be mapped: see `getAttr`.
-   * It must not be used once all ranks have called `tensorDeregister`: the memory may be that of
-   * another tensor then.
+   * When this rank deregisters its tensor, lets the window go or leaves the group, that tensor
+   * is one of zeros of its own from then on: it never shows, nor changes, what the other rank
+   * has there afterwards.
    *
    * @param rank - A rank.
    * @throws {@link InvalidArgumentError}

@@ -42,8 +42,9 @@ interface ProcessGroup {
   /// The device that the group is bound to, if it is.
   [Handwritten] readonly attribute DOMString? bound_device_id;
 
-  /// Whether symmetric memory exchanges its handles through this group.
-  [Unbuilt] attribute boolean use_pg_for_symm_mem_rendezvous;
+  /// Whether symmetric memory exchanges its handles through this group. It is kept for programs
+  /// that set it, false at first: windows, which are polyrank's symmetric memory, always do.
+  attribute boolean use_pg_for_symm_mem_rendezvous;
 
   /// The store of the group, with the group's prefix.
   Store get_group_store();

@@ -24,7 +24,6 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     premul: ["InvalidType", "premulSum(factor)"],
     shared: ["InvalidArgument", "expected 1 output tensors"],
     peer: ["InvalidArgument", "send: destination rank must be in 0..1, got 1"],
-    unbuilt: ["Unsupported", "usePgForSymmMemRendezvous"],
     uninitialized: ["NotInitialized", "make sure to call initProcessGroup."],
     key: ["InvalidType", "argument 'key' must be string, not number"],
     store: ["InvalidType", "argument 'store' must be Store"],

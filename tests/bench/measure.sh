@@ -32,6 +32,10 @@ pieces() {
         --title "Python on one host, next to Gloo, Open MPI and MPICH" \
         "$operation" -n "$ranks" "${ladder[@]}" --language python --against "$peers"
     done
+    if ((ranks == 2)); then
+      "$@" "put-2" --title "Into another rank's memory, next to MPI_Put and flush" \
+        put -n 2 "${ladder[@]}" --language rust,python --against openmpi,mpich,memcpy
+    fi
     "$@" "best-allreduce-$ranks" --title "Prepared calls and polyrank's own memory" \
       allreduce -n "$ranks" "${ladder[@]}" --language python \
       --memory user,polyrank --call ordinary,prepared --against openmpi,mpich

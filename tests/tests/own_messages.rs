@@ -66,7 +66,7 @@ fn messages_that_are_issued_together_are_what_was_given() {
                 P2POp::irecv(vec![0_f32], rank, Some(&group)).unwrap(),
                 P2POp::isend(vec![rank as f32], rank, Some(&group)).unwrap(),
             ];
-            assert_eq!(operations[0].message().peer, left);
+            assert_eq!(operations[0].message().peer, Some(left));
             assert_eq!(operations[0].message().tag, 4);
             assert_eq!(operations[1].global_peer().unwrap(), right);
             assert_eq!(operations[2].group().identity(), group.identity());

@@ -46,8 +46,8 @@ async function exchange(group, window, memory) {
     window.signal(following);
     await window.waitSignal(before);
     check(memory.data[8] === value, `round ${value}: ${memory.data[8]}`);
-    await window.signal(before);
-    await window.waitSignal(following);
+    await window.signal(before, { timeout: 60_000 });
+    await window.waitSignal(following, { timeout: 60_000 });
   }
   await window.flush();
   await window.fence();
@@ -88,6 +88,9 @@ export async function main(pr, here) {
   const group = pr.currentProcessGroup();
   const [rank, size] = [group.rank(), group.size()];
   check(group.supportsWindow, "there are windows");
+  check(!group.usePgForSymmMemRendezvous, "nobody has set it");
+  group.usePgForSymmMemRendezvous = true;
+  check(group.usePgForSymmMemRendezvous, "it is kept");
   for (const elements of ELEMENTS) {
     const memory = pr.alloc("i64", [elements]);
     memory.data.set(ownValues(rank, elements));

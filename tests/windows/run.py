@@ -4,6 +4,7 @@
 """
 
 import sys
+from datetime import timedelta
 
 import numpy as np
 import polyrank as pr
@@ -55,9 +56,9 @@ def exchange(group, window, memory):
         window.signal(following)
         window.wait_signal(before)
         check(memory[8] == value, f"round {value}: {memory[8]}")
-        window.signal(before)
-        window.wait_signal(following)
-    window.flush()
+        window.signal(before, timeout=60)
+        window.wait_signal(following, timeout=timedelta(seconds=60))
+    window.flush(timeout=60)
     window.fence()
 
 
@@ -95,6 +96,9 @@ def main():
     group = pr.default_group()
     rank, size = group.rank(), group.size()
     check(group.supports_window, "there are windows")
+    check(not group.use_pg_for_symm_mem_rendezvous, "nobody has set it")
+    group.use_pg_for_symm_mem_rendezvous = True
+    check(group.use_pg_for_symm_mem_rendezvous, "it is kept")
     for elements in ELEMENTS:
         memory = pr.empty(elements, np.int64)
         memory[:] = own_values(rank, elements)

@@ -97,11 +97,11 @@ export class ProcessGroup {
   }
 
   get usePgForSymmMemRendezvous() {
-    return calls.unsupported("ProcessGroup.use_pg_for_symm_mem_rendezvous");
+    return calls.invoke({ key: "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS", required: 0 }, this, []);
   }
 
   set usePgForSymmMemRendezvous(value) {
-    calls.unsupported("ProcessGroup.use_pg_for_symm_mem_rendezvous");
+    calls.invoke({ key: "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET", required: 1 }, this, [value]);
   }
 
   get timeout() {
@@ -476,17 +476,17 @@ export class Store {
 }
 register("Store", Store, ["Store"]);
 
-const WINDOW_TENSOR_REGISTER = { key: "WINDOW_TENSOR_REGISTER", name: "tensorRegister", required: 1, output: 0, outputName: "tensor" };
-const WINDOW_TENSOR_DEREGISTER = { key: "WINDOW_TENSOR_DEREGISTER", name: "tensorDeregister", required: 0, output: null };
-const WINDOW_PUT = { key: "WINDOW_PUT", name: "put", required: 3, output: null };
-const WINDOW_GET = { key: "WINDOW_GET", name: "get", required: 3, output: 0, outputName: "tensor" };
-const WINDOW_ACCUMULATE = { key: "WINDOW_ACCUMULATE", name: "accumulate", required: 3, output: null };
-const WINDOW_FETCH_AND_ADD = { key: "WINDOW_FETCH_AND_ADD", name: "fetchAndAdd", required: 4, output: 1, outputName: "result" };
-const WINDOW_COMPARE_AND_SWAP = { key: "WINDOW_COMPARE_AND_SWAP", name: "compareAndSwap", required: 5, output: 2, outputName: "result" };
-const WINDOW_SIGNAL = { key: "WINDOW_SIGNAL", name: "signal", required: 1, output: null };
-const WINDOW_WAIT_SIGNAL = { key: "WINDOW_WAIT_SIGNAL", name: "waitSignal", required: 1, output: null };
-const WINDOW_FLUSH = { key: "WINDOW_FLUSH", name: "flush", required: 0, output: null };
-const WINDOW_FENCE = { key: "WINDOW_FENCE", name: "fence", required: 0, output: null };
+const WINDOW_TENSOR_REGISTER = { key: "WINDOW_TENSOR_REGISTER", name: "tensorRegister", required: 1, durations: [2], output: 0, outputName: "tensor" };
+const WINDOW_TENSOR_DEREGISTER = { key: "WINDOW_TENSOR_DEREGISTER", name: "tensorDeregister", required: 0, durations: [0], output: null };
+const WINDOW_PUT = { key: "WINDOW_PUT", name: "put", required: 3, durations: [3], output: null };
+const WINDOW_GET = { key: "WINDOW_GET", name: "get", required: 3, durations: [3], output: 0, outputName: "tensor" };
+const WINDOW_ACCUMULATE = { key: "WINDOW_ACCUMULATE", name: "accumulate", required: 3, durations: [4], output: null };
+const WINDOW_FETCH_AND_ADD = { key: "WINDOW_FETCH_AND_ADD", name: "fetchAndAdd", required: 4, durations: [4], output: 1, outputName: "result" };
+const WINDOW_COMPARE_AND_SWAP = { key: "WINDOW_COMPARE_AND_SWAP", name: "compareAndSwap", required: 5, durations: [5], output: 2, outputName: "result" };
+const WINDOW_SIGNAL = { key: "WINDOW_SIGNAL", name: "signal", required: 1, durations: [1], output: null };
+const WINDOW_WAIT_SIGNAL = { key: "WINDOW_WAIT_SIGNAL", name: "waitSignal", required: 1, durations: [1], output: null };
+const WINDOW_FLUSH = { key: "WINDOW_FLUSH", name: "flush", required: 0, durations: [1], output: null };
+const WINDOW_FENCE = { key: "WINDOW_FENCE", name: "fence", required: 0, durations: [0], output: null };
 const WINDOW_MAP_REMOTE_TENSOR = { key: "WINDOW_MAP_REMOTE_TENSOR", name: "mapRemoteTensor", required: 1 };
 const WINDOW_GET_ATTR = { key: "WINDOW_GET_ATTR", name: "getAttr", required: 1 };
 

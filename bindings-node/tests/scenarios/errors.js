@@ -58,7 +58,6 @@ export async function wrongArguments({ pr, group }) {
     premul: thrown(() => group.allreduce(x, { op: pr.ReduceOp.PREMUL_SUM })),
     shared: thrown(() => group.allgather([x, x], Float32Array.of(1))),
     peer: thrown(() => group.send([x], 1)),
-    unbuilt: thrown(() => group.usePgForSymmMemRendezvous),
     uninitialized: thrown(() => pr.getRank()),
     key: thrown(() => new pr.HashStore().set(5, "x")),
     store: thrown(() => new pr.PrefixStore("x", {})),

@@ -1239,7 +1239,9 @@ class ProcessGroup:
         """The device that the group is bound to, if it is."""
     @property
     def use_pg_for_symm_mem_rendezvous(self) -> bool:
-        """Whether symmetric memory exchanges its handles through this group."""
+        """Whether symmetric memory exchanges its handles through this group. It is kept for programs
+        that set it, false at first: windows, which are polyrank's symmetric memory, always do.
+        """
     @use_pg_for_symm_mem_rendezvous.setter
     def use_pg_for_symm_mem_rendezvous(self, value: bool) -> None: ...
     @property
@@ -1934,14 +1936,19 @@ class Window:
 
     All ranks make it together, by `ProcessGroup.new_window`, and register a tensor each, which may
     differ in length and dtype. Then each rank reads and writes the others' tensors, at offsets in
-    elements. What is wrong with an access is raised where it is made, and nothing is touched.
+    elements. What is wrong with an access is raised where it is made, and nothing is touched: also
+    that its target has left the group, or closed the window, which a rank does by letting it go.
 
     When a call is over, its elements are in the target's memory, and its own tensors may be used
-    again. What the owner reads in its registered tensor is certain after a signal, or a fence, of
-    those that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`,
-    `fetch_and_add`, `compare_and_swap`), whoever updates them and whichever way; longer ones
-    (`complex128`) by the owner's process alone, one after the other. A `put` has no order with an
-    update of the same elements at the same moment.
+    again. They may lie in the memory that the call changes, and count as they were before it; only
+    a result must lie apart from them, and from that. A `timeout` is the limit of one call, the
+    group's without it.
+
+    What the owner reads in its registered tensor is certain after a signal, or a fence, of those
+    that wrote it. Elements of up to 8 bytes are updated atomically (`accumulate`, `fetch_and_add`,
+    `compare_and_swap`), whoever updates them and whichever way; longer ones (`complex128`) by the
+    owner's process alone, one after the other. A `put` has no order with an update of the same
+    elements at the same moment.
 
     The owner's process serves accesses even if none of its code calls polyrank, but in a browser,
     whose event loop must run. Ranks of one host access memory themselves, by load and store, if it
@@ -1949,7 +1956,7 @@ class Window:
     and has 32 KiB or more: see `get_attr`.
     """
 
-    def tensor_register(self, tensor: _Tensor, owning: bool = True, async_op: bool = False) -> Work:
+    def tensor_register(self, tensor: _Tensor, owning: bool = True, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Opens a tensor to the other ranks. All ranks call it, and wait for one another.
 
         - `tensor`: contiguous and aligned, of the host. In JavaScript it lies in memory of polyrank
@@ -1958,23 +1965,24 @@ class Window:
 
         Raises `InvalidArgumentError`.
         """
-    def tensor_deregister(self, async_op: bool = False) -> Work:
+    def tensor_deregister(self, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Closes what `tensor_register` opened, when all accesses of all ranks are done. All ranks call
-        it. Without it, the memory is kept as long as the group exists.
+        it. A rank that lets its window go without it gives its memory up, whoever still accesses it:
+        the others' calls that need this rank fail from then on.
 
         Raises `InvalidArgumentError`.
         """
-    def put(self, tensor: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+    def put(self, tensor: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Writes `tensor` to the memory of `dst`, from element `offset_nelems` of its tensor on.
 
         Raises `InvalidArgumentError`, `RankFailedError`.
         """
-    def get(self, tensor: _Tensor, src: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+    def get(self, tensor: _Tensor, src: SupportsIndex, offset_nelems: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Reads the memory of `src`, from element `offset_nelems` of its tensor on, into `tensor`.
 
         Raises `InvalidArgumentError`, `RankFailedError`.
         """
-    def accumulate(self, tensor: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, op: ReduceOp = ..., async_op: bool = False) -> Work:
+    def accumulate(self, tensor: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, op: ReduceOp = ..., timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Reduces `tensor` into the memory of `dst`: each element there becomes what `op` makes of it
         and of the given one. Of the operators, AVG is refused: it has no meaning here.
 
@@ -1982,35 +1990,35 @@ class Window:
 
         Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
         """
-    def fetch_and_add(self, tensor: _Tensor, result: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+    def fetch_and_add(self, tensor: _Tensor, result: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Adds `tensor` to the memory of `dst`, and gives `result`, a tensor of the same length and
         dtype, what was there before.
 
         Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
         """
-    def compare_and_swap(self, tensor: _Tensor, compare: _Tensor, result: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, async_op: bool = False) -> Work:
+    def compare_and_swap(self, tensor: _Tensor, compare: _Tensor, result: _Tensor, dst: SupportsIndex, offset_nelems: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Sets each element in the memory of `dst` that is, bit by bit, that of `compare` to that of
         `tensor`, and gives `result` what was there before. The three are of one length and dtype.
 
         Raises `InvalidArgumentError`, `RankFailedError`.
         """
-    def signal(self, peer: SupportsIndex, async_op: bool = False) -> Work:
+    def signal(self, peer: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Signals `peer`. What this rank has written to it before is there when the signal is. The work
         is done when the signal is on its way.
 
         Raises `InvalidArgumentError`, `RankFailedError`.
         """
-    def wait_signal(self, peer: SupportsIndex, async_op: bool = False) -> Work:
+    def wait_signal(self, peer: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Waits for a signal of `peer`, and takes it: each is taken once.
 
         Raises `InvalidArgumentError`, `RankFailedError`, `CollectiveTimeoutError`.
         """
-    def flush(self, peer: SupportsIndex | None = None, async_op: bool = False) -> Work:
+    def flush(self, peer: SupportsIndex | None = None, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Waits until all that this rank has issued to `peer`, or to any rank, is done.
 
         Raises `InvalidArgumentError`, `RankFailedError`.
         """
-    def fence(self, async_op: bool = False) -> Work:
+    def fence(self, timeout: _Duration | None = None, async_op: bool = False) -> Work:
         """Waits for all ranks, and until all that each of them has issued before is done. All ranks call
         it.
 
@@ -2018,8 +2026,9 @@ class Window:
         """
     def map_remote_tensor(self, rank: SupportsIndex) -> Any:
         """A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
-        It must not be used once all ranks have called `tensor_deregister`: the memory may be that of
-        another tensor then.
+        When this rank deregisters its tensor, lets the window go or leaves the group, that tensor is
+        one of zeros of its own from then on: it never shows, nor changes, what the other rank has
+        there afterwards.
 
         Raises `InvalidArgumentError`, `UnsupportedError`.
         """

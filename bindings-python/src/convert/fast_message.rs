@@ -4,7 +4,7 @@
 
 use polyrank::backend::WaitIntent;
 use polyrank::calls::{Method, Parameter, Role};
-use polyrank::process_group::Envelope;
+use polyrank::process_group::{Envelope, MessageRequest};
 use polyrank::{ProcessGroup, Tensor, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
@@ -114,7 +114,8 @@ fn send(
     tensor: Tensor,
     (peer, tag): (u32, u32),
 ) -> PyResult<()> {
-    let work = detached(py, || group.issue_send(tensor, peer, tag, None, WaitIntent::Soon))?;
+    let message = MessageRequest::send(tensor, peer, tag);
+    let work = detached(py, || group.issue_message(message, None, WaitIntent::Soon))?;
     wait(py, &work, None)
 }
 
@@ -125,7 +126,8 @@ fn receive(
     tensor: Tensor,
     Envelope { peer, tag, .. }: Envelope,
 ) -> PyResult<Option<u32>> {
-    let work = detached(py, || group.issue_recv(tensor, peer, tag, None, WaitIntent::Soon))?;
+    let message = MessageRequest::receive(tensor, peer, tag);
+    let work = detached(py, || group.issue_message(message, None, WaitIntent::Soon))?;
     wait(py, &work, None)?;
     Ok(work.source_rank())
 }

@@ -42,6 +42,15 @@ pub(crate) fn attribute<'py>(
     invoke_on(this, key, &PyTuple::empty(this.py()), None)
 }
 
+/// Sets an attribute of `this`, which is a group or a store.
+pub(crate) fn set_attribute(
+    this: &Bound<'_, PyAny>,
+    key: &'static str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    invoke_on(this, key, &PyTuple::new(this.py(), [value])?, None).map(drop)
+}
+
 /// Makes an object.
 pub(crate) fn construct<T: MadeByCore>(
     key: &'static str,

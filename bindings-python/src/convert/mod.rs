@@ -2,7 +2,7 @@
 //!
 //! What the generated methods call:
 //! - a collective: `collective(group, &METHOD, args, kwargs)`, or `collective_of_default`;
-//! - what core runs: `invoke`, `invoke_on`, `construct`, `attribute`;
+//! - what core runs: `invoke`, `invoke_on`, `construct`, `attribute`, `set_attribute`;
 //! - what is written by hand for Python: `resolve(py, &METHOD, args, kwargs)`, whose `Call` gives
 //!   the arguments one by one; `detached(py, || …)` calls core without the GIL.
 //!
@@ -45,7 +45,7 @@ pub(crate) use exception::{
 };
 pub(crate) use fast_message::{fast_message, sender_answer};
 pub(crate) use handles::{non_group_member, object};
-pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run};
+pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run, set_attribute};
 pub(crate) use lease::releasing;
 pub(crate) use memory::Memory;
 pub(crate) use tensor::{current_streams, device_tensor, tensor};

@@ -1029,12 +1029,13 @@ impl ProcessGroup {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_BOUND_DEVICE_ID")
     }
 
-    /// Whether symmetric memory exchanges its handles through this group.
+    /// Whether symmetric memory exchanges its handles through this group. It is kept for programs
+    /// that set it, false at first: windows, which are polyrank's symmetric memory, always do.
     #[getter(use_pg_for_symm_mem_rendezvous)]
     fn get_use_pg_for_symm_mem_rendezvous<'py>(
         slf: &Bound<'py, Self>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        Err(convert::unbuilt(slf.py(), "ProcessGroup.use_pg_for_symm_mem_rendezvous"))
+        convert::attribute(slf.as_any(), "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS")
     }
 
     #[setter(use_pg_for_symm_mem_rendezvous)]
@@ -1042,8 +1043,11 @@ impl ProcessGroup {
         slf: &Bound<'_, Self>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let _ = value;
-        Err(convert::unbuilt(slf.py(), "ProcessGroup.use_pg_for_symm_mem_rendezvous"))
+        convert::set_attribute(
+            slf.as_any(),
+            "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET",
+            value,
+        )
     }
 
     /// Limit of each operation that has none of its own; 0 means no limit.
@@ -1409,7 +1413,7 @@ impl Window {
     /// - `owning`: whether the window keeps the tensor. It always does, until `tensor_deregister`.
     ///
     /// Raises `InvalidArgumentError`.
-    #[pyo3(name = "tensor_register", signature = (*positional, **keywords), text_signature = "($self, tensor, owning=True, async_op=False)")]
+    #[pyo3(name = "tensor_register", signature = (*positional, **keywords), text_signature = "($self, tensor, owning=True, timeout=None, async_op=False)")]
     fn py_tensor_register<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1421,10 +1425,11 @@ impl Window {
     }
 
     /// Closes what `tensor_register` opened, when all accesses of all ranks are done. All ranks call
-    /// it. Without it, the memory is kept as long as the group exists.
+    /// it. A rank that lets its window go without it gives its memory up, whoever still accesses it:
+    /// the others' calls that need this rank fail from then on.
     ///
     /// Raises `InvalidArgumentError`.
-    #[pyo3(name = "tensor_deregister", signature = (*positional, **keywords), text_signature = "($self, async_op=False)")]
+    #[pyo3(name = "tensor_deregister", signature = (*positional, **keywords), text_signature = "($self, timeout=None, async_op=False)")]
     fn py_tensor_deregister<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1438,7 +1443,7 @@ impl Window {
     /// Writes `tensor` to the memory of `dst`, from element `offset_nelems` of its tensor on.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`.
-    #[pyo3(name = "put", signature = (*positional, **keywords), text_signature = "($self, tensor, dst, offset_nelems, async_op=False)")]
+    #[pyo3(name = "put", signature = (*positional, **keywords), text_signature = "($self, tensor, dst, offset_nelems, timeout=None, async_op=False)")]
     fn py_put<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1452,7 +1457,7 @@ impl Window {
     /// Reads the memory of `src`, from element `offset_nelems` of its tensor on, into `tensor`.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`.
-    #[pyo3(name = "get", signature = (*positional, **keywords), text_signature = "($self, tensor, src, offset_nelems, async_op=False)")]
+    #[pyo3(name = "get", signature = (*positional, **keywords), text_signature = "($self, tensor, src, offset_nelems, timeout=None, async_op=False)")]
     fn py_get<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1469,7 +1474,7 @@ impl Window {
     /// `op` is `ReduceOp.SUM` by default.
     ///
     /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
-    #[pyo3(name = "accumulate", signature = (*positional, **keywords), text_signature = "($self, tensor, dst, offset_nelems, op=..., async_op=False)")]
+    #[pyo3(name = "accumulate", signature = (*positional, **keywords), text_signature = "($self, tensor, dst, offset_nelems, op=..., timeout=None, async_op=False)")]
     fn py_accumulate<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1484,7 +1489,7 @@ impl Window {
     /// dtype, what was there before.
     ///
     /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `RankFailedError`.
-    #[pyo3(name = "fetch_and_add", signature = (*positional, **keywords), text_signature = "($self, tensor, result, dst, offset_nelems, async_op=False)")]
+    #[pyo3(name = "fetch_and_add", signature = (*positional, **keywords), text_signature = "($self, tensor, result, dst, offset_nelems, timeout=None, async_op=False)")]
     fn py_fetch_and_add<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1499,7 +1504,7 @@ impl Window {
     /// `tensor`, and gives `result` what was there before. The three are of one length and dtype.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`.
-    #[pyo3(name = "compare_and_swap", signature = (*positional, **keywords), text_signature = "($self, tensor, compare, result, dst, offset_nelems, async_op=False)")]
+    #[pyo3(name = "compare_and_swap", signature = (*positional, **keywords), text_signature = "($self, tensor, compare, result, dst, offset_nelems, timeout=None, async_op=False)")]
     fn py_compare_and_swap<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1514,7 +1519,7 @@ impl Window {
     /// is done when the signal is on its way.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`.
-    #[pyo3(name = "signal", signature = (*positional, **keywords), text_signature = "($self, peer, async_op=False)")]
+    #[pyo3(name = "signal", signature = (*positional, **keywords), text_signature = "($self, peer, timeout=None, async_op=False)")]
     fn py_signal<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1528,7 +1533,7 @@ impl Window {
     /// Waits for a signal of `peer`, and takes it: each is taken once.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`, `CollectiveTimeoutError`.
-    #[pyo3(name = "wait_signal", signature = (*positional, **keywords), text_signature = "($self, peer, async_op=False)")]
+    #[pyo3(name = "wait_signal", signature = (*positional, **keywords), text_signature = "($self, peer, timeout=None, async_op=False)")]
     fn py_wait_signal<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1542,7 +1547,7 @@ impl Window {
     /// Waits until all that this rank has issued to `peer`, or to any rank, is done.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`.
-    #[pyo3(name = "flush", signature = (*positional, **keywords), text_signature = "($self, peer=None, async_op=False)")]
+    #[pyo3(name = "flush", signature = (*positional, **keywords), text_signature = "($self, peer=None, timeout=None, async_op=False)")]
     fn py_flush<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1557,7 +1562,7 @@ impl Window {
     /// it.
     ///
     /// Raises `RankFailedError`, `CollectiveTimeoutError`.
-    #[pyo3(name = "fence", signature = (*positional, **keywords), text_signature = "($self, async_op=False)")]
+    #[pyo3(name = "fence", signature = (*positional, **keywords), text_signature = "($self, timeout=None, async_op=False)")]
     fn py_fence<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -1569,8 +1574,9 @@ impl Window {
     }
 
     /// A flat tensor over the memory of a rank on this host, if that can be mapped: see `get_attr`.
-    /// It must not be used once all ranks have called `tensor_deregister`: the memory may be that of
-    /// another tensor then.
+    /// When this rank deregisters its tensor, lets the window go or leaves the group, that tensor is
+    /// one of zeros of its own from then on: it never shows, nor changes, what the other rank has
+    /// there afterwards.
     ///
     /// Raises `InvalidArgumentError`, `UnsupportedError`.
     #[pyo3(name = "map_remote_tensor", signature = (*positional, **keywords), text_signature = "($self, rank)")]

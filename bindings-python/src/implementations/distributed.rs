@@ -126,7 +126,7 @@ fn on_device<'py>(
         messages.push(MessageRequest {
             direction,
             tensor,
-            peer: operation.peer,
+            peer: Some(operation.peer),
             tag: operation.tag,
         });
     }

@@ -17,7 +17,10 @@ use crate::blocking::unblock;
 use crate::clock::Instant;
 pub use crate::completion::WaitIntent;
 use crate::completion::{Completion, Outcome};
-pub use crate::executor::{AccessAction, Envelope, ExposedMemory, Fence, Flush, WindowAccess};
+pub use crate::executor::{
+    AccessAction, AccessTarget, Envelope, ExposedMemory, Fence, Flush, GoneRanks, GoneReason,
+    WindowAccess, closed_by,
+};
 pub use crate::generated::backend_options::*;
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;

@@ -11,6 +11,7 @@ use super::inspect::NumberedFingerprint;
 use super::kept_prices::KeptPrices;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
+use super::windows::Mappings;
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
     Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, Windows, discovery,
@@ -42,12 +43,14 @@ pub struct ScheduledBackend {
     backend: &'static str,
     group: String,
     rank: u32,
-    size: u32,
+    pub(super) size: u32,
     pub(super) driver: Arc<Driver>,
     /// How many windows were opened.
     pub(super) windows_opened: AtomicU32,
     /// How many calls on windows were issued.
     pub(super) window_calls: AtomicU64,
+    /// What is mapped of the others' memory.
+    pub(super) mappings: Mappings,
     /// Whether small operations go over a board, as on all ranks of the group.
     has_board: bool,
     /// Whether every rank can read the memory of every other.
@@ -141,6 +144,7 @@ impl ScheduledBackend {
             driver,
             windows_opened: AtomicU32::new(0),
             window_calls: AtomicU64::new(0),
+            mappings: Mappings::default(),
             has_board,
             reads_memory,
             no_steps: Arc::default(),
@@ -371,6 +375,7 @@ impl Backend for ScheduledBackend {
     fn retire(self: Arc<Self>) -> EndFuture {
         // Those that are in flight fail here and now; without any, the others' that need nothing
         // more of this rank may still end well.
+        self.mappings.detach();
         let told = self.driver.retire(Instant::now() + TELLING_LIMIT);
         Box::pin(async move {
             match WaitMode::current() {
@@ -394,6 +399,7 @@ impl Backend for ScheduledBackend {
         };
         // A store that cannot block does not answer here.
         let _ = block_on(compare);
+        self.mappings.detach();
         self.driver.wait(&self.driver.leave(Instant::now() + TELLING_LIMIT), None);
         self.end()
     }
@@ -403,6 +409,7 @@ impl Backend for ScheduledBackend {
             self.driver.idle(Instant::now() + leaving.limit).ended().await;
             self.end_late(leaving);
             self.compare(leaving).await;
+            self.mappings.detach();
             self.driver.leave(Instant::now() + TELLING_LIMIT).ended().await;
             self.end()
         })

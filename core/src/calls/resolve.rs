@@ -82,7 +82,7 @@ impl ResolvedCall {
     ///
     /// # Errors
     /// As [`ResolvedCall::take`].
-    pub(super) fn look<T: FromValue>(&self, role: Role) -> Result<Option<T>> {
+    pub(in crate::calls) fn look<T: FromValue>(&self, role: Role) -> Result<Option<T>> {
         let position = self.parameters().iter().position(|parameter| parameter.role == role);
         position
             .map_or(Ok(None), |position| self.converted(position, self.values[position].clone()))

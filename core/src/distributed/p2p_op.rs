@@ -13,6 +13,8 @@ use crate::work::Work;
 #[must_use = "nothing is sent or received before it is issued"]
 pub struct P2POp {
     message: MessageRequest,
+    /// The other rank, of the group.
+    peer: u32,
     group: ProcessGroup,
 }
 
@@ -47,8 +49,8 @@ impl P2POp {
         peer: u32,
         group: Option<&ProcessGroup>,
     ) -> Result<P2POp> {
-        let message = MessageRequest { direction, tensor, peer, tag: 0 };
-        Ok(P2POp { message, group: group_or_default(group)? })
+        let message = MessageRequest { direction, tensor, peer: Some(peer), tag: 0 };
+        Ok(P2POp { message, peer, group: group_or_default(group)? })
     }
 
     /// The same with this tag: messages match if their tags are equal.
@@ -72,7 +74,7 @@ impl P2POp {
     /// # Errors
     /// [`Error::RankNotInGroup`](crate::Error::RankNotInGroup) if it is not a rank of the group.
     pub fn global_peer(&self) -> Result<u32> {
-        self.group.global_rank(self.message.peer)
+        self.group.global_rank(self.peer)
     }
 }
 

@@ -394,6 +394,14 @@ impl Executor {
         over_board || self.state.peers.has_left(peer)
     }
 
+    /// The process of `peer`, as the system names it: see [`Transport::process_of`].
+    pub fn process_of(&self, peer: Rank) -> Option<u32> {
+        match self.is_closed() {
+            true => None,
+            false => self.transport.process_of(peer),
+        }
+    }
+
     /// Whether it is known that `peer` has ended without leaving.
     pub fn has_died(&self, peer: Rank) -> bool {
         self.state.peers.has_died(peer)

@@ -413,6 +413,7 @@ impl State {
         let why = match why {
             LossReason::Goodbye => {
                 self.departed += 1;
+                self.leaves_windows(peer);
                 self.settle_departed(peer);
                 for sequence in self.in_flight.sequences() {
                     self.check_departed(sequence);

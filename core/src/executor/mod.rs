@@ -56,7 +56,8 @@ pub use operation::{
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};
 pub use windows::{
-    AccessAction, ExposedMemory, Fence, Flush, WindowAccess, WindowCall, WindowOperation,
+    AccessAction, AccessTarget, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, WindowAccess,
+    WindowCall, WindowOperation, closed_by,
 };
 
 pub use crate::transport::EAGER_BYTES;

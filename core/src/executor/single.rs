@@ -11,7 +11,7 @@ use super::advance::Executor;
 use super::finished_operation::FinishedOperation;
 use super::operation::{Envelope, Message, Operation, SmallOperation};
 use super::small_collective::SmallAttempt;
-use super::windows::{ExposedMemory, WindowCall, WindowOperation};
+use super::windows::{ExposedMemory, GoneRanks, WindowCall, WindowOperation};
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::generated::error::{Error, Result};
@@ -126,9 +126,14 @@ impl Driver {
         self.lock().tell_first_of_failure(completion);
     }
 
-    /// Opens a window, whose signals count from now on.
-    pub fn open_window(&self, window: u32) {
-        self.change(|executor, now| executor.open_window(window, now));
+    /// Opens a window, whose signals count from now on; `gone` is kept up to date.
+    pub fn open_window(&self, window: u32, gone: Arc<GoneRanks>) {
+        self.change(|executor, now| executor.open_window(window, gone, now));
+    }
+
+    /// Closes a window, on which nobody here makes a call any more; the others are told.
+    pub fn close_window(&self, window: u32) {
+        self.change(|executor, now| executor.close_window(window, now));
     }
 
     /// Lets others access `memory`, or nothing any more.

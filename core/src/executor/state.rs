@@ -387,6 +387,7 @@ impl Sink for State {
             Kind::Data => self.data_sent(peer, header),
             Kind::Message | Kind::Offer => self.message_sent(header),
             Kind::AccessReply => self.access_reply_sent(peer, header),
+            Kind::Signal => self.signal_sent(peer),
             _ => {}
         }
     }

@@ -23,6 +23,11 @@ impl Driver {
         self.lock().has_died(peer)
     }
 
+    /// The process of `peer`, as [`Executor::process_of`](super::Executor::process_of).
+    pub fn process_of(&self, peer: Rank) -> Option<u32> {
+        self.lock().process_of(peer)
+    }
+
     /// The number of the last collective that this rank issued.
     pub fn issued(&self) -> u64 {
         self.lock().issued()

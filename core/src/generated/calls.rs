@@ -1827,6 +1827,7 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("owning", Type::Bool, Role::None, Constant::Bool(true)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1841,7 +1842,10 @@ pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        parameters: &[optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false))],
+        parameters: &[
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
     }],
 };
 
@@ -1858,6 +1862,7 @@ pub static WINDOW_PUT: Method = Method {
             required("tensor", Type::Tensor, Role::In),
             required("dst", Type::Int, Role::Peer),
             required("offset_nelems", Type::Int, Role::None),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1876,6 +1881,7 @@ pub static WINDOW_GET: Method = Method {
             required("tensor", Type::Tensor, Role::Out),
             required("src", Type::Int, Role::Peer),
             required("offset_nelems", Type::Int, Role::None),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1895,6 +1901,7 @@ pub static WINDOW_ACCUMULATE: Method = Method {
             required("dst", Type::Int, Role::Peer),
             required("offset_nelems", Type::Int, Role::None),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1914,6 +1921,7 @@ pub static WINDOW_FETCH_AND_ADD: Method = Method {
             required("result", Type::Tensor, Role::Out),
             required("dst", Type::Int, Role::Peer),
             required("offset_nelems", Type::Int, Role::None),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1934,6 +1942,7 @@ pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
             required("result", Type::Tensor, Role::Out),
             required("dst", Type::Int, Role::Peer),
             required("offset_nelems", Type::Int, Role::None),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1950,6 +1959,7 @@ pub static WINDOW_SIGNAL: Method = Method {
     overloads: &[Overload {
         parameters: &[
             required("peer", Type::Int, Role::Peer),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1966,6 +1976,7 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
     overloads: &[Overload {
         parameters: &[
             required("peer", Type::Int, Role::Peer),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1982,6 +1993,7 @@ pub static WINDOW_FLUSH: Method = Method {
     overloads: &[Overload {
         parameters: &[
             optional("peer", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
@@ -1996,7 +2008,10 @@ pub static WINDOW_FENCE: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload {
-        parameters: &[optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false))],
+        parameters: &[
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
     }],
 };
 

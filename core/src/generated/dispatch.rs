@@ -13,7 +13,7 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::implementations;
 use crate::calls::invocation::{AnswerFuture, Entry, Invocation, references};
 use crate::calls::resolve::unsupported;
-use crate::calls::{Method, Overload};
+use crate::calls::{Method, Overload, Parameter, Role, Type};
 
 /// Every call, ordered by key.
 pub(crate) static ENTRIES: &[Entry] = &[
@@ -979,6 +979,20 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(|call| Box::pin(process_group_unregister_pre_hook(call))),
     },
     Entry {
+        key: "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS",
+        method: &PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(process_group_use_pg_for_symm_mem_rendezvous(call))),
+    },
+    Entry {
+        key: "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET",
+        method: &PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(process_group_set_use_pg_for_symm_mem_rendezvous(call))),
+    },
+    Entry {
         key: "STORE_ADD",
         method: &calls::STORE_ADD,
         order: Order::Store,
@@ -1333,6 +1347,12 @@ pub(crate) static ENTRIES: &[Entry] = &[
 static PROCESS_GROUP_GROUP_NAME: Method = attribute("ProcessGroup", "group_name");
 static PROCESS_GROUP_GROUP_DESC: Method = attribute("ProcessGroup", "group_desc");
 static PROCESS_GROUP_BOUND_DEVICE_ID: Method = attribute("ProcessGroup", "bound_device_id");
+static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS: Method =
+    attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous");
+static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET: Method = Method {
+    overloads: &[Overload { parameters: &[value(Type::Bool)] }],
+    ..attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous")
+};
 static PROCESS_GROUP_TIMEOUT: Method = attribute("ProcessGroup", "timeout");
 static PROCESS_GROUP_SUPPORTS_RECONFIGURE: Method =
     attribute("ProcessGroup", "supports_reconfigure");
@@ -1346,6 +1366,11 @@ static TCP_STORE_PORT: Method = attribute("TCPStore", "port");
 static TCP_STORE_LIBUV_BACKEND: Method = attribute("TCPStore", "libuv_backend");
 static WEB_SOCKET_STORE_URL: Method = attribute("WebSocketStore", "url");
 static DISTRIBUTED_DEFAULT_PG_TIMEOUT: Method = attribute("distributed", "default_pg_timeout");
+
+/// What an attribute is set to.
+const fn value(ty: Type) -> Parameter {
+    Parameter { name: "value", ty, role: Role::None, optional: false, default: None }
+}
 
 /// The table of an attribute, which is called without arguments.
 const fn attribute(interface: &'static str, name: &'static str) -> Method {
@@ -1457,6 +1482,17 @@ async fn process_group_group_name(call: Invocation) -> Result<Answer> {
 /// `ProcessGroup.group_desc`
 async fn process_group_group_desc(call: Invocation) -> Result<Answer> {
     call.this_group()?.group_desc().into_answer()
+}
+
+/// `ProcessGroup.use_pg_for_symm_mem_rendezvous`
+async fn process_group_use_pg_for_symm_mem_rendezvous(call: Invocation) -> Result<Answer> {
+    call.this_group()?.use_pg_for_symm_mem_rendezvous().into_answer()
+}
+
+/// `ProcessGroup.set_use_pg_for_symm_mem_rendezvous`
+async fn process_group_set_use_pg_for_symm_mem_rendezvous(mut call: Invocation) -> Result<Answer> {
+    let value: bool = call.take(0)?;
+    call.this_group()?.set_use_pg_for_symm_mem_rendezvous(value).into_answer()
 }
 
 /// `ProcessGroup.timeout`

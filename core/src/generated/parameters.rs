@@ -366,13 +366,17 @@ pub mod window {
         pub const TENSOR: usize = 0;
         /// `owning`
         pub const OWNING: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
         /// `async_op`
-        pub const ASYNC_OP: usize = 2;
+        pub const ASYNC_OP: usize = 3;
     }
     /// `Window.tensor_deregister`
     pub mod tensor_deregister {
+        /// `timeout`
+        pub const TIMEOUT: usize = 0;
         /// `async_op`
-        pub const ASYNC_OP: usize = 0;
+        pub const ASYNC_OP: usize = 1;
     }
     /// `Window.put`
     pub mod put {
@@ -382,8 +386,10 @@ pub mod window {
         pub const DST: usize = 1;
         /// `offset_nelems`
         pub const OFFSET_NELEMS: usize = 2;
+        /// `timeout`
+        pub const TIMEOUT: usize = 3;
         /// `async_op`
-        pub const ASYNC_OP: usize = 3;
+        pub const ASYNC_OP: usize = 4;
     }
     /// `Window.get`
     pub mod get {
@@ -393,8 +399,10 @@ pub mod window {
         pub const SRC: usize = 1;
         /// `offset_nelems`
         pub const OFFSET_NELEMS: usize = 2;
+        /// `timeout`
+        pub const TIMEOUT: usize = 3;
         /// `async_op`
-        pub const ASYNC_OP: usize = 3;
+        pub const ASYNC_OP: usize = 4;
     }
     /// `Window.accumulate`
     pub mod accumulate {
@@ -406,8 +414,10 @@ pub mod window {
         pub const OFFSET_NELEMS: usize = 2;
         /// `op`
         pub const OP: usize = 3;
+        /// `timeout`
+        pub const TIMEOUT: usize = 4;
         /// `async_op`
-        pub const ASYNC_OP: usize = 4;
+        pub const ASYNC_OP: usize = 5;
     }
     /// `Window.fetch_and_add`
     pub mod fetch_and_add {
@@ -419,8 +429,10 @@ pub mod window {
         pub const DST: usize = 2;
         /// `offset_nelems`
         pub const OFFSET_NELEMS: usize = 3;
+        /// `timeout`
+        pub const TIMEOUT: usize = 4;
         /// `async_op`
-        pub const ASYNC_OP: usize = 4;
+        pub const ASYNC_OP: usize = 5;
     }
     /// `Window.compare_and_swap`
     pub mod compare_and_swap {
@@ -434,34 +446,44 @@ pub mod window {
         pub const DST: usize = 3;
         /// `offset_nelems`
         pub const OFFSET_NELEMS: usize = 4;
+        /// `timeout`
+        pub const TIMEOUT: usize = 5;
         /// `async_op`
-        pub const ASYNC_OP: usize = 5;
+        pub const ASYNC_OP: usize = 6;
     }
     /// `Window.signal`
     pub mod signal {
         /// `peer`
         pub const PEER: usize = 0;
+        /// `timeout`
+        pub const TIMEOUT: usize = 1;
         /// `async_op`
-        pub const ASYNC_OP: usize = 1;
+        pub const ASYNC_OP: usize = 2;
     }
     /// `Window.wait_signal`
     pub mod wait_signal {
         /// `peer`
         pub const PEER: usize = 0;
+        /// `timeout`
+        pub const TIMEOUT: usize = 1;
         /// `async_op`
-        pub const ASYNC_OP: usize = 1;
+        pub const ASYNC_OP: usize = 2;
     }
     /// `Window.flush`
     pub mod flush {
         /// `peer`
         pub const PEER: usize = 0;
+        /// `timeout`
+        pub const TIMEOUT: usize = 1;
         /// `async_op`
-        pub const ASYNC_OP: usize = 1;
+        pub const ASYNC_OP: usize = 2;
     }
     /// `Window.fence`
     pub mod fence {
+        /// `timeout`
+        pub const TIMEOUT: usize = 0;
         /// `async_op`
-        pub const ASYNC_OP: usize = 0;
+        pub const ASYNC_OP: usize = 1;
     }
     /// `Window.map_remote_tensor`
     pub mod map_remote_tensor {

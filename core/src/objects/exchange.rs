@@ -6,7 +6,7 @@
 use super::payload::{Codec, EncodedObject, Payload};
 use crate::blocking::WaitMode;
 use crate::generated::error::{Error, Result};
-use crate::process_group::ProcessGroup;
+use crate::process_group::{MessageRequest, ProcessGroup};
 use crate::request::{Request, Role, TypedCall, tables};
 use crate::tensor::{Element, Tensor};
 use crate::work::Work;
@@ -193,7 +193,8 @@ impl Exchange<'_> {
 
     async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {
         let waiting = WaitMode::current().waiting();
-        let work = self.group.issue_send_unhooked(elements.into(), peer, tag, None, waiting)?;
+        let message = MessageRequest::send(elements.into(), peer, tag);
+        let work = self.group.issue_message_unhooked(message, None, waiting)?;
         end_of(&work).await
     }
 
@@ -204,7 +205,8 @@ impl Exchange<'_> {
         tag: u32,
     ) -> Result<(Vec<T>, u32)> {
         let waiting = WaitMode::current().waiting();
-        let work = self.group.issue_recv_unhooked(elements.into(), peer, tag, None, waiting)?;
+        let message = MessageRequest::receive(elements.into(), peer, tag);
+        let work = self.group.issue_message_unhooked(message, None, waiting)?;
         end_of(&work).await?;
         let sender = work.sender()?;
         Ok((single(work.into_result()?)?, sender))

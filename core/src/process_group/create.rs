@@ -293,6 +293,7 @@ impl Inner {
             survivor_calls: SurvivorCalls::default(),
             options,
             hooks: Arc::default(),
+            exchanges_handles: Arc::default(),
             open_comparisons: Arc::default(),
             store_prefix: String::new(),
             liveness: None,
@@ -304,6 +305,7 @@ impl Inner {
         Inner {
             epoch: self.epoch + 1,
             hooks: self.hooks.clone(),
+            exchanges_handles: self.exchanges_handles.clone(),
             description: self.description.clone(),
             timeout_ns: AtomicU64::new(self.timeout_ns.load(Ordering::Relaxed)),
             ..Inner::first(self.identity, &self.name, self.options.clone(), self.cpu.clone())

@@ -9,7 +9,8 @@ use super::{ProcessGroup, hook_arguments};
 use crate::backend::{
     Backend, Direction, Envelope, FAST_PATH_BYTES, IssueOptions, IssuedOperation, Transfer,
 };
-use crate::completion::WaitIntent;
+use crate::completion::{Outcome, WaitIntent};
+use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
 use crate::tensor::{InPlace, PlainInput, Region, Tensor};
 use crate::work::Work;
@@ -21,24 +22,64 @@ pub struct MessageRequest {
     pub direction: Direction,
     /// What is sent, or where it goes.
     pub tensor: Tensor,
-    /// The other rank, of this group.
-    pub peer: u32,
+    /// The other rank, of this group; none if it is to come from any.
+    pub peer: Option<u32>,
     /// Messages meet by tag.
     pub tag: u32,
+}
+
+impl MessageRequest {
+    /// The sending of `tensor` to `peer`.
+    pub fn send(tensor: Tensor, peer: u32, tag: u32) -> MessageRequest {
+        MessageRequest { direction: Direction::Send, tensor, peer: Some(peer), tag }
+    }
+
+    /// The receiving of a message into `tensor`, from `peer` or from any rank.
+    pub fn receive(tensor: Tensor, peer: Option<u32>, tag: u32) -> MessageRequest {
+        MessageRequest { direction: Direction::Receive, tensor, peer, tag }
+    }
+
+    /// The method, for messages.
+    fn name(&self) -> &'static str {
+        match self.direction {
+            Direction::Send => "send",
+            Direction::Receive => "recv",
+        }
+    }
+
+    fn hook_arguments(&self, waiting: WaitIntent) -> PreHookArgs<'_> {
+        match (self.direction, self.peer) {
+            (Direction::Send, Some(peer)) => hook_arguments::of_send(&self.tensor, peer, waiting),
+            (_, peer) => hook_arguments::of_receive(&self.tensor, peer, waiting),
+        }
+    }
+
+    /// As backends take it.
+    fn transfer(&self) -> Result<Transfer> {
+        let MessageRequest { direction, tensor, peer, tag } = self;
+        match (direction, peer) {
+            (Direction::Send, Some(peer)) => to_send("send", tensor, *peer, *tag),
+            (Direction::Send, None) => {
+                let message = "send: expected a destination rank, got none".to_owned();
+                Err(Error::InvalidArgument { message })
+            }
+            (Direction::Receive, peer) => to_receive("recv", tensor, *peer, *tag),
+        }
+    }
 }
 
 impl ProcessGroup {
     /// Sends a message that the receiver need not be asked for to a rank of this group from
     /// beginning to end, if that can be done immediately: whether it has gone. If not, nothing was
-    /// done, and [`ProcessGroup::issue_send`] is the way, which also says what is wrong with a
+    /// done, and [`ProcessGroup::issue_message`] is the way, which also says what is wrong with a
     /// call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
         !self.is_observed() && self.inner.cpu.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
-    /// nothing was received: then [`ProcessGroup::issue_recv`] is the way, which also says what is
-    /// wrong with a call.
+    /// nothing was received: then [`ProcessGroup::issue_message`] is the way, which also says what
+    /// is wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
         match memory.len() <= FAST_PATH_BYTES && !self.is_observed() {
             true => self.inner.cpu.receive_short(from, memory),
@@ -81,82 +122,67 @@ impl ProcessGroup {
         }
     }
 
-    /// Issues a send of `tensor`.
+    /// Issues a message to or from another rank; a receive without a peer is from any.
     ///
     /// # Errors
-    /// As [`ProcessGroup::send`].
-    pub fn issue_send(
+    /// As [`ProcessGroup::send`] and [`ProcessGroup::recv`].
+    pub fn issue_message(
         &self,
-        tensor: Tensor,
-        peer: u32,
-        tag: u32,
-        timeout: Option<Duration>,
-        waiting: WaitIntent,
-    ) -> Result<Work> {
-        self.check_peer("send", "destination", peer)?;
-        let hooked = self.before(|| hook_arguments::of_send(&tensor, peer, waiting))?;
-        Self::after(hooked, self.issue_send_unhooked(tensor, peer, tag, timeout, waiting))
-    }
-
-    /// As [`ProcessGroup::issue_send`], as a part of an operation that has hooks itself.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::send`].
-    pub(crate) fn issue_send_unhooked(
-        &self,
-        tensor: Tensor,
-        peer: u32,
-        tag: u32,
+        message: MessageRequest,
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
         let epoch = self.inner.epoch;
-        self.check_peer("send", "destination", peer)?;
-        let backend = self.backend_for("send", std::iter::once(&tensor))?;
-        self.check_epoch(epoch, "send")?;
-        let transfer = to_send(&tensor, peer, tag)?;
-        let options = IssueOptions { deadline: self.deadline(timeout), waiting };
-        let issued = backend.send(transfer, options)?;
-        Ok(Work::new(self.label("send"), vec![(issued, backend)], vec![tensor]))
+        self.check_message(&message)?;
+        let hooked = self.before(|| message.hook_arguments(waiting))?;
+        Self::after(hooked, self.issue_checked_message(message, epoch, timeout, waiting))
     }
 
-    /// Issues a receive into `tensor`.
+    /// As [`ProcessGroup::issue_message`], as a part of an operation that has hooks itself.
     ///
     /// # Errors
-    /// As [`ProcessGroup::recv`].
-    pub fn issue_recv(
+    /// As [`ProcessGroup::issue_message`].
+    pub(crate) fn issue_message_unhooked(
         &self,
-        tensor: Tensor,
-        peer: Option<u32>,
-        tag: u32,
-        timeout: Option<Duration>,
-        waiting: WaitIntent,
-    ) -> Result<Work> {
-        peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
-        let hooked = self.before(|| hook_arguments::of_receive(&tensor, peer, waiting))?;
-        Self::after(hooked, self.issue_recv_unhooked(tensor, peer, tag, timeout, waiting))
-    }
-
-    /// As [`ProcessGroup::issue_recv`], as a part of an operation that has hooks itself.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::recv`].
-    pub(crate) fn issue_recv_unhooked(
-        &self,
-        tensor: Tensor,
-        peer: Option<u32>,
-        tag: u32,
+        message: MessageRequest,
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
         let epoch = self.inner.epoch;
-        peer.map_or(Ok(()), |peer| self.check_peer("recv", "source", peer))?;
-        let backend = self.backend_for("recv", std::iter::once(&tensor))?;
-        self.check_epoch(epoch, "recv")?;
-        let transfer = to_receive(&tensor, peer, tag)?;
+        self.check_message(&message)?;
+        self.issue_checked_message(message, epoch, timeout, waiting)
+    }
+
+    /// Issues a message that suits the members of `epoch`.
+    fn issue_checked_message(
+        &self,
+        message: MessageRequest,
+        epoch: u64,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        let name = message.name();
+        let backend = self.backend_for(name, std::iter::once(&message.tensor))?;
+        self.check_epoch(epoch, name)?;
+        let (transfer, tensor) = (message.transfer()?, message.tensor);
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
-        let issued = backend.recv(transfer, options)?;
-        Ok(Work::new(self.label("recv"), vec![(issued, backend)], vec![tensor]))
+        let issued = match message.direction {
+            Direction::Send => backend.send(transfer, options),
+            Direction::Receive => backend.recv(transfer, options),
+        }?;
+        Ok(Work::new(self.label(name), vec![(issued, backend)], vec![tensor]))
+    }
+
+    /// Checks that the group has members, and that the peer of `message` is one of them.
+    fn check_message(&self, message: &MessageRequest) -> Result<()> {
+        let role = match message.direction {
+            Direction::Send => "destination",
+            Direction::Receive => "source",
+        };
+        match message.peer {
+            Some(peer) => self.check_peer(message.name(), role, peer),
+            None => self.require_members(message.name()),
+        }
     }
 
     /// Checks that `peer` is a rank of the group; `role` is what messages call it.
@@ -192,11 +218,8 @@ impl ProcessGroup {
             }
         };
         let work = |(message, issued): (MessageRequest, _)| {
-            let name = match message.direction {
-                Direction::Send => "send",
-                Direction::Receive => "recv",
-            };
-            Work::new(self.label(name), vec![(issued, backend.clone())], vec![message.tensor])
+            let label = self.label(message.name());
+            Work::new(label, vec![(issued, backend.clone())], vec![message.tensor])
         };
         let works: Vec<Work> = messages.into_iter().zip(issued).map(work).collect();
         hooked.into_iter().zip(&works).for_each(|(hooked, work)| hooked.issued(work));
@@ -234,12 +257,8 @@ impl ProcessGroup {
         waiting: WaitIntent,
     ) -> Result<Vec<HookedOperation>> {
         let mut all = Vec::new();
-        for MessageRequest { direction, tensor, peer, .. } in messages {
-            let hooked = self.before(|| match direction {
-                Direction::Send => hook_arguments::of_send(tensor, *peer, waiting),
-                Direction::Receive => hook_arguments::of_receive(tensor, Some(*peer), waiting),
-            });
-            match hooked {
+        for message in messages {
+            match self.before(|| message.hook_arguments(waiting)) {
                 Ok(hooked) => all.extend(hooked),
                 Err(error) => {
                     all.into_iter()
@@ -262,17 +281,9 @@ impl ProcessGroup {
         let tensors = messages.iter().map(|message| &message.tensor);
         let backend = self.backend_for("batch_isend_irecv", tensors)?;
         let mut transfers = Vec::with_capacity(messages.len());
-        for MessageRequest { direction, tensor, peer, tag } in messages {
-            transfers.push(match direction {
-                Direction::Send => {
-                    self.check_peer("send", "destination", *peer)?;
-                    (*direction, to_send(tensor, *peer, *tag)?)
-                }
-                Direction::Receive => {
-                    self.check_peer("recv", "source", *peer)?;
-                    (*direction, to_receive(tensor, Some(*peer), *tag)?)
-                }
-            });
+        for message in messages {
+            self.check_message(message)?;
+            transfers.push((message.direction, message.transfer()?));
         }
         self.check_epoch(epoch, "batch_isend_irecv")?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
@@ -281,34 +292,44 @@ impl ProcessGroup {
     }
 }
 
-/// The sending of a tensor.
-pub(super) fn to_send(tensor: &Tensor, peer: u32, tag: u32) -> Result<Transfer> {
-    contiguous_on_device("send", tensor)?;
-    let memory = match tensor.is_contiguous() {
-        true => tensor.region().clone(),
-        false => tensor.to_contiguous().into_region(),
-    };
-    Ok(Transfer { peer: Some(peer), tag, dtype: tensor.dtype(), memory, finish: None })
+/// The sending of a tensor, by the call of this name.
+fn to_send(name: &str, tensor: &Tensor, peer: u32, tag: u32) -> Result<Transfer> {
+    let (dtype, memory) = (tensor.dtype(), to_read(name, tensor)?);
+    Ok(Transfer { peer: Some(peer), tag, dtype, memory, finish: None })
 }
 
-/// The receiving of a tensor.
-pub(super) fn to_receive(tensor: &Tensor, peer: Option<u32>, tag: u32) -> Result<Transfer> {
-    contiguous_on_device("recv", tensor)?;
+/// The receiving of a tensor, by the call of this name.
+fn to_receive(name: &str, tensor: &Tensor, peer: Option<u32>, tag: u32) -> Result<Transfer> {
+    let (dtype, (memory, finish)) = (tensor.dtype(), to_write(name, tensor)?);
+    Ok(Transfer { peer, tag, dtype, memory, finish })
+}
+
+/// The elements of `tensor` in one piece, which a call of this name reads.
+pub(super) fn to_read(name: &str, tensor: &Tensor) -> Result<Region> {
+    contiguous_on_device(name, tensor)?;
+    Ok(match tensor.is_contiguous() {
+        true => tensor.region().clone(),
+        false => tensor.to_contiguous().into_region(),
+    })
+}
+
+/// Memory in one piece that a call of this name writes, and what puts it into `tensor` at the end,
+/// if that is to be done.
+pub(super) fn to_write(name: &str, tensor: &Tensor) -> Result<(Region, Option<Outcome>)> {
+    contiguous_on_device(name, tensor)?;
     if tensor.is_read_only() {
-        let message = "recv: the memory of 'tensor' is read-only, but the call writes it; pass a \
-                       writable copy"
-            .to_owned();
+        let message = format!(
+            "{name}: the memory of 'tensor' is read-only, but the call writes it; pass a writable \
+             copy"
+        );
         return Err(Error::InvalidArgument { message });
     }
-    let (dtype, memory) = (tensor.dtype(), tensor.region().clone());
-    let mut transfer = Transfer { peer, tag, dtype, memory, finish: None };
-    if !tensor.is_contiguous() {
-        let staged = Region::zeroed(tensor.bytes());
-        transfer.memory = staged.clone();
-        let into = tensor.clone();
-        transfer.finish = Some(Box::new(move || into.copy_from(&staged)));
+    if tensor.is_contiguous() {
+        return Ok((tensor.region().clone(), None));
     }
-    Ok(transfer)
+    let staged = Region::zeroed(tensor.bytes());
+    let (into, from) = (tensor.clone(), staged.clone());
+    Ok((staged, Some(Box::new(move || into.copy_from(&from)))))
 }
 
 /// Elements on a device are not gathered there.

@@ -2,7 +2,7 @@
 //! nor transports.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -109,6 +109,8 @@ struct Inner {
     options: GroupOptions,
     /// They stay when the members change.
     hooks: Arc<hooks::Hooks>,
+    /// What the program has said of symmetric memory; it stays, too.
+    exchanges_handles: Arc<AtomicBool>,
     /// Open comparisons of all groups split from the same root group.
     open_comparisons: Arc<OpenComparisons>,
     /// Prefix of this group's keys in the root group's store; empty for the root group.
@@ -225,6 +227,17 @@ impl ProcessGroup {
     /// Sets the limit of later operations.
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.timeout_ns.store(nanoseconds(timeout), Ordering::Relaxed);
+    }
+
+    /// Whether symmetric memory exchanges its handles through this group: what was set last, false
+    /// at first. Windows, which are polyrank's symmetric memory, always do.
+    pub fn use_pg_for_symm_mem_rendezvous(&self) -> bool {
+        self.inner.exchanges_handles.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`ProcessGroup::use_pg_for_symm_mem_rendezvous`].
+    pub fn set_use_pg_for_symm_mem_rendezvous(&self, value: bool) {
+        self.inner.exchanges_handles.store(value, Ordering::Relaxed);
     }
 
     /// Whether the group failed, was aborted or was left, so that every call fails.
@@ -459,7 +472,8 @@ impl ProcessGroup {
             return Ok(());
         }
         let tensor = single_tensor("send", lend(tensor))?;
-        self.issue_send(tensor, peer, tag, None, WaitIntent::Soon)?.wait(None)
+        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Soon)?
+            .wait(None)
     }
 
     /// Receives a tensor from `peer` (a rank of this group).
@@ -471,7 +485,8 @@ impl ProcessGroup {
             return Ok(());
         }
         let tensor = single_tensor("recv", lend_mut(tensor))?;
-        self.issue_recv(tensor, Some(peer), tag, None, WaitIntent::Soon)?.wait(None)
+        let message = MessageRequest::receive(tensor, Some(peer), tag);
+        self.issue_message(message, None, WaitIntent::Soon)?.wait(None)
     }
 
     /// Receives a tensor from any rank that sends one with `tag`; the sender's rank.
@@ -483,7 +498,8 @@ impl ProcessGroup {
             return Ok(sender);
         }
         let tensor = single_tensor("recv_anysource", lend_mut(tensor))?;
-        let work = self.issue_recv(tensor, None, tag, None, WaitIntent::Soon)?;
+        let message = MessageRequest::receive(tensor, None, tag);
+        let work = self.issue_message(message, None, WaitIntent::Soon)?;
         work.wait(None)?;
         work.sender()
     }
@@ -494,7 +510,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::send`].
     pub fn send_async(&self, tensor: impl OwnedBuffers, peer: u32, tag: u32) -> Result<Work> {
         let tensor = single_tensor("send", tensor.into_tensors())?;
-        self.issue_send(tensor, peer, tag, None, WaitIntent::Later)
+        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Later)
     }
 
     /// As [`ProcessGroup::recv`] (from anybody without `peer`), owning the tensor until the work
@@ -509,7 +525,7 @@ impl ProcessGroup {
         tag: u32,
     ) -> Result<Work> {
         let tensor = single_tensor("recv", tensor.into_tensors())?;
-        self.issue_recv(tensor, peer, tag, None, WaitIntent::Later)
+        self.issue_message(MessageRequest::receive(tensor, peer, tag), None, WaitIntent::Later)
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {

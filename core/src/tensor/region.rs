@@ -247,6 +247,14 @@ impl Region {
         f(unsafe { std::slice::from_raw_parts_mut(self.piece.place().add(self.start), self.len) })
     }
 
+    /// Runs `f`, which reads or changes the bytes by another way than this region, while nobody
+    /// else reads or writes this piece of memory. Must not be called inside of another access to
+    /// it.
+    pub(crate) fn exclude<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _access = wait_for(|| Access::write(&self.piece));
+        f()
+    }
+
     /// Shows the bytes of `from` and lets `f` change those of `self`; the two do not overlap.
     pub fn write_from<R>(&self, from: &Region, f: impl FnOnce(&mut [u8], &[u8]) -> R) -> R {
         assert!(!self.overlaps(from), "operands overlap");

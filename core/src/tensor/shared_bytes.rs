@@ -71,6 +71,12 @@ impl SharedBytes {
         at.checked_add(bytes).is_some_and(|end| end <= self.len)
     }
 
+    /// Whether any of the `bytes` bytes from `address` on of this process is one of them.
+    pub fn overlaps(&self, address: usize, bytes: usize) -> bool {
+        let start = self.start as usize;
+        address < start + self.len && start < address + bytes
+    }
+
     /// The memory as a region of its own, whose reads and writes exclude only one another.
     pub fn to_region(&self) -> Region {
         let owner = Box::new(self.owner.clone());

@@ -230,6 +230,12 @@ pub trait Transport: Send {
         let _ = peer;
         false
     }
+    /// The process of `peer`, by its number here, if the system itself has said that it is the
+    /// other end of an open connection. Nothing that the peer says counts.
+    fn process_of(&self, peer: Rank) -> Option<u32> {
+        let _ = peer;
+        None
+    }
     /// Up to which length messages to and from `peer` are sent without asking the receiver, which
     /// keeps those that it cannot use yet. The same on both ends, and at least [`EAGER_BYTES`].
     fn eager_bytes(&self, peer: Rank) -> usize {

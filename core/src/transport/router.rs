@@ -69,6 +69,10 @@ where
         of_peer!(self, peer, is_near())
     }
 
+    fn process_of(&self, peer: Rank) -> Option<u32> {
+        of_peer!(self, peer, process_of())
+    }
+
     fn eager_bytes(&self, peer: Rank) -> usize {
         of_peer!(self, peer, eager_bytes())
     }

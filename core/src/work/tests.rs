@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::completion::WaitIntent;
 use crate::generated::collective::Collective;
 use crate::process_group::{GroupOptions, ProcessGroup};
 use crate::request::Request;
@@ -37,8 +36,7 @@ fn texts_say_what_of_which_group_and_how_long() {
     work.wait(None).unwrap();
     assert_eq!(text(&work), "Work(barrier #1 of pair, complete, N ms)");
     other.wait(None).unwrap();
-    let open = zero.issue_recv(Tensor::from(vec![0f32]), Some(1), 0, None, WaitIntent::Later);
-    let open = open.unwrap();
+    let open = zero.recv_async(vec![0f32], Some(1), 0).unwrap();
     assert!(text(&open).ends_with("of pair, in flight, N ms)"), "{open}");
     let store = zero.get_group_store();
     let shown = store.description();

@@ -151,7 +151,7 @@ pub fn messages_that_go_together_meet_in_any_order(group: &ProcessGroup) {
     let part = |direction, tensor: &Tensor, peer| MessageRequest {
         direction,
         tensor: tensor.clone(),
-        peer,
+        peer: Some(peer),
         tag: 0,
     };
     let mut messages =

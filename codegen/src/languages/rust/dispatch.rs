@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::calls::{member_constant, method_constant};
+use super::types::type_of;
 use crate::languages::plain::{given, is_direct, is_plain, taken};
 use crate::languages::roads::{is_object, is_run_by_core};
 use crate::languages::stamp;
@@ -36,6 +37,8 @@ struct Table {
     key: String,
     interface: String,
     name: String,
+    /// The type of what it can be set to, by the table with `_SET` in its name; empty if it cannot.
+    set: String,
 }
 
 /// A call that the generator writes.
@@ -66,7 +69,7 @@ pub(super) fn dispatch(api: &Api) -> Dispatch {
         let attributes = interface.attributes.iter();
         for attribute in attributes.filter(|it| answers && !it.common.unbuilt) {
             let direct = !interface.is_derived();
-            view.add_attribute(&interface.name, attribute, direct);
+            view.add_attribute(api, &interface.name, attribute, direct);
         }
     }
     for namespace in &api.namespaces {
@@ -74,7 +77,7 @@ pub(super) fn dispatch(api: &Api) -> Dispatch {
             view.add_method(api, function, true, false);
         }
         for attribute in &namespace.attributes {
-            view.add_attribute(&namespace.name, attribute, false);
+            view.add_attribute(api, &namespace.name, attribute, false);
         }
     }
     view.entries.sort_by(|a, b| a.key.cmp(&b.key));
@@ -120,10 +123,11 @@ impl Dispatch {
         self.entries.push(Entry { method: format!("&calls::{key}"), key, order, waits, run });
     }
 
-    fn add_attribute(&mut self, owner: &str, attribute: &Attribute, direct: bool) {
+    fn add_attribute(&mut self, api: &Api, owner: &str, attribute: &Attribute, direct: bool) {
         let key = member_constant(owner, &attribute.name);
-        let run = if direct && !attribute.common.handwritten && is_plain(&attribute.ty) {
-            let core = attribute.common.rust.as_deref().unwrap_or(&attribute.name);
+        let is_direct = direct && !attribute.common.handwritten && is_plain(&attribute.ty);
+        let core = attribute.common.rust.as_deref().unwrap_or(&attribute.name);
+        let run = if is_direct {
             self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"))
         } else {
             format!(
@@ -133,7 +137,11 @@ impl Dispatch {
             )
         };
         let (interface, name) = (owner.to_owned(), attribute.name.clone());
-        self.attributes.push(Table { key: key.clone(), interface, name });
+        let set = match attribute.readonly {
+            true => String::new(),
+            false => self.add_setter(api, &key, attribute, is_direct.then_some((owner, core))),
+        };
+        self.attributes.push(Table { key: key.clone(), interface, name, set });
         self.entries.push(Entry {
             method: format!("&{key}"),
             key,
@@ -141,6 +149,34 @@ impl Dispatch {
             waits: false,
             run,
         });
+    }
+
+    /// Adds the call that sets an attribute, of this owner and name in the core if that is all; the
+    /// type of its argument.
+    fn add_setter(
+        &mut self,
+        api: &Api,
+        key: &str,
+        attribute: &Attribute,
+        direct: Option<(&str, &str)>,
+    ) -> String {
+        let run = match direct {
+            Some((owner, core)) => {
+                let take = format!("let value: {} = call.take(0)?;", taken(&attribute.ty));
+                let value = given("value", &attribute.ty);
+                let name = format!("set_{}", attribute.name);
+                self.add_call(owner, &name, vec![take], format!("set_{core}({value})"))
+            }
+            None => "None".to_owned(),
+        };
+        self.entries.push(Entry {
+            method: format!("&{key}_SET"),
+            key: format!("{key}_SET"),
+            order: format!("{:?}", Order::Free),
+            waits: false,
+            run,
+        });
+        type_of(api, &attribute.ty)
     }
 
     /// Adds a call that is written here; what runs it.

@@ -7,12 +7,10 @@ use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{CheckedRequest, ProcessGroup, Window};
+use crate::process_group::{CheckedRequest, MessageRequest, ProcessGroup, Window};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
-#[cfg(feature = "nccl")]
-use crate::{backend::Direction, process_group::MessageRequest};
 #[cfg(not(target_family = "wasm"))]
 use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 
@@ -58,10 +56,10 @@ impl Operation {
                 group.issue_plain(&plain, kept).unwrap_or_else(|| Err(unsupported(name.to_owned())))
             }
             Operation::Send { tensor, peer, tag } => {
-                group.issue_send(tensor, peer, tag, None, waiting)
+                group.issue_message(MessageRequest::send(tensor, peer, tag), None, waiting)
             }
             Operation::Recv { tensor, peer, tag } => {
-                group.issue_recv(tensor, peer, tag, None, waiting)
+                group.issue_message(MessageRequest::receive(tensor, peer, tag), None, waiting)
             }
             Operation::Window(window, call) => call.issue(&window, waiting),
             #[cfg(feature = "nccl")]
@@ -75,11 +73,11 @@ impl Operation {
     /// [`Error::InvalidArgument`] for what is none, and for receiving from any rank.
     #[cfg(feature = "nccl")]
     pub(super) fn into_messages(self) -> Result<Vec<MessageRequest>> {
-        let (direction, tensor, peer, tag) = match self {
+        Ok(vec![match self {
             Operation::Messages(messages) => return Ok(messages),
-            Operation::Send { tensor, peer, tag } => (Direction::Send, tensor, peer, tag),
+            Operation::Send { tensor, peer, tag } => MessageRequest::send(tensor, peer, tag),
             Operation::Recv { tensor, peer: Some(peer), tag } => {
-                (Direction::Receive, tensor, peer, tag)
+                MessageRequest::receive(tensor, Some(peer), tag)
             }
             Operation::Recv { peer: None, .. }
             | Operation::Collective(_)
@@ -88,8 +86,7 @@ impl Operation {
                 let message = "only messages to and from ranks that are named go together";
                 return Err(Error::InvalidArgument { message: message.to_owned() });
             }
-        };
-        Ok(vec![MessageRequest { direction, tensor, peer, tag }])
+        }])
     }
 }
 
@@ -115,6 +112,7 @@ pub(super) fn on_window(
     resolved: ResolvedCall,
     tensors: &Tensors,
 ) -> Result<Operation> {
+    let window = resolved.limit(window)?;
     let call = WindowCall::of(resolved)?;
     if matches!(call, WindowCall::Register(_)) && tensors.has_foreign() {
         let message = "tensor_register: a tensor must lie in memory of polyrank, because that of \
@@ -122,7 +120,7 @@ pub(super) fn on_window(
             .to_owned();
         return Err(Error::InvalidArgument { message });
     }
-    Ok(Operation::Window(window.clone(), Box::new(call)))
+    Ok(Operation::Window(window, Box::new(call)))
 }
 
 /// A send or a receive, by the roles of the parameters.

@@ -1,5 +1,8 @@
 //! Calls on windows, of which all but a few take tensors. Knows nothing of copies.
 
+use std::time::Duration;
+
+use crate::calls::Role;
 use crate::calls::parameters::window::{
     accumulate, compare_and_swap, fetch_and_add, flush, get, put, signal, tensor_register,
     wait_signal,
@@ -109,7 +112,17 @@ impl ResolvedCall {
     /// # Errors
     /// Wrong ranks, offsets and tensors; those of a broken group.
     pub fn issue_on_window(self, window: &Window, waiting: WaitIntent) -> Result<Work> {
-        WindowCall::of(self)?.issue(window, waiting)
+        let window = self.limit(window)?;
+        WindowCall::of(self)?.issue(&window, waiting)
+    }
+
+    /// The window with the limit that the call gives, if it does.
+    pub(super) fn limit(&self, window: &Window) -> Result<Window> {
+        let timeout: Option<Option<Duration>> = self.look(Role::Timeout)?;
+        Ok(match timeout.flatten() {
+            Some(timeout) => window.with_timeout(timeout),
+            None => window.clone(),
+        })
     }
 
     /// The one tensor of parameter `position`.

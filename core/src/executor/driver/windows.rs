@@ -1,15 +1,22 @@
 //! Calls on windows, which are issued as messages are.
 
+use std::sync::Arc;
+
 use super::{DeferredCompletions, Driver};
 use crate::completion::WaitIntent;
-use crate::executor::windows::{ExposedMemory, WindowCall, WindowOperation};
+use crate::executor::windows::{ExposedMemory, GoneRanks, WindowCall, WindowOperation};
 
 impl Driver {
-    /// Opens a window, whose signals count from now on.
-    pub fn open_window(&self, window: u32) {
-        self.change(|executor, now| executor.open_window(window, now));
+    /// Opens a window, whose signals count from now on; `gone` is kept up to date.
+    pub fn open_window(&self, window: u32, gone: Arc<GoneRanks>) {
+        self.change(|executor, now| executor.open_window(window, gone, now));
         // From now on it looks out for what others do to it.
         self.background.request_check();
+    }
+
+    /// Closes a window, on which nobody here makes a call any more; the others are told.
+    pub fn close_window(&self, window: u32) {
+        self.change(|executor, now| executor.close_window(window, now));
     }
 
     /// Lets others access `memory`, or nothing any more.

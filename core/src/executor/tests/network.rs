@@ -43,6 +43,8 @@ pub(super) struct Network {
     pub(super) eager_bytes: usize,
     /// Most bytes of payload that were ever under way between two ranks.
     pub(super) most_bytes_on_the_way: usize,
+    /// Most frames that ever waited to leave for one rank.
+    pub(super) most_frames_queued: usize,
     /// What ranks are told of the process of a rank that they lost.
     pub(super) process_check: ProcessCheck,
     /// Whether ranks read all that has come in one turn.
@@ -207,7 +209,10 @@ impl Transport for Loopback {
     fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
         assert_ne!(peer, self.rank);
         if !self.ended[peer as usize] && !self.closed {
-            self.outbox[peer as usize].push_back((header, payload));
+            let outbox = &mut self.outbox[peer as usize];
+            outbox.push_back((header, payload));
+            let mut network = self.network.lock().unwrap();
+            network.most_frames_queued = network.most_frames_queued.max(outbox.len());
         }
     }
 

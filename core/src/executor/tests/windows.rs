@@ -10,7 +10,8 @@ use crate::clock::Instant;
 use crate::completion::Completion;
 use crate::executor::limits::SEGMENT_BYTES;
 use crate::executor::{
-    AccessAction, ExposedMemory, Fence, Flush, WindowAccess, WindowCall, WindowOperation,
+    AccessAction, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, WindowAccess, WindowCall,
+    WindowOperation,
 };
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
@@ -19,11 +20,16 @@ use crate::wire::frame::{Header, Kind};
 
 const WINDOW: u32 = 1;
 
+/// Nobody of so many ranks is gone.
+fn gone(size: u32) -> Arc<GoneRanks> {
+    Arc::new(GoneRanks::new(size))
+}
+
 fn expose(world: &mut World, rank: u32, region: &Region) {
     let now = Instant::now();
     let shared = SharedBytes::of(region);
     let exposed = ExposedMemory { dtype: DType::I32, region: region.clone(), shared };
-    world.executor(rank).open_window(WINDOW, now);
+    world.executor(rank).open_window(WINDOW, gone(2), now);
     world.executor(rank).expose(WINDOW, Some(exposed), now);
 }
 
@@ -97,7 +103,7 @@ fn memory_that_is_not_there_is_refused_at_the_origin() {
     let mut world = World::new(2, 1);
     let target = memory([7; 4]);
     expose(&mut world, 0, &target);
-    world.executor(1).open_window(WINDOW, Instant::now());
+    world.executor(1).open_window(WINDOW, gone(2), Instant::now());
     let given = memory([1, 2]);
     let mut refused = vec![
         start(&mut world, 1, access(0, 12, &given, AccessAction::Put)),
@@ -170,7 +176,7 @@ fn answers_that_do_not_fit_touch_nothing() {
         let mut world = World::new(2, 1);
         let all = memory([7; 12]);
         let into = all.slice(16..24);
-        world.executor(0).open_window(WINDOW, Instant::now());
+        world.executor(0).open_window(WINDOW, gone(2), Instant::now());
         let got = start(&mut world, 0, access(1, 0, &into, AccessAction::Get));
         let mut reply = Header::new(Kind::AccessReply, 3);
         (reply.sequence, reply.message, reply.offset) = (1, WINDOW, offset);
@@ -183,5 +189,83 @@ fn answers_that_do_not_fit_touch_nothing() {
         assert!(world.executor(0).broken().is_some(), "{offset} {elements} {payload}");
         assert!(got.error().is_some());
         assert_eq!(values(&all), [7; 12], "{offset} {elements} {payload}");
+    }
+}
+
+#[test]
+fn signals_wait_at_the_origin_while_none_leaves() {
+    const SIGNALS: usize = 5000;
+    let mut world = World::new(2, 3);
+    for rank in 0..2 {
+        world.executor(rank).open_window(WINDOW, gone(2), Instant::now());
+    }
+    let signal = || WindowOperation::Signal { window: WINDOW, peer: 1 };
+    let signals: Vec<_> = (0..SIGNALS).map(|_| start(&mut world, 0, signal())).collect();
+    let most = world.network.lock().unwrap().most_frames_queued;
+    assert!(most <= 256, "{most} frames wait in the transport");
+    assert!(!signals[SIGNALS - 1].is_done(), "who signals waits, too");
+    let wait = || WindowOperation::WaitSignal { window: WINDOW, peer: 0 };
+    let mut all: Vec<_> = (0..SIGNALS).map(|_| start(&mut world, 1, wait())).collect();
+    all.extend(signals);
+    world.run(&all);
+    assert_ok(&all);
+    let most = world.network.lock().unwrap().most_frames_queued;
+    assert!(most <= 256, "{most} frames wait in the transport");
+}
+
+#[test]
+fn what_needs_a_rank_that_has_closed_the_window_fails_and_the_rest_does_not() {
+    for seed in 0..20 {
+        let mut world = World::new(3, seed);
+        let known: Vec<_> = (0..3).map(|_| gone(3)).collect();
+        for (rank, gone) in (0..).zip(&known) {
+            world.executor(rank).open_window(WINDOW, gone.clone(), Instant::now());
+        }
+        let wait = |peer| WindowOperation::WaitSignal { window: WINDOW, peer };
+        let fence =
+            || WindowOperation::Fence(Fence { window: WINDOW, name: "fence", closes: false });
+        let signal = |peer| WindowOperation::Signal { window: WINDOW, peer };
+        let before = [start(&mut world, 1, signal(0)), start(&mut world, 0, wait(1))];
+        let late = start(&mut world, 0, wait(1));
+        world.run(&before);
+        assert_ok(&before);
+        world.executor(1).close_window(WINDOW, Instant::now());
+        let fences = [start(&mut world, 0, fence()), start(&mut world, 2, fence())];
+        world.run(&[fences.to_vec(), vec![late.clone()]].concat());
+        for failed in fences.iter().chain([&late]) {
+            let error = failed.error().expect("it fails").to_string();
+            assert!(error.contains("rank 1 has closed this window"), "seed {seed}: {error}");
+        }
+        assert_eq!(known[0].of(1), Some(GoneReason::Closed));
+        assert_eq!((known[0].of(2), known[2].of(0)), (None, None));
+        // The others go on.
+        let rest = [start(&mut world, 0, signal(2)), start(&mut world, 2, wait(0))];
+        world.run(&rest);
+        assert_ok(&rest);
+        for rank in 0..3 {
+            assert!(world.executor(rank).broken().is_none(), "seed {seed}, rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn a_window_is_closed_when_its_last_call_has_ended() {
+    for seed in 0..20 {
+        let mut world = World::new(2, seed);
+        for rank in 0..2 {
+            world.executor(rank).open_window(WINDOW, gone(2), Instant::now());
+        }
+        let fence = Fence { window: WINDOW, name: "tensor_deregister", closes: true };
+        let mut all = Vec::new();
+        for rank in 0..2 {
+            all.push(start(&mut world, rank, WindowOperation::Fence(fence)));
+            world.executor(rank).close_window(WINDOW, Instant::now());
+        }
+        world.run(&all);
+        assert_ok(&all);
+        world.settle();
+        for rank in 0..2 {
+            assert!(!world.executor(rank).is_watched(), "nothing is left of it");
+        }
     }
 }

@@ -6,7 +6,9 @@
 //! answers that have not left, and those are limited by what the origin may have under way. Signals
 //! and fences stand in the same queue, so that they come after all that was issued before them.
 
+mod closing;
 mod origin;
+mod perform;
 mod target;
 mod waiting;
 
@@ -26,7 +28,13 @@ use crate::tensor::{Region, SharedBytes};
 use crate::transport::{Payload, Rank};
 use crate::wire::frame::Header;
 
+pub use self::closing::{GoneRanks, GoneReason, closed_by};
+pub use self::perform::AccessTarget;
 pub use self::waiting::{Fence, Flush};
+
+/// Most signals to one peer that the transport has and that have not left: the rest waits, and so
+/// do those who signal.
+pub(super) const MAX_UNSENT_SIGNALS: usize = 256;
 
 /// Most bytes of accesses, with headers, that are under way to one peer.
 const ACCESS_WINDOW_BYTES: usize = 8 * SEGMENT_BYTES;
@@ -103,6 +111,10 @@ struct OpenWindow {
     exposed: Option<ExposedMemory>,
     /// Fences that this rank has begun.
     fences: u64,
+    /// Who takes no part any more.
+    gone: Arc<GoneRanks>,
+    /// Whether it ends when no call waits on it.
+    is_closing: bool,
 }
 
 /// What stands in the queue of a peer.
@@ -126,6 +138,8 @@ enum SignalKind {
     Fence = 1,
     /// The rank has begun the fence at whose end it gives its memory up.
     Closing = 2,
+    /// The rank has closed the window.
+    Closed = 3,
 }
 
 /// An access that has not ended.
@@ -149,6 +163,8 @@ struct PeerAccesses {
     /// Handed over; the first is answered next.
     unanswered: VecDeque<PendingAccess>,
     bytes_under_way: usize,
+    /// Signals that the transport has and that have not left.
+    unsent_signals: usize,
     /// Bytes of answers to the peer that have not left.
     answering: usize,
     /// Signals of the peer that nobody has waited for, by window.
@@ -165,6 +181,8 @@ pub(super) struct Windows {
     open: LargeSortedMap<u32, OpenWindow>,
     peers: LargeSortedMap<Rank, PeerAccesses>,
     waiting: Vec<waiting::Waiting>,
+    /// How many of the open ones are to be closed.
+    closing: usize,
     /// Answers to be sent.
     answers: VecDeque<(Rank, Header, Payload)>,
     /// The number of the last access.
@@ -283,6 +301,7 @@ impl Windows {
         self.peers = LargeSortedMap::new();
         self.answers.clear();
         self.open = LargeSortedMap::new();
+        self.closing = 0;
         self.sendable = false;
         all
     }
@@ -346,9 +365,14 @@ impl State {
 }
 
 impl Executor {
-    /// Opens a window, whose signals count from now on.
-    pub fn open_window(&mut self, window: u32, now: Instant) {
-        self.change_windows(now, |state| state.open_window(window));
+    /// Opens a window, whose signals count from now on; `gone` is kept up to date.
+    pub fn open_window(&mut self, window: u32, gone: Arc<GoneRanks>, now: Instant) {
+        self.change_windows(now, |state| state.open_window(window, gone));
+    }
+
+    /// Closes a window, on which nobody here makes a call any more; the others are told.
+    pub fn close_window(&mut self, window: u32, now: Instant) {
+        self.change_windows(now, |state| state.close_window(window));
     }
 
     /// Lets others access `memory`, or nothing any more.

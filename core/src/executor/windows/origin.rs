@@ -6,8 +6,8 @@ use super::super::limits::{FRAME_COST_BYTES, SEGMENT_BYTES};
 use super::super::peers::PayloadTarget;
 use super::super::state::State;
 use super::{
-    ACCESS_WINDOW_BYTES, AccessAction, PeerAccesses, PendingAccess, Queued, SignalKind,
-    WindowAccess, WindowCall,
+    ACCESS_WINDOW_BYTES, AccessAction, MAX_UNSENT_SIGNALS, PeerAccesses, PendingAccess, Queued,
+    SignalKind, WindowAccess, WindowCall,
 };
 use crate::generated::error::Error;
 use crate::transport::{Destination, Payload, Rank, Transport};
@@ -98,6 +98,15 @@ impl State {
         }
     }
 
+    /// A signal has left.
+    pub(in super::super) fn signal_sent(&mut self, peer: Rank) {
+        let accesses = self.windows.peer(peer);
+        accesses.unsent_signals = accesses.unsent_signals.saturating_sub(1);
+        if !accesses.queued.is_empty() {
+            self.windows.sendable = true;
+        }
+    }
+
     /// Where the payload of an answer goes.
     pub(in super::super) fn access_reply_announced(
         &mut self,
@@ -162,7 +171,9 @@ impl PeerAccesses {
     ) -> Option<(Header, Payload)> {
         let pending = match self.queued.front_mut()? {
             Queued::Access(pending) => pending,
+            Queued::Signal { .. } if self.unsent_signals >= MAX_UNSENT_SIGNALS => return None,
             Queued::Signal { window, number, kind, ending } => {
+                self.unsent_signals += 1;
                 let mut header = Header { kind: Kind::Signal, message: *window, ..template };
                 header.sequence = *number;
                 header.offset = *kind as u64;

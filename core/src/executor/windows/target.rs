@@ -9,7 +9,7 @@ use super::super::peers::PayloadTarget;
 use super::super::state::{State, bytes_of};
 use super::origin::refused_by;
 use super::{
-    ACCESS_WINDOW_BYTES, AccessAction, ExposedMemory, OpenWindow, WindowAccess, Windows, code,
+    ACCESS_WINDOW_BYTES, AccessTarget, ExposedMemory, OpenWindow, WindowAccess, Windows, code,
 };
 use crate::generated::dtype::DType;
 use crate::generated::error::Result;
@@ -29,11 +29,6 @@ struct Checked<'a> {
 }
 
 impl State {
-    /// Opens a window, whose signals count from now on.
-    pub(in super::super) fn open_window(&mut self, window: u32) {
-        self.windows.open.entry(window).or_default();
-    }
-
     /// Lets others access `memory`, or nothing any more.
     pub(in super::super) fn expose(&mut self, window: u32, memory: Option<ExposedMemory>) {
         if let Some(open) = self.windows.open.get_mut(&window) {
@@ -47,27 +42,11 @@ impl State {
         let exposed = self.windows.open.get(window).and_then(|it| it.exposed.as_ref());
         let fits =
             |it: &&ExposedMemory| it.dtype == *dtype && it.shared.contains(*at, memory.len());
-        let Some(ExposedMemory { shared, .. }) = exposed.filter(fits) else {
+        let Some(ExposedMemory { shared, region, .. }) = exposed.filter(fits) else {
             return Err(refused_by(action.name(), self.rank));
         };
-        match action {
-            AccessAction::Put => memory.read(|from| shared.write(*at, from)),
-            AccessAction::Get => memory.write(|into| shared.read(*at, into)),
-            AccessAction::Accumulate(op) => {
-                let given = memory.read(<[u8]>::to_vec);
-                shared.update(*at, *dtype, &given, reducer(*op, *dtype), None);
-            }
-            AccessAction::FetchAndUpdate(op, result) => {
-                let given = memory.read(<[u8]>::to_vec);
-                let reduce = reducer(*op, *dtype);
-                result.write(|old| shared.update(*at, *dtype, &given, reduce, Some(old)));
-            }
-            AccessAction::CompareAndSwap(compare, result) => {
-                let given = memory.read(<[u8]>::to_vec);
-                let compare = compare.read(<[u8]>::to_vec);
-                result.write(|old| shared.compare_and_swap(*at, *dtype, &compare, &given, old));
-            }
-        }
+        let target = AccessTarget { shared, own: Some(region), at: *at, dtype: *dtype };
+        action.perform(&target, memory);
         Ok(())
     }
 
@@ -175,23 +154,27 @@ impl Windows {
         // It may have been closed while the payload was on its way.
         let Checked { exposed, at, bytes } = self.check(header)?;
         let (shared, dtype) = (&exposed.shared, exposed.dtype);
+        let target = AccessTarget { shared, own: Some(&exposed.region), at, dtype };
         let reduce = || operator(header.fingerprint.reduce_op, dtype).map(|op| reducer(op, dtype));
         match header.fingerprint.collective {
             code::PUT => Some(Payload::Empty),
             code::GET => Some(Payload::Region(exposed.region.slice(at..at + bytes))),
             code::ACCUMULATE => {
-                shared.update(at, dtype, given, reduce()?, None);
+                let reduce = reduce()?;
+                target.exclusively(|| shared.update(at, dtype, given, reduce, None));
                 Some(Payload::Empty)
             }
             code::FETCH => {
-                let mut old = vec![0; bytes];
-                shared.update(at, dtype, given, reduce()?, Some(&mut old));
+                let (reduce, mut old) = (reduce()?, vec![0; bytes]);
+                target.exclusively(|| shared.update(at, dtype, given, reduce, Some(&mut old)));
                 Some(Payload::Owned(old))
             }
             code::SWAP => {
                 let (compare, value) = given.split_at_checked(bytes)?;
                 let mut old = vec![0; bytes];
-                shared.compare_and_swap(at, dtype, compare, value, &mut old);
+                target.exclusively(|| {
+                    shared.compare_and_swap(at, dtype, compare, value, &mut old);
+                });
                 Some(Payload::Owned(old))
             }
             _ => None,

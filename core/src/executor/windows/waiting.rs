@@ -3,7 +3,7 @@
 
 use super::super::pending_messages::MessageEnd;
 use super::super::state::State;
-use super::{Queued, SignalKind, WindowCall, Windows};
+use super::{Queued, SignalKind, WindowCall, Windows, closed_by};
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Header;
@@ -52,6 +52,15 @@ impl Waiting {
             Awaited::Signal { .. } => "wait_signal",
             Awaited::Flush(_) => "flush",
             Awaited::Fence { fence, .. } => fence.name,
+        }
+    }
+
+    /// The window on which it waits, if it is one.
+    pub(super) fn window(&self) -> Option<u32> {
+        match self.what {
+            Awaited::Signal { window, .. } => Some(window),
+            Awaited::Flush(_) => None,
+            Awaited::Fence { fence, .. } => Some(fence.window),
         }
     }
 }
@@ -106,6 +115,10 @@ impl State {
         if !self.windows.open.contains_key(&header.message) {
             return;
         }
+        if header.offset == SignalKind::Closed as u64 {
+            self.closing_arrived(peer, header.message);
+            return;
+        }
         let from = self.windows.peer(peer);
         let is_signal = header.offset == SignalKind::Signal as u64;
         let counts = if is_signal { &mut from.signals } else { &mut from.fences };
@@ -131,6 +144,12 @@ impl State {
                 self.announce(fence, number);
             }
             if !self.windows.takes_place(place, (self.rank, self.size)) {
+                if let Some(peer) = self.windows.closed_before(place, (self.rank, self.size)) {
+                    let waiting = self.windows.waiting.remove(place);
+                    let error = closed_by(waiting.name(), peer);
+                    waiting.ending.fail(error, &mut self.finished);
+                    continue;
+                }
                 place += 1;
                 continue;
             }
@@ -145,10 +164,25 @@ impl State {
             }
             ending.finish(&mut self.finished);
         }
+        self.end_closing();
     }
 }
 
 impl Windows {
+    /// The rank that has closed the window before it did what the call at this place waits for.
+    fn closed_before(&self, place: usize, (rank, size): (Rank, u32)) -> Option<Rank> {
+        match self.waiting[place].what {
+            Awaited::Signal { window, peer } => self.is_closed_by(window, peer).then_some(peer),
+            Awaited::Flush(_) => None,
+            Awaited::Fence { fence: Fence { window, .. }, count, .. } => {
+                let mut others = (0..size).filter(|&peer| peer != rank);
+                others.find(|&peer| {
+                    self.fences_of(peer, window) < count && self.is_closed_by(window, peer)
+                })
+            }
+        }
+    }
+
     /// The fence at this place, if all that was issued before it is done by now.
     fn begins_fence(&mut self, place: usize) -> Option<(Fence, u64)> {
         let number = self.waiting[place].number;

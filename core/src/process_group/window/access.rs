@@ -1,20 +1,18 @@
 //! Accesses to the memory of other ranks: checked, then made by load and store where the memory is
 //! mapped, else issued. Knows nothing of how memory is found.
 
-use std::sync::{Arc, PoisonError};
-
-use super::registration::{Registration, Target};
-use super::{Window, invalid, not_registered};
-use crate::backend::{AccessAction, IssueOptions, WindowAccess, WindowOperation};
+use super::registration::{Reached, Registration, Target};
+use super::{Registered, Window, invalid, not_registered};
+use crate::backend::{AccessAction, AccessTarget, IssueOptions, WindowAccess, WindowOperation};
 use crate::completion::{Outcome, WaitIntent};
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
-use crate::process_group::messages::{to_receive, to_send};
+use crate::process_group::messages::{to_read, to_write};
 use crate::tensor::{
-    Buffers, ConstBuffers, InPlace, MAX_ATOMIC_BYTES, OwnedBuffers, PlainInput, Region,
-    SharedBytes, Tensor, given, in_place, lend, lend_mut, single_tensor,
+    Buffers, ConstBuffers, InPlace, MAX_ATOMIC_BYTES, OwnedBuffers, PlainInput, Region, Tensor,
+    given, in_place, lend, lend_mut, single_tensor,
 };
 use crate::work::Work;
 
@@ -61,7 +59,7 @@ impl Window {
         waiting: WaitIntent,
     ) -> Result<Work> {
         let place = Place { name: "put", peer: dst, offset };
-        let memory = to_send(&tensor, dst, 0)?.memory;
+        let memory = to_read(place.name, &tensor)?;
         self.access(place, tensor, (AccessAction::Put, memory, None), waiting)
     }
 
@@ -96,8 +94,8 @@ impl Window {
         waiting: WaitIntent,
     ) -> Result<Work> {
         let place = Place { name: "get", peer: src, offset };
-        let into = to_receive(&tensor, Some(src), 0)?;
-        self.access(place, tensor, (AccessAction::Get, into.memory, into.finish), waiting)
+        let (memory, finish) = to_write(place.name, &tensor)?;
+        self.access(place, tensor, (AccessAction::Get, memory, finish), waiting)
     }
 
     /// Reduces `tensor` into the memory of `dst`: each element becomes what the operator makes of
@@ -139,7 +137,7 @@ impl Window {
         waiting: WaitIntent,
     ) -> Result<Work> {
         let place = Place { name: "accumulate", peer: dst, offset };
-        let (op, memory) = operand(&tensor, op, dst)?;
+        let (op, memory) = operand(place.name, &tensor, op)?;
         self.access(place, tensor, (AccessAction::Accumulate(op), memory, None), waiting)
     }
 
@@ -185,10 +183,10 @@ impl Window {
     ) -> Result<Work> {
         let place = Place { name: "fetch_and_add", peer: dst, offset };
         same_elements(place.name, &tensor, &result)?;
-        let (op, memory) = operand(&tensor, ReduceOp::Sum, dst)?;
-        let old = to_receive(&result, Some(dst), 0)?;
-        let action = AccessAction::FetchAndUpdate(op, old.memory);
-        self.access(place, result, (action, memory, old.finish), waiting)
+        let (op, memory) = operand(place.name, &tensor, ReduceOp::Sum)?;
+        let (old, finish) = to_write(place.name, &result)?;
+        let action = AccessAction::FetchAndUpdate(op, old);
+        self.access(place, result, (action, memory, finish), waiting)
     }
 
     /// Sets each element of the memory of `dst` that is, bit by bit, that of `compare` to that of
@@ -244,32 +242,37 @@ impl Window {
         let place = Place { name: "compare_and_swap", peer: dst, offset };
         same_elements(place.name, &tensor, &compare)?;
         same_elements(place.name, &tensor, &result)?;
-        let memory = to_send(&tensor, dst, 0)?.memory;
-        let compare = to_send(&compare, dst, 0)?.memory;
-        let old = to_receive(&result, Some(dst), 0)?;
-        let action = AccessAction::CompareAndSwap(compare, old.memory);
-        self.access(place, result, (action, memory, old.finish), waiting)
+        let memory = to_read(place.name, &tensor)?;
+        let compare = to_read(place.name, &compare)?;
+        let (old, finish) = to_write(place.name, &result)?;
+        let action = AccessAction::CompareAndSwap(compare, old);
+        self.access(place, result, (action, memory, finish), waiting)
     }
 
-    /// A flat tensor over the memory of a rank on this host. It is valid until all ranks have
-    /// called [`Window::tensor_deregister`]; afterwards, it must not be used: the memory may be
-    /// that of another tensor.
+    /// A flat tensor over the memory of a rank on this host. When this rank deregisters its tensor,
+    /// closes the window or leaves the group, the tensor is one of zeros of its own from then on:
+    /// it never shows, or changes, what the other rank has there afterwards. The tensor of this
+    /// rank itself is the registered one.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if that memory cannot be mapped into this process;
     /// [`Error::InvalidArgument`] as for [`Window::put`].
     pub fn map_remote_tensor(&self, rank: u32) -> Result<Tensor> {
-        let registration = self.registration("map_remote_tensor")?;
-        let (target, memory) = registration.target("map_remote_tensor", rank)?;
-        let memory = memory.ok_or_else(|| Error::Unsupported {
-            who: format!("this rank, to which the memory of rank {rank} is not mapped,"),
-            operation: "map_remote_tensor".into(),
-        })?;
-        let shape = match rank == self.group().rank() {
-            true => registration.own_shape().to_vec(),
-            false => vec![target.elements],
-        };
-        Ok(Tensor::contiguous(memory.to_region(), target.dtype, shape))
+        let name = "map_remote_tensor";
+        self.with_target(name, rank, |registration, target, memory| {
+            self.check_here(name, rank)?;
+            let memory = memory.ok_or_else(|| Error::Unsupported {
+                who: format!("this rank, to which the memory of rank {rank} is not mapped,"),
+                operation: name.into(),
+            })?;
+            Ok(match memory.own {
+                Some(_) => registration.own_tensor().clone(),
+                None => {
+                    let region = memory.shared.to_region();
+                    Tensor::contiguous(region, target.dtype, vec![target.elements])
+                }
+            })
+        })
     }
 
     /// `UNIFIED` if this rank reads and writes the memory of `rank` where it lies; `SEPARATE` if
@@ -278,9 +281,9 @@ impl Window {
     /// # Errors
     /// [`Error::InvalidArgument`] as for [`Window::put`].
     pub fn get_attr(&self, rank: u32) -> Result<&'static str> {
-        let registration = self.registration("get_attr")?;
-        let (_, memory) = registration.target("get_attr", rank)?;
-        Ok(if memory.is_some() { "UNIFIED" } else { "SEPARATE" })
+        self.with_target("get_attr", rank, |_, _, memory| {
+            Ok(if memory.is_some() { "UNIFIED" } else { "SEPARATE" })
+        })
     }
 
     /// As [`Window::put`], by a store, if the memory is mapped; else nothing is done.
@@ -289,9 +292,9 @@ impl Window {
             PlainInput::Borrowed(dtype, bytes) => (*dtype, bytes.len()),
             PlainInput::Owned(tensor) => (tensor.dtype(), tensor.bytes()),
         };
-        self.with_mapped(place, (dtype, bytes), |memory, at| match plain {
-            PlainInput::Borrowed(_, bytes) => memory.write(at, bytes),
-            PlainInput::Owned(tensor) => tensor.region().read(|bytes| memory.write(at, bytes)),
+        self.with_mapped(place, (dtype, bytes), |target| match plain {
+            PlainInput::Borrowed(_, bytes) => target.put(bytes),
+            PlainInput::Owned(tensor) => AccessAction::Put.perform(target, tensor.region()),
         })
     }
 
@@ -301,9 +304,9 @@ impl Window {
             InPlace::Borrowed(dtype, bytes) => (*dtype, bytes.len()),
             InPlace::Owned(tensor) => (tensor.dtype(), tensor.bytes()),
         };
-        self.with_mapped(place, (dtype, bytes), |memory, at| match plain {
-            InPlace::Borrowed(_, bytes) => memory.read(at, bytes),
-            InPlace::Owned(tensor) => tensor.region().write(|bytes| memory.read(at, bytes)),
+        self.with_mapped(place, (dtype, bytes), |target| match plain {
+            InPlace::Borrowed(_, bytes) => target.get(bytes),
+            InPlace::Owned(tensor) => AccessAction::Get.perform(target, tensor.region()),
         })
     }
 
@@ -312,13 +315,19 @@ impl Window {
         &self,
         place: Place,
         (dtype, bytes): (DType, usize),
-        access: impl FnOnce(&SharedBytes, usize),
+        access: impl FnOnce(&AccessTarget<'_>),
     ) -> Option<Result<()>> {
-        let registered = self.inner.registered.read().unwrap_or_else(PoisonError::into_inner);
-        let (target, memory) = registered.as_ref()?.target(place.name, place.peer).ok()?;
+        let Place { name, peer, .. } = place;
+        // As long as this is held, the memory is not given up.
+        let registered = self.registered();
+        let Registered::Tensor(registration) = &*registered else { return None };
+        let (target, memory) = registration.target(name, peer).ok()?;
         let memory = memory?;
-        let checked = self.check_unbroken().and_then(|()| place.check(target, dtype, bytes));
-        Some(checked.map(|at| access(memory, at)))
+        let checked = self
+            .check_unbroken(name)
+            .and_then(|()| self.check_here(name, peer))
+            .and_then(|()| place.check(target, dtype, bytes));
+        Some(checked.map(|at| access(&memory.target(at, dtype))))
     }
 
     /// Makes an access, or issues it. Its `tensor` is what its work has.
@@ -331,47 +340,51 @@ impl Window {
     ) -> Result<Work> {
         let Place { name, peer, .. } = place;
         check_host(name, &action, &memory)?;
-        // As long as this is held, the memory is not given up.
-        let registered = self.inner.registered.read().unwrap_or_else(PoisonError::into_inner);
-        let registration = registered.as_ref().ok_or_else(|| not_registered(name))?;
-        let (target, mapped) = registration.target(name, peer)?;
+        check_apart(name, &action, &memory)?;
         let dtype = tensor.dtype();
-        let offset = place.check(target, dtype, memory.len())?;
-        self.check_unbroken()?;
+        let (offset, is_done) = self.with_target(name, peer, |_, target, mapped| {
+            let offset = place.check(target, dtype, memory.len())?;
+            self.check_unbroken(name)?;
+            self.check_here(name, peer)?;
+            if let Some(own) = mapped.and_then(|it| it.own) {
+                check_apart_from_target(name, &action, &own.slice(offset..offset + memory.len()))?;
+            }
+            let copies = matches!(action, AccessAction::Put | AccessAction::Get);
+            let here = mapped.filter(|_| copies || dtype.size_bytes() <= MAX_ATOMIC_BYTES);
+            if let Some(mapped) = here {
+                action.perform(&mapped.target(offset, dtype), &memory);
+            }
+            Ok((offset, here.is_some() || memory.is_empty()))
+        })?;
         let group = self.group();
-        let copies = matches!(action, AccessAction::Put | AccessAction::Get);
-        let here = mapped.filter(|_| copies || dtype.size_bytes() <= MAX_ATOMIC_BYTES);
-        if let Some(mapped) = here {
-            perform(mapped, offset, dtype, &action, &memory);
-        }
-        let is_done = here.is_some() || memory.is_empty();
-        drop(registered);
         if is_done {
             finish.into_iter().for_each(|finish| finish());
             return Ok(Work::done(name, group.identity(), 0));
         }
         let window = self.inner.number;
         let access = WindowAccess { action, window, peer, dtype, offset, memory };
-        let options = IssueOptions { deadline: group.deadline(None), waiting };
+        let options = IssueOptions { deadline: group.deadline(self.timeout), waiting };
         let issued = self.windows()?.issue(WindowOperation::Access(access), options, finish);
         let issued = vec![(issued, self.inner.backend.clone())];
         Ok(Work::new(group.label(name), issued, vec![tensor]))
     }
 
-    fn registration(&self, name: &str) -> Result<Arc<Registration>> {
-        self.check_unbroken()?;
-        let registered = self.inner.registered.read().unwrap_or_else(PoisonError::into_inner);
-        registered.clone().ok_or_else(|| not_registered(name))
-    }
-
-    /// Fails if the group broke or was left: nobody else would say so of an access to mapped
-    /// memory.
-    #[inline]
-    pub(super) fn check_unbroken(&self) -> Result<()> {
-        match self.inner.failure.as_ref().and_then(|failure| failure.error()) {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+    /// Lets `use_it` have what `rank` has registered. As long as it runs, that is not given up.
+    fn with_target<R>(
+        &self,
+        name: &str,
+        rank: u32,
+        use_it: impl FnOnce(&Registration, &Target, Option<Reached<'_>>) -> Result<R>,
+    ) -> Result<R> {
+        let registered = self.registered();
+        let Registered::Tensor(registration) = &*registered else {
+            drop(registered);
+            self.check_members(name)?;
+            return Err(not_registered(name));
+        };
+        self.check_unbroken(name)?;
+        let (target, memory) = registration.target(name, rank)?;
+        use_it(registration, target, memory)
     }
 }
 
@@ -419,35 +432,34 @@ fn check_host(name: &str, action: &AccessAction, memory: &Region) -> Result<()> 
     Ok(())
 }
 
-/// What an access does, where the memory is mapped.
-fn perform(mapped: &SharedBytes, at: usize, dtype: DType, action: &AccessAction, memory: &Region) {
-    // Copies: the memory may be a part of what is accessed.
-    let given = || memory.read(<[u8]>::to_vec);
-    match action {
-        AccessAction::Put => memory.read(|from| mapped.write(at, from)),
-        AccessAction::Get => memory.write(|into| mapped.read(at, into)),
-        AccessAction::Accumulate(op) => {
-            mapped.update(at, dtype, &given(), kernels::reducer(*op, dtype), None);
-        }
-        AccessAction::FetchAndUpdate(op, result) => {
-            let given = given();
-            let reduce = kernels::reducer(*op, dtype);
-            result.write(|old| mapped.update(at, dtype, &given, reduce, Some(old)));
-        }
-        AccessAction::CompareAndSwap(compare, result) => {
-            let (given, compare) = (given(), compare.read(<[u8]>::to_vec));
-            result.write(|old| mapped.compare_and_swap(at, dtype, &compare, &given, old));
-        }
+/// Refuses a result that shares memory with what is given: it would change that halfway.
+fn check_apart(name: &str, action: &AccessAction, memory: &Region) -> Result<()> {
+    let Some(result) = action.result() else { return Ok(()) };
+    let compare = match action {
+        AccessAction::CompareAndSwap(compare, _) => Some(compare),
+        _ => None,
+    };
+    match [Some(memory), compare].into_iter().flatten().any(|given| given.overlaps(result)) {
+        true => Err(invalid(name, "its result shares memory with a tensor that it is given")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a result that lies where the access changes elements.
+fn check_apart_from_target(name: &str, action: &AccessAction, target: &Region) -> Result<()> {
+    match action.result().is_some_and(|result| result.overlaps(target)) {
+        true => Err(invalid(name, "its result lies in the elements that the call changes")),
+        false => Ok(()),
     }
 }
 
 /// What is reduced into memory, and by which operator: a factor is applied to it here.
-fn operand(tensor: &Tensor, op: ReduceOp, peer: u32) -> Result<(ReduceOp, Region)> {
+fn operand(name: &str, tensor: &Tensor, op: ReduceOp) -> Result<(ReduceOp, Region)> {
     let dtype = tensor.dtype();
     if op == ReduceOp::Avg {
         let what =
             "AVG has no meaning where nobody knows how many ranks take part; sum, and divide";
-        return Err(invalid("accumulate", what));
+        return Err(invalid(name, what));
     }
     if !op.supports(dtype) {
         return Err(Error::UnsupportedDType {
@@ -460,7 +472,7 @@ fn operand(tensor: &Tensor, op: ReduceOp, peer: u32) -> Result<(ReduceOp, Region
         scaled.write(|memory| kernels::scale(dtype, memory, factor));
         return Ok((ReduceOp::Sum, scaled));
     }
-    Ok((op, to_send(tensor, peer, 0)?.memory))
+    Ok((op, to_read(name, tensor)?))
 }
 
 fn same_elements(name: &str, one: &Tensor, other: &Tensor) -> Result<()> {

@@ -6,18 +6,21 @@ mod access;
 mod registration;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use self::registration::Registration;
-use super::{ProcessGroup, next_identity};
+use super::{CheckedRequest, ProcessGroup, next_identity};
 use crate::backend::{
-    Backend, ExposedMemory, Fence, Flush, IssueOptions, WindowOperation, Windows,
+    Backend, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, IssueOptions, WindowOperation,
+    Windows, closed_by,
 };
 use crate::blocking::WaitMode;
 use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
+use crate::request::Request;
 use crate::tensor::{OwnedBuffers, Region, SharedBytes, Tensor, single_tensor};
 use crate::work::Work;
 
@@ -31,23 +34,45 @@ use crate::work::Work;
 ///
 /// Single elements of up to eight bytes are updated atomically, whoever updates them and whichever
 /// way. A put of elements that another rank updates at the same moment has no order with that.
+///
+/// A clone is the same window. When the last is dropped, this rank closes it: what it has
+/// registered is given up, and calls of other ranks that need this one fail.
 #[derive(Clone)]
 pub struct Window {
     inner: Arc<Inner>,
+    /// Limit of its calls; none: the group's.
+    timeout: Option<Duration>,
 }
 
 struct Inner {
     group: ProcessGroup,
     identity: u64,
+    /// The members of the group to which it belongs.
+    epoch: u64,
+    /// This rank among them, and how many there are.
+    rank: u32,
+    size: u32,
     /// Serves memory of the host.
     backend: Arc<dyn Backend>,
     /// Its number at every rank.
     number: u32,
     /// Ends when the group breaks.
     failure: Option<Arc<Completion>>,
-    registered: RwLock<Option<Arc<Registration>>>,
+    /// The ranks that have left, or closed it.
+    gone: Arc<GoneRanks>,
+    registered: RwLock<Registered>,
     /// The last deregistration.
     closing: Mutex<Option<Work>>,
+}
+
+/// What a window opens.
+#[derive(Default)]
+enum Registered {
+    #[default]
+    Nothing,
+    /// A tensor is about to be registered.
+    Opening,
+    Tensor(Box<Registration>),
 }
 
 impl ProcessGroup {
@@ -63,7 +88,9 @@ impl ProcessGroup {
     pub fn new_window(&self) -> Result<Window> {
         let (window, numbers, work) = self.begin_window()?;
         work.wait(None)?;
-        window.check_numbers(&numbers)
+        let window = window.check_numbers(&numbers)?;
+        window.meet(WaitIntent::Soon)?.wait(None)?;
+        Ok(window)
     }
 
     /// As [`ProcessGroup::new_window`], without blocking.
@@ -73,36 +100,37 @@ impl ProcessGroup {
     pub async fn new_window_async(&self) -> Result<Window> {
         let (window, numbers, work) = self.begin_window()?;
         settled(work).await?;
-        window.check_numbers(&numbers)
+        let window = window.check_numbers(&numbers)?;
+        settled(window.meet(WaitIntent::Later)?).await?;
+        Ok(window)
     }
 
     /// Opens a window here, and begins to ask whether the others have opened the same.
     fn begin_window(&self) -> Result<(Window, Region, Work)> {
-        let backend = self.cpu();
+        let epoch = self.inner.epoch;
+        self.require_members("new_window")?;
+        let (backend, rank, size) = (self.cpu(), self.rank(), self.size());
         let windows = windows_of(&backend)?;
-        let number = windows.open();
-        let others: Vec<u32> = (0..self.size()).filter(|&rank| rank != self.rank()).collect();
+        let (number, gone) = windows.open();
+        let others: Vec<u32> = (0..size).filter(|&other| other != rank).collect();
         let failure = backend.await_failure(&others);
-        let own = u64::from(number).to_le_bytes().to_vec();
-        let (gathered, work) = self.gather_bytes(own)?;
         let inner = Inner {
             group: self.clone(),
             identity: next_identity(),
+            epoch,
+            rank,
+            size,
             backend: backend.clone(),
             number,
             failure,
+            gone,
             registered: RwLock::default(),
             closing: Mutex::default(),
         };
-        Ok((Window { inner: Arc::new(inner) }, gathered, work))
-    }
-
-    /// Begins to gather as many bytes of each rank as this one has, by rank.
-    fn gather_bytes(&self, own: Vec<u8>) -> Result<(Region, Work)> {
-        let gathered = Region::zeroed(own.len() * self.size() as usize);
-        let all = Tensor::contiguous(gathered.clone(), DType::U8, vec![gathered.len()]);
-        let work = self.all_gather_single_async(all, own, ())?;
-        Ok((gathered, work))
+        let window = Window { inner: Arc::new(inner), timeout: None };
+        let (gathered, work) =
+            window.gather("new_window", u64::from(number).to_le_bytes().to_vec())?;
+        Ok((window, gathered, work))
     }
 }
 
@@ -110,6 +138,12 @@ impl Window {
     /// The group whose ranks have it.
     pub fn group(&self) -> &ProcessGroup {
         &self.inner.group
+    }
+
+    /// The same window, whose calls have this limit instead of the group's; zero is none.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Window {
+        Window { inner: self.inner.clone(), timeout: Some(timeout) }
     }
 
     /// A number that no other object of this process ever has.
@@ -141,26 +175,39 @@ impl Window {
     }
 
     pub(crate) fn issue_register(&self, tensor: Tensor) -> Result<Work> {
+        let name = "tensor_register";
         registration::check(&tensor)?;
-        self.check_unbroken()?;
+        self.check_members(name)?;
         let closing = self.inner.closing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if closing.is_some_and(|work| !work.is_completed()) {
             // Accesses to the former tensor would go to this one.
             let what = "an earlier tensor_deregister is not complete: wait for its work first";
-            return Err(invalid("tensor_register", what));
+            return Err(invalid(name, what));
         }
-        let mut registered = self.inner.registered.write().unwrap_or_else(PoisonError::into_inner);
-        if registered.is_some() {
-            return Err(invalid("tensor_register", "a tensor is registered already"));
+        match &mut *self.registered_mut() {
+            place @ Registered::Nothing => *place = Registered::Opening,
+            _ => return Err(invalid(name, "a tensor is registered already")),
         }
-        let region = tensor.region().clone();
-        let exposed =
-            ExposedMemory { dtype: tensor.dtype(), shared: SharedBytes::of(&region), region };
-        self.windows()?.expose(self.inner.number, Some(exposed));
-        let sharing = self.windows()?.sharing().filter(|_| self.group().size() > 1);
-        let (begun, work) = Registration::begin(self.group(), tensor, sharing)?;
-        *registered = Some(Arc::new(begun));
-        Ok(work)
+        // Without the lock: what ends meanwhile may have callbacks, which may use the window.
+        let begun = self.begin_registration(tensor);
+        let (registered, work) = match begun {
+            Ok((begun, work)) => (Registered::Tensor(Box::new(begun)), Ok(work)),
+            Err(error) => (Registered::Nothing, Err(error)),
+        };
+        *self.registered_mut() = registered;
+        if work.is_err() {
+            self.windows()?.expose(self.inner.number, None);
+        }
+        work
+    }
+
+    fn begin_registration(&self, tensor: Tensor) -> Result<(Registration, Work)> {
+        let (windows, region) = (self.windows()?, tensor.region().clone());
+        let shared = SharedBytes::of(&region);
+        let exposed = ExposedMemory { dtype: tensor.dtype(), shared, region };
+        windows.expose(self.inner.number, Some(exposed));
+        let sharing = windows.sharing().filter(|_| self.inner.size > 1);
+        Registration::begin(self, tensor, sharing)
     }
 
     /// Closes what [`Window::tensor_register`] opened, after all accesses of all ranks. All ranks
@@ -182,9 +229,15 @@ impl Window {
 
     pub(crate) fn issue_deregister(&self, waiting: WaitIntent) -> Result<Work> {
         let name = "tensor_deregister";
-        let mut registered = self.inner.registered.write().unwrap_or_else(PoisonError::into_inner);
-        let ended = registered.take().ok_or_else(|| not_registered(name))?;
-        drop(registered);
+        let mut ended = match &mut *self.registered_mut() {
+            place @ Registered::Tensor(_) => match std::mem::take(place) {
+                Registered::Tensor(ended) => Ok(ended),
+                _ => Err(not_registered(name)),
+            },
+            _ => Err(not_registered(name)),
+        }?;
+        // Before the others can hear of it.
+        ended.detach();
         let fence = Fence { window: self.inner.number, name, closes: true };
         // The memory is kept until nobody accesses it any more, and is free then.
         let finish = move || ended.note_agreed_end();
@@ -214,6 +267,8 @@ impl Window {
 
     pub(crate) fn issue_signal(&self, peer: u32, waiting: WaitIntent) -> Result<Work> {
         self.check_rank("signal", peer)?;
+        self.check_members("signal")?;
+        self.check_here("signal", peer)?;
         let operation = WindowOperation::Signal { window: self.inner.number, peer };
         self.issue("signal", operation, waiting, None)
     }
@@ -259,13 +314,7 @@ impl Window {
     pub(crate) fn issue_flush(&self, peer: Option<u32>, waiting: WaitIntent) -> Result<Work> {
         peer.map_or(Ok(()), |peer| self.check_rank("flush", peer))?;
         if let Some(rank) = peer.filter(|&peer| self.inner.backend.has_left(peer)) {
-            return Err(Error::RankFailed {
-                group: self.group().group_name().to_owned(),
-                rank,
-                why: "it left the group".to_owned(),
-                collective: "flush".to_owned(),
-                sequence: 0,
-            });
+            return Err(self.left_by("flush", rank));
         }
         self.issue("flush", WindowOperation::Flush(Flush { peer }), waiting, None)
     }
@@ -292,6 +341,12 @@ impl Window {
         self.issue("fence", WindowOperation::Fence(fence), waiting, None)
     }
 
+    /// Waits until all ranks have opened the window, and each is connected to each.
+    fn meet(&self, waiting: WaitIntent) -> Result<Work> {
+        let fence = Fence { window: self.inner.number, name: "new_window", closes: false };
+        self.issue("new_window", WindowOperation::Fence(fence), waiting, None)
+    }
+
     fn issue(
         &self,
         name: &'static str,
@@ -299,10 +354,42 @@ impl Window {
         waiting: WaitIntent,
         finish: Option<Outcome>,
     ) -> Result<Work> {
+        self.check_members(name)?;
         let group = self.group();
-        let options = IssueOptions { deadline: group.deadline(None::<Duration>), waiting };
+        let options = IssueOptions { deadline: group.deadline(self.timeout), waiting };
         let issued = self.windows()?.issue(operation, options, finish);
         Ok(Work::new(group.label(name), vec![(issued, self.inner.backend.clone())], Vec::new()))
+    }
+
+    /// Begins to gather as many bytes of each rank as this one has, by rank: a part of an operation
+    /// of this name, and none that hooks see.
+    fn gather(&self, name: &'static str, own: Vec<u8>) -> Result<(Region, Work)> {
+        let Inner { group, epoch, size, .. } = &*self.inner;
+        let bytes = own.len();
+        let gathered = Region::zeroed(bytes * *size as usize);
+        let block = |rank: usize| {
+            let region = gathered.slice(rank * bytes..(rank + 1) * bytes);
+            Tensor::contiguous(region, DType::U8, vec![bytes])
+        };
+        let request = Request {
+            name,
+            inputs: vec![vec![own.into()]],
+            outputs: vec![(0..*size as usize).map(block).collect()],
+            timeout: self.timeout,
+            ..Request::new(Collective::Allgather)
+        };
+        group.check_epoch(*epoch, name)?;
+        let checked = CheckedRequest { epoch: *epoch, ..group.check(request)? };
+        let work = group.issue_checked_unhooked(checked, WaitIntent::Later)?;
+        Ok((gathered, work))
+    }
+
+    fn registered(&self) -> RwLockReadGuard<'_, Registered> {
+        self.inner.registered.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registered_mut(&self) -> RwLockWriteGuard<'_, Registered> {
+        self.inner.registered.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn windows(&self) -> Result<&dyn Windows> {
@@ -310,11 +397,50 @@ impl Window {
     }
 
     fn check_rank(&self, name: &str, rank: u32) -> Result<()> {
-        let size = self.group().size();
+        let size = self.inner.size;
         if rank < size {
             return Ok(());
         }
         Err(invalid(name, &format!("expected a rank in 0..{size}, got {rank}")))
+    }
+
+    /// Fails if the group has other members than those that made the window, or broke, or was left.
+    fn check_members(&self, name: &str) -> Result<()> {
+        self.group().check_epoch(self.inner.epoch, name)?;
+        self.check_unbroken(name)
+    }
+
+    /// Fails if the group broke or was left: nobody else would say so of an access to mapped
+    /// memory.
+    #[inline]
+    fn check_unbroken(&self, name: &str) -> Result<()> {
+        match self.inner.failure.as_ref().and_then(|failure| failure.error()) {
+            None => Ok(()),
+            Some(error) => {
+                self.group().check_epoch(self.inner.epoch, name)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Fails if `peer` has left the group, or closed the window: its memory is nobody's.
+    #[inline]
+    fn check_here(&self, name: &str, peer: u32) -> Result<()> {
+        match self.inner.gone.of(peer) {
+            None => Ok(()),
+            Some(GoneReason::Closed) => Err(closed_by(name, peer)),
+            Some(GoneReason::Left) => Err(self.left_by(name, peer)),
+        }
+    }
+
+    fn left_by(&self, name: &str, rank: u32) -> Error {
+        Error::RankFailed {
+            group: self.group().group_name().to_owned(),
+            rank,
+            why: "it left the group".to_owned(),
+            collective: name.to_owned(),
+            sequence: 0,
+        }
     }
 
     fn check_numbers(self, gathered: &Region) -> Result<Window> {
@@ -350,12 +476,23 @@ fn not_registered(name: &str) -> Error {
     invalid(name, "no tensor is registered in this window: call tensor_register first")
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let registered = self.registered.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // What is mapped is detached before the others hear of it.
+        drop(std::mem::take(registered));
+        if let Some(windows) = self.backend.windows() {
+            windows.close(self.number);
+        }
+    }
+}
+
 /// A short description for debugging, the same in every language:
 /// `Window(1 of default_pg, rank 0 of 2)`.
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (group, number) = (self.group(), self.inner.number);
-        let (name, rank, size) = (group.group_name(), group.rank(), group.size());
+        let Inner { group, number, rank, size, .. } = &*self.inner;
+        let name = group.group_name();
         write!(f, "Window({number} of {name}, rank {rank} of {size})")
     }
 }

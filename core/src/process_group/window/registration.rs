@@ -1,13 +1,14 @@
 //! What all ranks have registered in a window: which elements, and whether this process can map
 //! them. Knows no accesses.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use super::{ProcessGroup, Result, invalid};
+use super::{Result, Window, invalid};
+use crate::backend::{AccessTarget, Backend};
 use crate::generated::dtype::DType;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
-use crate::tensor::shared::ExportedMemory;
+use crate::tensor::shared::{ExportedMemory, MappedMemory, condemn};
 use crate::tensor::{MAX_ATOMIC_BYTES, Region, SharedBytes, Tensor};
 use crate::work::Work;
 
@@ -19,13 +20,15 @@ pub(super) struct Registration {
     tensor: Tensor,
     /// Where it lies in memory, for accesses of this rank.
     own: SharedBytes,
-    rank: usize,
+    rank: u32,
+    /// Says which process a rank is.
+    backend: Arc<dyn Backend>,
     /// Whether ranks of this host may have mapped it.
     is_exported: bool,
     /// Whether all ranks have agreed that nobody accesses it any more.
     is_over: AtomicBool,
     /// Gathers what the ranks say.
-    work: Work,
+    work: Option<Work>,
     gathered: Region,
     /// What is equal on ranks that may map one another's memory.
     sharing: Option<u64>,
@@ -37,9 +40,26 @@ pub(super) struct Target {
     pub(super) elements: usize,
     pub(super) dtype: DType,
     /// Its memory in this process, once it was looked for; none if it cannot be mapped.
-    mapped: OnceLock<Option<SharedBytes>>,
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    mapped: OnceLock<Option<MappedMemory>>,
+    /// Where its rank says that it lies.
     #[cfg(all(feature = "tcp", target_os = "linux"))]
     exported: Option<ExportedMemory>,
+}
+
+/// Memory of a window that this process reads and writes itself.
+#[derive(Clone, Copy)]
+pub(super) struct Reached<'a> {
+    pub(super) shared: &'a SharedBytes,
+    /// The same, if it is this rank's own.
+    pub(super) own: Option<&'a Region>,
+}
+
+impl<'a> Reached<'a> {
+    /// Elements of this type, from byte `at` on.
+    pub(super) fn target(self, at: usize, dtype: DType) -> AccessTarget<'a> {
+        AccessTarget { shared: self.shared, own: self.own, at, dtype }
+    }
 }
 
 /// What a rank tells the others.
@@ -80,24 +100,26 @@ impl Registration {
     /// Begins to tell the others of `tensor`, and to hear of theirs; the work is done when all
     /// have.
     pub(super) fn begin(
-        group: &ProcessGroup,
+        window: &Window,
         tensor: Tensor,
         sharing: Option<u64>,
     ) -> Result<(Registration, Work)> {
         let record = Record::of(&tensor, sharing);
         let is_exported = record.is_exported != 0;
-        let (gathered, work) = group.gather_bytes(record.encode())?;
-        let registration = Registration {
+        let mut registration = Registration {
             own: SharedBytes::of(tensor.region()),
             tensor,
-            rank: group.rank() as usize,
+            rank: window.inner.rank,
+            backend: window.inner.backend.clone(),
             is_exported,
             is_over: AtomicBool::new(false),
-            work: work.clone(),
-            gathered,
+            work: None,
+            gathered: Region::zeroed(0),
             sharing,
             targets: OnceLock::new(),
         };
+        let (gathered, work) = window.gather("tensor_register", record.encode())?;
+        (registration.gathered, registration.work) = (gathered, Some(work.clone()));
         Ok((registration, work))
     }
 
@@ -106,38 +128,45 @@ impl Registration {
         self.is_over.store(true, Ordering::Release);
     }
 
+    /// Detaches what is mapped of the others' memory: what they do with it is their own affair, as
+    /// soon as they hear that this rank accesses it no longer.
+    pub(super) fn detach(&mut self) {
+        self.targets = OnceLock::new();
+    }
+
     /// What `rank` has registered; its memory, if this process can reach that.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if not all ranks have registered yet; the failure of that.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if not all ranks have registered
+    /// yet; the failure of that.
     #[inline]
-    pub(super) fn target(&self, name: &str, rank: u32) -> Result<(&Target, Option<&SharedBytes>)> {
+    pub(super) fn target(&self, name: &str, rank: u32) -> Result<(&Target, Option<Reached<'_>>)> {
         let targets = match self.targets.get() {
             Some(targets) => targets,
             None => self.learn(name)?,
         };
-        let rank = rank as usize;
         let size = targets.len();
         let target = targets
-            .get(rank)
+            .get(rank as usize)
             .ok_or_else(|| invalid(name, &format!("expected a rank in 0..{size}, got {rank}")))?;
         let memory = match rank == self.rank {
-            true => Some(&self.own),
-            false => target.memory(),
+            true => Some(Reached { shared: &self.own, own: Some(self.tensor.region()) }),
+            false => target.memory(rank, &self.backend),
         };
         Ok((target, memory))
     }
 
-    /// The length of each dimension of this rank's tensor.
-    pub(super) fn own_shape(&self) -> &[usize] {
-        self.tensor.shape()
+    /// This rank's tensor.
+    pub(super) fn own_tensor(&self) -> &Tensor {
+        &self.tensor
     }
 
     #[cold]
     fn learn(&self, name: &str) -> Result<&Vec<Target>> {
-        match self.work.error() {
+        let work = self.work.as_ref();
+        match work.and_then(Work::error) {
             Some(error) => return Err(error),
-            None if !self.work.is_completed() => {
+            None if !work.is_some_and(Work::is_completed) => {
                 let what = "tensor_register is not complete: wait for its work first";
                 return Err(invalid(name, what));
             }
@@ -155,23 +184,29 @@ impl Registration {
 
 impl Target {
     /// Its memory, mapped into this process, if that is possible.
-    #[inline]
-    fn memory(&self) -> Option<&SharedBytes> {
-        match self.mapped.get() {
-            Some(known) => known.as_ref(),
-            None => self.mapped.get_or_init(|| self.map()).as_ref(),
-        }
-    }
-
     #[cfg(all(feature = "tcp", target_os = "linux"))]
-    fn map(&self) -> Option<SharedBytes> {
-        let bytes = self.elements.checked_mul(self.dtype.size_bytes())?;
-        self.exported.filter(|exported| exported.bytes == bytes as u64)?.map()
+    #[inline]
+    fn memory(&self, rank: u32, backend: &Arc<dyn Backend>) -> Option<Reached<'_>> {
+        let mapped = self.mapped.get_or_init(|| self.map(rank, &**backend)).as_ref()?;
+        Some(Reached { shared: mapped.bytes(), own: None })
     }
 
+    /// Nobody's memory is mapped here.
     #[cfg(not(all(feature = "tcp", target_os = "linux")))]
-    fn map(&self) -> Option<SharedBytes> {
+    fn memory(&self, _: u32, _: &Arc<dyn Backend>) -> Option<Reached<'_>> {
         None
+    }
+
+    /// What its rank says counts only for the process that the system has named as that rank.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    #[cold]
+    fn map(&self, rank: u32, backend: &dyn Backend) -> Option<MappedMemory> {
+        let bytes = self.elements.checked_mul(self.dtype.size_bytes())?;
+        let exported = self.exported.filter(|exported| exported.bytes == bytes as u64)?;
+        let windows = backend.windows()?;
+        let mapped = exported.map(windows.process_of(rank)?)?;
+        windows.detach_at_end(mapped.mapping());
+        Some(mapped)
     }
 }
 
@@ -222,6 +257,7 @@ impl Record {
         Some(Target {
             elements,
             dtype,
+            #[cfg(all(feature = "tcp", target_os = "linux"))]
             mapped: OnceLock::new(),
             #[cfg(all(feature = "tcp", target_os = "linux"))]
             exported: self.exported().filter(|_| sharing == Some(self.sharing)),
@@ -243,11 +279,15 @@ impl Record {
 }
 
 impl Drop for Registration {
-    /// A rank that has not heard that the group broke, or was left, may still write to the memory
-    /// that it has mapped: without its consent, nothing else may ever lie there.
+    /// A rank that has not heard that the group broke, was left, or that the window was closed, may
+    /// still write to the memory that it has mapped: without its consent, nothing else may ever lie
+    /// there.
     fn drop(&mut self) {
+        #[cfg(all(feature = "tcp", target_os = "linux"))]
         if self.is_exported && !self.is_over.load(Ordering::Acquire) {
-            std::mem::forget(self.tensor.region().clone());
+            condemn(self.tensor.region());
         }
+        #[cfg(not(all(feature = "tcp", target_os = "linux")))]
+        let _ = (self.is_exported, self.is_over.load(Ordering::Acquire));
     }
 }

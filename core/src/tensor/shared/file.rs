@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +16,7 @@ use rustix::fs::{
     ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// What nobody may do to the file any more: a process that reads memory beyond the end of a file
 /// that was cut dies.
@@ -96,13 +97,25 @@ impl File {
         self.map_for(ProtFlags::READ)
     }
 
+    /// Maps a part of the file, which begins and ends where pages do, or with the file.
+    pub(crate) fn map_part(&self, part: Range<usize>) -> Result<Mapping, Errno> {
+        if part.start > part.end || part.end > self.bytes {
+            return Err(Errno::INVAL);
+        }
+        self.map_range(part, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
     fn map_for(&self, access: ProtFlags) -> Result<Mapping, Errno> {
-        let flags = MapFlags::SHARED;
+        self.map_range(0..self.bytes, access)
+    }
+
+    fn map_range(&self, range: Range<usize>, access: ProtFlags) -> Result<Mapping, Errno> {
+        let (bytes, at, flags) = (range.len(), range.start as u64, MapFlags::SHARED);
         // SAFETY: a new mapping at a place of the system's choice touches no other memory; the
         // seals keep the file as long as it is.
-        let start = unsafe { mmap(std::ptr::null_mut(), self.bytes, access, flags, &self.fd, 0) }?;
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, &self.fd, at) }?;
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Mapping { start, bytes: self.bytes })
+        Ok(Mapping { start, bytes })
     }
 }
 
@@ -162,6 +175,19 @@ impl Mapping {
         unsafe { madvise(place.cast(), bytes, Advice::LinuxRemove) }
     }
 
+    /// Puts memory of this process alone in the place of the file's, zeroed: who still looks there
+    /// sees nothing of the file any more, and changes nothing of it.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn detach(&self) -> Result<(), Errno> {
+        let (access, start) = (ProtFlags::READ | ProtFlags::WRITE, self.start.as_ptr().cast());
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the place is this mapping's own, and stays memory that is read and written; its
+        // contents may change at any moment by what other processes do, too.
+        unsafe { mmap_anonymous(start, self.bytes, access, flags) }.map(drop)
+    }
+
     fn place(&self, at: usize, bytes: usize) -> *mut u8 {
         let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         assert!(inside, "{bytes} bytes at {at} of {} of shared memory", self.bytes);
@@ -197,6 +223,20 @@ mod tests {
         assert_eq!(other.show(60_000, 4), b"here");
         assert_eq!(other.word(8).swap(9, Ordering::SeqCst), 7);
         assert_eq!(one.word(8).load(Ordering::SeqCst), 9);
+    }
+
+    #[test]
+    fn what_is_detached_shows_nothing_of_the_file_and_changes_nothing_of_it() {
+        let file = File::new(1 << 16).unwrap();
+        let whole = file.map().unwrap();
+        let part = file.map_part(4096..12_288).unwrap();
+        whole.fill(4096, 4, |place| place.copy_from_slice(b"here"));
+        assert_eq!(part.show(0, 4), b"here");
+        part.detach().unwrap();
+        assert_eq!(part.show(0, 8192), [0; 8192]);
+        part.fill(0, 4, |place| place.copy_from_slice(b"gone"));
+        assert_eq!(whole.show(4096, 4), b"here");
+        assert!(file.map_part(4096..(1 << 16) + 1).is_err());
     }
 
     #[test]

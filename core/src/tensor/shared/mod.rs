@@ -13,7 +13,8 @@ mod pool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-pub(crate) use self::export::ExportedMemory;
+pub(crate) use self::export::MappingRef;
+pub(crate) use self::export::{ExportedMemory, MappedMemory};
 pub(crate) use self::file::{File, Mapping};
 use self::pool::FreeList;
 use super::Region;
@@ -46,6 +47,8 @@ pub(crate) struct Pool {
     /// The process that made it: a forked child has the same memory, and must not give it back.
     process_id: u32,
     free: Mutex<FreeList>,
+    /// Beginnings and ends of memory that is not to be used again once it is free.
+    condemned: Mutex<Vec<(usize, usize)>>,
 }
 
 /// The position of memory in a pool.
@@ -83,11 +86,20 @@ impl Pool {
             mapping,
             process_id: std::process::id(),
             free: Mutex::new(FreeList::new(bytes)),
+            condemned: Mutex::default(),
         });
         let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(&pool));
         Some(pool)
+    }
+
+    /// Forgets the condemned memory between `at` and `end`; whether there was any.
+    fn take_condemned(&self, at: usize, end: usize) -> bool {
+        let mut condemned = self.condemned.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = condemned.len();
+        condemned.retain(|part| part.1 <= at || end <= part.0);
+        condemned.len() < before
     }
 
     fn take(self: &Arc<Self>, bytes: usize) -> Option<Block> {
@@ -147,6 +159,15 @@ pub(crate) fn find(address: usize, bytes: usize) -> Option<PoolOffset> {
     })
 }
 
+/// Sees to it that where `region` lies, nothing else ever will: another process may still write
+/// there. When the region is dropped, its memory goes back to the system.
+pub(crate) fn condemn(region: &Region) {
+    let (address, bytes) = (region.address(), region.len());
+    let Some(PoolOffset { pool, at }) = find(address, bytes).filter(|_| bytes > 0) else { return };
+    let mut condemned = pool.condemned.lock().unwrap_or_else(PoisonError::into_inner);
+    condemned.push((at, at + bytes));
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         if self.pool.process_id != std::process::id() {
@@ -155,6 +176,9 @@ impl Drop for Block {
         // What is taken next is to be zero, and what is free is to take no memory.
         if let Err(error) = self.pool.file.forget(self.at, self.bytes) {
             tracing::warn!(%error, "cannot give shared memory back");
+            return;
+        }
+        if self.pool.take_condemned(self.at, self.at + self.bytes) {
             return;
         }
         let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,6 +210,23 @@ mod tests {
                 assert!(blocks[..index].iter().all(|other| !one.overlaps(other)));
             }
         }
+    }
+
+    #[test]
+    fn where_condemned_memory_was_nothing_lies_again() {
+        let take = || allocate(MIN_BYTES).unwrap();
+        let block = take();
+        let address = block.address();
+        block.write(|bytes| bytes.fill(7));
+        condemn(&block.slice(100..200));
+        let pool = find(address, 1).unwrap().pool;
+        let at = address - pool.mapping.start() as usize;
+        drop(block);
+        assert!(pool.mapping.show(at, MIN_BYTES).iter().all(|byte| *byte == 0), "it takes none");
+        let others: Vec<Region> = (0..POOL_BYTES / MIN_BYTES).map(|_| take()).collect();
+        let is_there = |other: &Region| (address..address + MIN_BYTES).contains(&other.address());
+        assert!(!others.iter().any(is_there));
+        assert!(!pool.take_condemned(0, POOL_BYTES), "it is forgotten");
     }
 
     #[test]

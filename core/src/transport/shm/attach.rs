@@ -46,6 +46,13 @@ pub(super) fn sign(segment: &Mapping) -> Result<(), Error> {
     Ok(())
 }
 
+/// The process at the other end of `socket`, if it is one of this user.
+pub(super) fn process_at(socket: impl AsFd) -> Option<u32> {
+    let peer = socket_peercred(socket).ok()?;
+    let is_own_user = peer.uid == rustix::process::geteuid();
+    u32::try_from(peer.pid.as_raw_nonzero().get()).ok().filter(|_| is_own_user)
+}
+
 impl PeerMemory {
     /// The memory of the process at the other end of `socket`, whose segment is `segment`; none if
     /// the system does not allow to read it.

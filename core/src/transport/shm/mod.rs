@@ -213,6 +213,11 @@ impl Transport for ShmTransport {
         peer.is_some_and(|peer| matches!(peer.link, Link::Open(_)))
     }
 
+    fn process_of(&self, peer: Rank) -> Option<u32> {
+        let Link::Open(open) = &self.table.peers.get(peer as usize)?.link else { return None };
+        attach::process_at(&open.channels.first()?.socket)
+    }
+
     fn send(&mut self, peer: Rank, header: Header, payload: Payload) {
         debug_assert!(peer < self.size() && peer != self.rank(), "a frame for rank {peer}");
         let PeerTable { peers, notices, .. } = &mut self.table;
