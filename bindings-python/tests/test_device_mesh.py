@@ -226,7 +226,6 @@ def test_meshes_of_groups_that_exist(pools):
 def of_standalone_groups(here):
     assert not dist.is_initialized()
     mesh = DeviceMesh.from_group(here.group, "cpu", mesh_dim_names=["dp"])
-    has_layout(here, mesh, range(here.size)) if False else None
     assert mesh.get_coordinate() == [here.rank] and mesh.get_rank() == here.rank
     layout = DeviceMesh("cpu", [[0, 1], [2, 3]], _init_backend=False)
     assert layout.get_coordinate() is None and layout.shape == (2, 2)
@@ -321,6 +320,21 @@ def makes_another_call(here):
 
 def test_a_rank_that_makes_no_mesh_is_told_apart(trio):
     trio.run(in_world, "another call", makes_another_call)
+
+
+def makes_no_call(here):
+    store = polyrank.PrefixStore("no call", here.store)
+    dist.init_process_group(store=store, rank=here.rank, world_size=3, timeout=1)
+    if here.rank != 1:
+        with pytest.raises(polyrank.CollectiveTimeoutError) as raised:
+            init_device_mesh("cpu", (3,))
+        assert 1 in raised.value.missing_ranks
+    here.group.barrier().wait()
+    dist.abort_process_group()
+
+
+def test_a_rank_that_calls_nothing_ends_the_others_wait(trio):
+    trio.run(makes_no_call)
 
 
 def refused(here):

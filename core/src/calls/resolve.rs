@@ -326,6 +326,17 @@ fn is_record(given: &RecordType, wanted: &RecordType) -> bool {
     given.name == wanted.name || given.base == Some(wanted.name)
 }
 
+/// The options record that `value` is one of the type `wanted`, or of one that extends it; none if
+/// it is something else.
+pub(super) fn record(
+    value: &Value,
+    wanted: &'static RecordType,
+    language: Language,
+) -> Option<Value> {
+    let ty = Type::Record(wanted);
+    takes(&ty, value).then(|| converted(value.clone(), &ty, language).ok()).flatten()
+}
+
 /// One value for each parameter, taken from `arguments`, converted to the parameter's type.
 fn fill(
     method: &Method,

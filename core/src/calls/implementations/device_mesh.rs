@@ -5,7 +5,8 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::Object;
 use crate::calls::parameters::{device_mesh::*, distributed as functions};
-use crate::calls::{Settings, Value};
+use crate::calls::resolve::record;
+use crate::calls::{Settings, Value, tables};
 use crate::device_mesh::{self, DeviceMesh, DimensionBackend, MeshDim, MeshOptions};
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
@@ -172,9 +173,12 @@ fn backends_of(call: &Invocation, position: usize) -> Result<Vec<(MeshDim, Dimen
         {
             match part {
                 Value::Str(name) => backend.backend = Some(name.clone()),
-                Value::Record(..) => backend = with_options(call, position, part, backend)?,
                 Value::None => {}
-                _ => return Err(no_override()),
+                part => {
+                    let options = record(part, &tables::BACKEND_OPTIONS, call.language());
+                    let options = options.ok_or_else(no_override)?;
+                    backend = with_options(call, position, &options, backend)?;
+                }
             }
         }
         Ok((dim_of(dim)?, backend))
