@@ -5,8 +5,11 @@ use std::hash::{Hash, Hasher};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
+
+use crate::context_variable::ContextVariable;
+
+static ENTERED: ContextVariable = ContextVariable::new("polyrank.current_device_mesh");
 
 /// The ranks of a job in an n-dimensional array, with a group along each of its dimensions.
 ///
@@ -26,18 +29,10 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 /// The meshes of the blocks that this thread or task is in, the innermost last. One mesh may be
 /// that of several tasks: what each of them puts back is in its own context.
 fn entered(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
-    Ok(variable(py)?.call_method0(intern!(py, "get"))?.cast_into()?)
-}
-
-fn variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static VARIABLE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let variable = VARIABLE.get_or_try_init(py, || {
-        let options = PyDict::new(py);
-        options.set_item("default", PyTuple::empty(py))?;
-        let class = py.import("contextvars")?.getattr("ContextVar")?;
-        class.call(("polyrank.current_device_mesh",), Some(&options)).map(Bound::unbind)
-    })?;
-    Ok(variable.bind(py))
+    match ENTERED.get(py)? {
+        Some(meshes) => Ok(meshes.cast_into()?),
+        None => Ok(PyTuple::empty(py)),
+    }
 }
 
 #[pymethods]
@@ -75,7 +70,7 @@ impl DeviceMesh {
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let meshes = entered(py)?.add(PyTuple::new(py, [slf])?)?;
-        variable(py)?.call_method1(intern!(py, "set"), (meshes,))?;
+        ENTERED.set(py, &meshes)?;
         Ok(slf.clone())
     }
 
@@ -89,6 +84,6 @@ impl DeviceMesh {
     ) -> PyResult<()> {
         let meshes = entered(py)?;
         let outer = meshes.get_slice(0, meshes.len().saturating_sub(1));
-        variable(py)?.call_method1(intern!(py, "set"), (outer,)).map(drop)
+        ENTERED.set(py, outer.as_any()).map(drop)
     }
 }
