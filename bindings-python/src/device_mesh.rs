@@ -44,9 +44,9 @@ impl DeviceMesh {
         slf.call_method1(intern!(slf.py(), "slice"), (mesh_dim_names,))
     }
 
-    // It has no `__iter__`: Python would try 0, 1, … as names.
+    /// It cannot be iterated over: Python would try 0, 1, … as names.
     #[classattr]
-    const __iter__: Option<bool> = None;
+    const __iter__: Option<u8> = None;
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other.cast::<Self>().is_ok_and(|other| other.get().inner == self.inner)

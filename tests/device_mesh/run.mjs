@@ -52,14 +52,15 @@ export async function main(pr, here) {
       await checkMesh(whole, rank, [size], range(size));
       check(mesh.slice("all").equals(whole), "what is flattened");
     }
-    const ranks = mesh.mesh;
-    const again = pr.DeviceMesh.fromGroup(mesh.getAllGroups(), "cpu", { mesh: ranks, meshDimNames });
+    const options = { mesh: mesh.mesh, meshDimNames };
+    const again = pr.DeviceMesh.fromGroup(mesh.getAllGroups(), "cpu", options);
     check(again.equals(mesh), "a mesh of groups");
   }
   const some = range(Math.max(size, 2) - 1).reverse();
-  for (const mesh of [Int32Array.from(some), pr.tensor(Int32Array.from(some), { shape: [1, some.length] })]) {
-    const shape = mesh instanceof Int32Array ? [some.length] : [1, some.length];
-    await checkMesh(await pr.DeviceMesh.create("cpu", mesh), rank, shape, some);
+  const line = Int32Array.from(some);
+  for (const shape of [[some.length], [1, some.length]]) {
+    const mesh = await pr.DeviceMesh.create("cpu", pr.tensor(line, { shape }));
+    await checkMesh(mesh, rank, shape, some);
   }
   if (size > 1) {
     const meshDimNames = [rank === 0 ? "x" : "y"];

@@ -3,12 +3,10 @@
 import type {
   AbortedError,
   Backend,
-  BackendOptions,
   BackendUnavailableError,
   CollectiveMismatchError,
   CollectiveTimeoutError,
   DType,
-  DeviceMesh,
   InvalidArgumentError,
   InvalidTypeError,
   NotInitializedError,
@@ -28,6 +26,8 @@ import type {
   newGroup,
   send,
 } from "../../index.js";
+
+export * from "./meshes.js";
 
 /** A typed array or a DataView. Its class is its element type; a DataView is of `u8`. */
 export type ArrayLike =
@@ -462,34 +462,6 @@ export function recordComm<R>(name: string, callback: () => R): R;
  * @throws {@link NotInitializedError}
  */
 export function currentProcessGroup(): ProcessGroup;
-
-/** Nested arrays of global ranks, of equal lengths. */
-export type NestedRanks = readonly (number | NestedRanks)[];
-
-/** The ranks of a mesh: nested arrays, an array with one dimension, or with the shape of a tensor. */
-export type MeshLike = NestedRanks | ArrayBufferView | Tensor;
-
-/** What other backends the groups of some dimensions of a mesh have, by index or name. */
-export interface BackendOverride {
-  readonly [dimension: string | number]:
-    | string
-    | BackendOptions
-    | readonly [string, BackendOptions];
-}
-
-/**
- * Runs `callback` with `mesh` as the current mesh, and returns its result. In Node the mesh stays
- * the current one through everything that the callback awaits; in a browser until the callback
- * awaits for the first time.
- */
-export function withDeviceMesh<R>(mesh: DeviceMesh, callback: () => R): R;
-
-/**
- * The mesh of the innermost {@link withDeviceMesh} that this call is in.
- *
- * @throws {@link InvalidArgumentError}
- */
-export function currentDeviceMesh(): DeviceMesh;
 
 /** Where ranks meet, and as what. */
 export interface Rendezvous {

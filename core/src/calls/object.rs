@@ -1,5 +1,5 @@
-//! Objects that calls are made on, take and return: groups, meshes, windows and stores. Knows nothing of
-//! methods.
+//! Objects that calls are made on, take and return: groups, meshes, windows and stores. Knows
+//! nothing of methods.
 
 use std::fmt;
 #[cfg(not(target_family = "wasm"))]

@@ -1,5 +1,5 @@
-//! How meshes are made: with groups of their own, of groups that exist, and with one more dimension.
-//! Knows no backend.
+//! How meshes are made: with groups of their own, of groups that exist, and with one dimension
+//! more. Knows no backend.
 
 use super::agreement::agree;
 use super::layout::{Layout, MeshDim, invalid, places};
@@ -57,8 +57,8 @@ setters! {
 /// another.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for a shape that needs more ranks than there are, or names that do not
-/// fit it; on all ranks if they do not give the same, with who gave what. The errors of a
+/// [`Error::InvalidArgument`] for a shape that needs more ranks than there are, or names that do
+/// not fit it; on all ranks if they do not give the same, with who gave what. The errors of a
 /// collective, and of groups that are made.
 pub fn init_device_mesh(
     device_type: &str,

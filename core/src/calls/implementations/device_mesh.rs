@@ -282,7 +282,7 @@ fn is_signed(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
 }
 
-/// An integer of up to 8 bytes; one beyond 63 bits is no rank either way.
+/// An integer of up to 8 bytes; one beyond 63 bits is not a rank either way.
 fn little_endian(bytes: &[u8], is_signed: bool) -> i64 {
     let is_negative = is_signed && bytes.last().is_some_and(|&last| last >= 0x80);
     let mut wide = [if is_negative { 0xff } else { 0 }; 8];
