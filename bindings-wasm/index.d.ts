@@ -12,8 +12,11 @@
  */
 
 import type {
+  BackendOverride,
   BytesLike,
   GroupLike,
+  MeshLike,
+  NestedRanks,
   PreparedOperation,
   Tensor,
   TensorLike,
@@ -169,6 +172,7 @@ export type WorkResult = (typeof WorkResult)[keyof typeof WorkResult];
 /** The kinds of errors, the same in every language. */
 export type ErrorKind =
   | "InvalidArgument"
+  | "MeshDimension"
   | "InvalidType"
   | "NotInitialized"
   | "AlreadyInitialized"
@@ -220,7 +224,7 @@ export class PolyrankError extends Error {
 export class InvalidArgumentError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
-  readonly kind: "InvalidArgument";
+  readonly kind: "InvalidArgument" | "MeshDimension";
 }
 
 /** An argument has the wrong type, or no overload takes the arguments. */
@@ -437,6 +441,13 @@ export class DistBackendError extends PolyrankError {
   readonly kind: "Backend" | "BackendUnavailable" | "CollectiveMismatch" | "CollectiveTimeout" | "RankFailed" | "Aborted" | "Reconfigured" | "MonitoredBarrier";
   /** The backend. */
   readonly backend: string;
+}
+
+/** A mesh has no dimension of that name, or not in that place. */
+export class MeshDimensionError extends InvalidArgumentError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "MeshDimension";
 }
 
 /** The backend exists, but cannot be used here. */
@@ -1115,6 +1126,181 @@ export interface TCPStoreOptions extends WaitOptions {
 /** What runs a group's operations on one kind of device. */
 export class DeviceBackend {
   private constructor();
+}
+
+/**
+ * The ranks of a job in an n-dimensional array, with a group along each of its dimensions.
+ *
+ * A mesh of 2 x 4 ranks with the dimensions `dp` and `tp` gives each rank two groups: that of
+ * its column (`dp`) and that of its row (`tp`). In a group of a dimension, ranks stand as in
+ * the mesh. Two meshes are equal if their ranks, shape, names and device type are.
+ *
+ * All ranks of the default group make a mesh together, those that are not in it as well. One
+ * that differs between ranks is an error on all of them, which names who gave what.
+ */
+export class DeviceMesh {
+  private constructor();
+  /** `cpu` or `cuda`. */
+  readonly deviceType: string;
+  /** The global ranks: an array of 32-bit integers in Python, nested arrays in JavaScript. */
+  readonly mesh: NestedRanks;
+  /** The names of the dimensions, if they have any. */
+  readonly meshDimNames: string[] | null;
+  /** The number of dimensions. */
+  readonly ndim: number;
+  /** The length of each dimension. */
+  readonly shape: number[];
+  /**
+   * Makes a mesh of the given ranks. Makes the default group if there is none.
+   *
+   * @param deviceType - `cpu` or `cuda`.
+   * @param mesh - Global ranks, as nested lists or as an array of integers with one dimension or
+   * more.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   * @throws {@link CollectiveTimeoutError}
+   * @throws {@link RankFailedError}
+   */
+  static create(deviceType: string, mesh: MeshLike, options?: WaitOptions & {
+    /** A name for each dimension. */
+    meshDimNames?: readonly string[] | null | undefined;
+    /**
+     * Other backends for the groups of some dimensions, by the dimension's index or name: a
+     * backend's name, its options, or both in a pair.
+     */
+    backendOverride?: BackendOverride | undefined;
+    /**
+     * False: a layout only, without groups, and without the other ranks.
+     * @defaultValue `true`
+     */
+    initBackend?: boolean | undefined;
+  }): Promise<DeviceMesh>;
+  /**
+   * Makes a mesh of groups that exist, without the other ranks: of one group, or of one for each
+   * dimension, in their order.
+   *
+   * @param group - The group, or a list of groups.
+   * @throws {@link InvalidArgumentError}
+   */
+  static fromGroup(group: ProcessGroup, deviceType: string, options?: {
+    /** As for the constructor; needed with several groups. */
+    mesh?: MeshLike | undefined;
+    /** A name for each dimension; needed with several groups. */
+    meshDimNames?: readonly string[] | null | undefined;
+  }): DeviceMesh;
+  /**
+   * Makes a mesh of groups that exist, without the other ranks: of one group, or of one for each
+   * dimension, in their order.
+   *
+   * @param group - The group, or a list of groups.
+   * @throws {@link InvalidArgumentError}
+   */
+  static fromGroup(group: readonly ProcessGroup[], deviceType: string, options?: {
+    /** As for the constructor; needed with several groups. */
+    mesh?: MeshLike | undefined;
+    /** A name for each dimension; needed with several groups. */
+    meshDimNames?: readonly string[] | null | undefined;
+  }): DeviceMesh;
+  /**
+   * The number of ranks, or the length of a dimension.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MeshDimensionError}
+   */
+  size(meshDim?: number | null): number;
+  /**
+   * The number of ranks, or the length of a dimension.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MeshDimensionError}
+   */
+  size(meshDim: string): number;
+  /**
+   * This process's global rank.
+   *
+   * @throws {@link NotInitializedError}
+   */
+  getRank(): number;
+  /** This process's index in each dimension; none if it is not in the mesh. */
+  getCoordinate(): number[] | null;
+  /**
+   * This process's index in a dimension, which is its rank in that dimension's group. Without
+   * `meshDim`: in the only one.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link MeshDimensionError}
+   */
+  getLocalRank(meshDim?: number | null): number;
+  /**
+   * This process's index in a dimension, which is its rank in that dimension's group. Without
+   * `meshDim`: in the only one.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link MeshDimensionError}
+   */
+  getLocalRank(meshDim: string): number;
+  /**
+   * The group of this process along a dimension, by index or name. Without `meshDim`: along the
+   * only one.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link MeshDimensionError}
+   */
+  getGroup(meshDim?: number | null): ProcessGroup;
+  /**
+   * The group of this process along a dimension, by index or name. Without `meshDim`: along the
+   * only one.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link MeshDimensionError}
+   */
+  getGroup(meshDim: string): ProcessGroup;
+  /**
+   * The groups of this process along all dimensions.
+   *
+   * @throws {@link InvalidGroupError}
+   */
+  getAllGroups(): ProcessGroup[];
+  /**
+   * The part of the mesh that has this process and these dimensions, in the order in which they
+   * stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name
+   * may be one that `flatten` gave.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link MeshDimensionError}
+   */
+  slice(meshDimNames: readonly string[]): DeviceMesh;
+  /**
+   * The part of the mesh that has this process and these dimensions, in the order in which they
+   * stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name
+   * may be one that `flatten` gave.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link MeshDimensionError}
+   */
+  slice(meshDimNames: string): DeviceMesh;
+  /**
+   * A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
+   * of this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
+   *
+   * @param meshDimName - None: the names of the dimensions, with `_` between them.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
+   * @throws {@link RendezvousTimeoutError}
+   */
+  flatten(meshDimName?: string | null, options?: WaitOptions): Promise<DeviceMesh>;
+  /** Whether the ranks, the shape, the names and the device type are the same: `==` in Python. */
+  equals(other: DeviceMesh): boolean;
+  /** The mesh that this one was sliced out of, or flattened from; else itself. */
+  getRootMesh(): DeviceMesh;
 }
 
 /**
@@ -2815,6 +3001,46 @@ export function isXcclAvailable(): boolean;
  * @throws {@link InvalidArgumentError}
  */
 export function getDefaultBackendForDevice(device: string): string;
+
+/**
+ * Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks
+ * than that, the last ones are not in it. Makes the default group if there is none.
+ *
+ * @param deviceType - `cpu` or `cuda`.
+ * @param meshShape - The length of each dimension.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link CollectiveMismatchError}
+ * @throws {@link CollectiveTimeoutError}
+ * @throws {@link RankFailedError}
+ */
+export function initDeviceMesh(deviceType: string, meshShape: readonly number[], options?: WaitOptions & {
+    /** A name for each dimension. */
+    meshDimNames?: readonly string[] | null | undefined;
+    /**
+     * Other backends for the groups of some dimensions, by the dimension's index or name: a
+     * backend's name, its options, or both in a pair.
+     */
+    backendOverride?: BackendOverride | undefined;
+  }): Promise<DeviceMesh>;
+
+/**
+ * A mesh with one more dimension of length 1, whose group is `pg`, of whatever size: one whose
+ * members change.
+ *
+ * @throws {@link InvalidArgumentError}
+ */
+export function extendDeviceMesh(mesh: DeviceMesh, pg: GroupLike, options?: {
+    /**
+     * The name of the new dimension.
+     * @defaultValue `"dp"`
+     */
+    name?: string | undefined;
+    /**
+     * Its index.
+     * @defaultValue `0`
+     */
+    dim?: number | undefined;
+  }): DeviceMesh;
 
 /**
  * All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank.

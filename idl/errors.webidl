@@ -9,6 +9,14 @@ dictionary InvalidArgument {
   required DOMString message;
 };
 
+/// A mesh has no dimension of that name, or not in that place.
+[Error, Python=MeshDimensionError, Parent=InvalidArgument, Bases=(KeyError),
+ Message="{message}"]
+dictionary MeshDimension {
+  /// Which name was given, and which there are.
+  required DOMString message;
+};
+
 /// An argument has the wrong type, or no overload takes the arguments.
 [Error, Python=InvalidTypeError, Bases=(TypeError),
  Message="{message}"]

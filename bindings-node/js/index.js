@@ -15,6 +15,7 @@ install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
   nextTurn: setImmediate,
   warn: (text) => process.emitWarning(text, "PolyrankWarning"),
   currentGroup: variable(),
+  currentMesh: variable(),
   commName: variable(),
 });
 

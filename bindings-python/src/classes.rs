@@ -14,6 +14,7 @@ use crate::awaiting::awaitable;
 pub(crate) use crate::comm_name::CommNameBlock;
 use crate::convert::current_streams;
 pub(crate) use crate::current::CurrentProcessGroup;
+pub(crate) use crate::device_mesh::DeviceMesh;
 pub(crate) use crate::future::Future;
 use crate::waiting::wait_on;
 
@@ -148,6 +149,15 @@ impl MadeByCore for Window {
     fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Window(inner)) => Ok(Window { inner }.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl MadeByCore for DeviceMesh {
+    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+        match answer {
+            Answer::Object(Object::Mesh(inner)) => Ok(DeviceMesh { inner }.into()),
             other => Err(unexpected(&other)),
         }
     }

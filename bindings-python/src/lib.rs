@@ -9,6 +9,7 @@ mod comm_name;
 mod context_variable;
 mod convert;
 mod current;
+mod device_mesh;
 mod ending;
 mod future;
 mod generated;

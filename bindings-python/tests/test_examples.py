@@ -7,14 +7,15 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/hooks.md",
-         "site/concepts/members.md", "site/concepts/transports.md", "site/concepts/windows.md",
-         "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
+         "site/concepts/members.md", "site/concepts/meshes.md", "site/concepts/transports.md",
+         "site/concepts/windows.md", "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
 AROUND = {
     "site/concepts/members.md": (
@@ -92,6 +93,7 @@ def test_types(page, tmp_path):
         ("site/index.md", "sum"),
         ("site/concepts/hooks.md", "hooks"),
         ("site/concepts/members.md", "members"),
+        ("site/concepts/meshes.md", "meshes"),
         ("site/concepts/transports.md", "sum"),
         ("site/concepts/windows.md", "tasks"),
         ("site/start/python.md", "sum"),
@@ -118,6 +120,14 @@ def test_runs(page, result, size):
         found = "ALLREDUCE of rank 0: element (1,) of input 0, of f64, is NaN"
         for ended, error in (text.splitlines() for text in printed):
             assert ended.startswith("ALLREDUCE #0: 0:00:00") and error == found
+        return
+    if result == "meshes":
+        rows = 2 if size % 2 == 0 else 1
+        places = np.arange(size).reshape(rows, -1)
+        for rank, text in enumerate(printed):
+            place = np.argwhere(places == rank)[0].tolist()
+            total = float(places[:, place[1]].sum())
+            assert text == f"rank {rank} stands at {place} and has {total}\n"
         return
     if result == "tasks":
         counts = [int(line.split()[-2]) for line in printed]

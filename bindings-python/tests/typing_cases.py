@@ -11,6 +11,7 @@ from typing_extensions import assert_type
 import polyrank
 import polyrank.distributed as dist
 from polyrank import AllreduceOptions, ProcessGroup, ReduceOp, Store, Work
+from polyrank.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 
 def overloads(group: ProcessGroup) -> None:
@@ -54,3 +55,19 @@ def functions() -> None:
         dist.barrier()
     except polyrank.RankFailedError as error:
         assert_type(error.rank, int | None)
+
+
+def meshes(group: ProcessGroup) -> None:
+    mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+    assert_type(mesh, DeviceMesh)
+    assert_type(mesh["dp", "tp"], DeviceMesh)
+    assert_type(mesh.shape, tuple[int, ...])
+    assert_type(mesh.mesh_dim_names, tuple[str, ...] | None)
+    assert_type(mesh.get_coordinate(), list[int] | None)
+    assert_type(mesh.get_group("dp"), ProcessGroup)
+    assert_type(mesh.get_local_rank(mesh_dim=0), int)
+    assert_type(DeviceMesh.from_group([group], "cpu", np.arange(2)), DeviceMesh)
+    DeviceMesh("cpu", [[0, 1]], mesh_dim_names=["a", "b"], _init_backend=False)
+    with mesh as entered:
+        assert_type(entered, DeviceMesh)
+    mesh[0]  # type: ignore[index]  # pyright: ignore

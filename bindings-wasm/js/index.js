@@ -27,6 +27,7 @@ install(native, {
   },
   warn: (text) => console.warn(text),
   currentGroup: variable(),
+  currentMesh: variable(),
   commName: variable(),
 });
 

@@ -62,6 +62,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`distributed`] | this process's default group, and functions on it |
+//! | [`device_mesh`] | ranks in an n-dimensional array, and a group along each dimension |
 //! | [`process_group`] | [`ProcessGroup`] and what its calls return |
 //! | [`options`] | the options of every operation; `Default`, and one method for each |
 //! | [`store`] | where ranks meet: TCP, file, hash, prefix, WebSocket |
@@ -108,6 +109,7 @@ mod completion;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod completion;
+pub mod device_mesh;
 pub mod distributed;
 #[cfg(not(feature = "internals"))]
 mod env;
@@ -168,6 +170,7 @@ mod wire;
 pub mod wire;
 mod work;
 
+pub use device_mesh::DeviceMesh;
 #[doc(hidden)]
 pub use generated::arguments;
 pub use generated::callback_arguments::{CompletionHookArgs, PostHookArgs, PreHookArgs};

@@ -1,5 +1,6 @@
 //! The lines of Rust that stand on pages of the site by themselves, with what they take as given.
 
+use polyrank::device_mesh::{MeshOptions, init_device_mesh};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::{ProcessGroup, Tensor, nan_check};
 
@@ -21,6 +22,9 @@ fn main() -> polyrank::Result<()> {
         prepared.run()?;
     }
     work_off(&group)?;
+    if group.size() == 8 {
+        reduce_in_columns()?;
+    }
     destroy_process_group(None)
 }
 
@@ -38,5 +42,14 @@ fn work_off(group: &ProcessGroup) -> polyrank::Result<()> {
     }
     window.tensor_deregister()?;
     println!("rank {} has done {done} tasks", group.rank());
+    Ok(())
+}
+
+/// Sums up what the ranks of one column have.
+fn reduce_in_columns() -> polyrank::Result<()> {
+    let mesh = init_device_mesh("cpu", &[2, 4], MeshOptions::default().names(["dp", "tp"]))?;
+    let mut gradients = [1.0f32; 4];
+    mesh.group("dp")?.allreduce(&mut gradients, ())?;
+    println!("rank {} stands at {:?}", mesh.rank()?, mesh.coordinate());
     Ok(())
 }

@@ -33,6 +33,8 @@ pub struct Program {
 pub const DIGITS: Program = Program { example: "digits", script: "demo/digits" };
 /// One-sided access to memory of ranks of other languages.
 pub const WINDOWS: Program = Program { example: "windows", script: "windows/run" };
+/// Meshes of ranks of other languages.
+pub const MESHES: Program = Program { example: "device_mesh", script: "device_mesh/run" };
 /// The pairwise conformance cases.
 pub const CASES: Program = Program { example: "cases", script: "cases/run" };
 

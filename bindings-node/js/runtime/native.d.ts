@@ -279,6 +279,8 @@ export interface Platform {
   warn(text: string): void;
   /** The group of the innermost `withProcessGroup`. */
   currentGroup: Variable<object>;
+  /** The mesh of the innermost `withDeviceMesh`. */
+  currentMesh: Variable<object>;
   /** The name of the innermost `recordComm`. */
   commName: Variable<string>;
 }

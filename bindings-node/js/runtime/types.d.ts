@@ -27,6 +27,8 @@ import type {
   send,
 } from "../../index.js";
 
+export * from "./meshes.js";
+
 /** A typed array or a DataView. Its class is its element type; a DataView is of `u8`. */
 export type ArrayLike =
   | Int8Array

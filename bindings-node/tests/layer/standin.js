@@ -36,6 +36,7 @@ export async function standIn(options = {}) {
       },
       get: () => groups.at(-1),
     },
+    currentMesh: { run: (_, callback) => callback(), get: () => undefined },
   });
   const pr = await import("../../js/generated/index.js");
   return { pr, native, turns };

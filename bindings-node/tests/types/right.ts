@@ -190,3 +190,22 @@ export function known(error: pr.PolyrankError): boolean {
   const kind: pr.ErrorKind | undefined = error.kind;
   return kind === "StoreTimeout";
 }
+
+export async function meshes(group: pr.ProcessGroup): Promise<void> {
+  const names = { meshDimNames: ["dp", "tp"] };
+  const mesh = await pr.initDeviceMesh("cpu", [2, 4], { ...names, backendOverride: { dp: "tcp" } });
+  same<typeof mesh, pr.DeviceMesh>();
+  await pr.DeviceMesh.create("cpu", [[0, 1], [2, 3]], { initBackend: false });
+  await pr.DeviceMesh.create("cpu", pr.tensor(new Int32Array(4), { shape: [2, 2] }), { signal });
+  await pr.DeviceMesh.create("cpu", new Uint32Array(4));
+  const ranks: pr.NestedRanks = mesh.mesh;
+  const groups: pr.ProcessGroup[] = mesh.getAllGroups();
+  const coordinate: number[] | null = mesh.getCoordinate();
+  const parts: pr.DeviceMesh[] = [mesh.slice("dp"), mesh.slice(["dp", "tp"]), await mesh.flatten()];
+  same<[typeof mesh.meshDimNames, typeof mesh.shape], [string[] | null, number[]]>();
+  pr.DeviceMesh.fromGroup(groups, "cpu", { mesh: ranks, ...names });
+  const wider = pr.extendDeviceMesh(pr.DeviceMesh.fromGroup(group, "cpu", names), group);
+  const size: number = mesh.size() + mesh.size(-1) + mesh.size("dp") + mesh.getLocalRank("dp");
+  const current = pr.withDeviceMesh(wider, () => pr.currentDeviceMesh().equals(mesh));
+  void [coordinate, parts, size, current];
+}

@@ -87,3 +87,12 @@ export function errors(error: pr.RankFailedError): void {
   // @ts-expect-error: errors are thrown by the package
   new pr.RankFailedError("x");
 }
+
+export function meshes(mesh: pr.DeviceMesh): void {
+  // @ts-expect-error: it waits: DeviceMesh.create
+  new pr.DeviceMesh("cpu", [0]);
+  // @ts-expect-error: ranks are numbers
+  pr.DeviceMesh.create("cpu", [["0"]]);
+  // @ts-expect-error: a dimension is named by a number or a string
+  mesh.getGroup(["dp"]);
+}

@@ -36,6 +36,7 @@ __all__ = [
     "CurrentProcessGroup",
     "DType",
     "DeviceBackend",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
@@ -50,6 +51,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidGroupError",
     "InvalidTypeError",
+    "MeshDimensionError",
     "MessageDTypeError",
     "MessageSizeError",
     "MonitoredBarrierError",
@@ -106,10 +108,12 @@ __all__ = [
     "broadcast",
     "broadcast_object_list",
     "create_store_client",
+    "current_device_mesh",
     "current_process_group",
     "default_group",
     "default_pg_timeout",
     "destroy_process_group",
+    "extend_device_mesh",
     "gather",
     "gather_object",
     "get_backend",
@@ -122,6 +126,7 @@ __all__ = [
     "get_process_group_ranks",
     "get_rank",
     "get_world_size",
+    "init_device_mesh",
     "init_process_group",
     "irecv",
     "is_available",
@@ -279,6 +284,11 @@ DistError = PolyrankError
 
 class InvalidArgumentError(PolyrankError, ValueError):
     """An argument has a value that the call cannot take."""
+
+    message: str
+
+class MeshDimensionError(InvalidArgumentError, KeyError):
+    """A mesh has no dimension of that name, or not in that place."""
 
     message: str
 
@@ -1130,6 +1140,156 @@ class CompletionHookArgs:
 class DeviceBackend:
     """What runs a group's operations on one kind of device."""
 
+
+
+@final
+class DeviceMesh:
+    """The ranks of a job in an n-dimensional array, with a group along each of its dimensions.
+
+    A mesh of 2 x 4 ranks with the dimensions `dp` and `tp` gives each rank two groups: that of its
+    column (`dp`) and that of its row (`tp`). In a group of a dimension, ranks stand as in the mesh.
+    Two meshes are equal if their ranks, shape, names and device type are.
+
+    All ranks of the default group make a mesh together, those that are not in it as well. One that
+    differs between ranks is an error on all of them, which names who gave what.
+    """
+
+    @property
+    def device_type(self) -> str:
+        """`cpu` or `cuda`."""
+    @property
+    def mesh(self) -> Any:
+        """The global ranks: an array of 32-bit integers in Python, nested arrays in JavaScript."""
+    @property
+    def mesh_dim_names(self) -> tuple[str, ...] | None:
+        """The names of the dimensions, if they have any."""
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each dimension."""
+    def __new__(cls, device_type: str, mesh: object, mesh_dim_names: Sequence[str] | None = None, backend_override: object | None = None, _init_backend: bool = True) -> Self:
+        """Makes a mesh of the given ranks. Makes the default group if there is none.
+
+        - `device_type`: `cpu` or `cuda`.
+        - `mesh`: global ranks, as nested lists or as an array of integers with one dimension or more.
+        - `mesh_dim_names`: a name for each dimension.
+        - `backend_override`: other backends for the groups of some dimensions, by the dimension's
+          index or name: a backend's name, its options, or both in a pair.
+        - `init_backend`: false: a layout only, without groups, and without the other ranks.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`, `CollectiveTimeoutError`, `RankFailedError`.
+        """
+    @overload
+    @staticmethod
+    def from_group(group: ProcessGroup, device_type: str, mesh: object | None = None, mesh_dim_names: Sequence[str] | None = None) -> DeviceMesh:
+        """Makes a mesh of groups that exist, without the other ranks: of one group, or of one for each
+        dimension, in their order.
+
+        - `group`: the group, or a list of groups.
+        - `mesh`: as for the constructor; needed with several groups.
+        - `mesh_dim_names`: a name for each dimension; needed with several groups.
+
+        Forms:
+
+        - `from_group(group: ProcessGroup, device_type: str, mesh: object? = None, mesh_dim_names: Sequence[str]? = None)`
+        - `from_group(group: Sequence[ProcessGroup], device_type: str, mesh: object? = None, mesh_dim_names: Sequence[str]? = None)`
+
+        Raises `InvalidArgumentError`.
+        """
+    @overload
+    @staticmethod
+    def from_group(group: Sequence[ProcessGroup], device_type: str, mesh: object | None = None, mesh_dim_names: Sequence[str] | None = None) -> DeviceMesh: ...
+    @overload
+    def size(self, mesh_dim: SupportsIndex | None = None) -> int:
+        """The number of ranks, or the length of a dimension.
+
+        Forms:
+
+        - `size(mesh_dim: int? = None)`
+        - `size(mesh_dim: str)`
+
+        Raises `InvalidArgumentError`, `MeshDimensionError`.
+        """
+    @overload
+    def size(self, mesh_dim: str) -> int: ...
+    def get_rank(self) -> int:
+        """This process's global rank.
+
+        Raises `NotInitializedError`.
+        """
+    def get_coordinate(self) -> list[int] | None:
+        """This process's index in each dimension; none if it is not in the mesh."""
+    @overload
+    def get_local_rank(self, mesh_dim: SupportsIndex | None = None) -> int:
+        """This process's index in a dimension, which is its rank in that dimension's group. Without
+        `mesh_dim`: in the only one.
+
+        Forms:
+
+        - `get_local_rank(mesh_dim: int? = None)`
+        - `get_local_rank(mesh_dim: str)`
+
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
+        """
+    @overload
+    def get_local_rank(self, mesh_dim: str) -> int: ...
+    @overload
+    def get_group(self, mesh_dim: SupportsIndex | None = None) -> ProcessGroup:
+        """The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
+        only one.
+
+        Forms:
+
+        - `get_group(mesh_dim: int? = None)`
+        - `get_group(mesh_dim: str)`
+
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
+        """
+    @overload
+    def get_group(self, mesh_dim: str) -> ProcessGroup: ...
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """The groups of this process along all dimensions.
+
+        Raises `InvalidGroupError`.
+        """
+    @overload
+    def slice(self, mesh_dim_names: Sequence[str]) -> DeviceMesh:
+        """The part of the mesh that has this process and these dimensions, in the order in which they
+        stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name may
+        be one that `flatten` gave.
+
+        Forms:
+
+        - `slice(mesh_dim_names: Sequence[str])`
+        - `slice(mesh_dim_names: str)`
+
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
+        """
+    @overload
+    def slice(self, mesh_dim_names: str) -> DeviceMesh: ...
+    def flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
+        """A mesh with all dimensions of this one in one, whose group is made by this call. All ranks of
+        this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
+
+        - `mesh_dim_name`: none: the names of the dimensions, with `_` between them.
+
+        Raises `InvalidArgumentError`, `InvalidGroupError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+        """
+    _flatten = flatten
+    def equals(self, other: DeviceMesh) -> bool:
+        """Whether the ranks, the shape, the names and the device type are the same: `==` in Python."""
+    def get_root_mesh(self) -> DeviceMesh:
+        """The mesh that this one was sliced out of, or flattened from; else itself."""
+    _get_root_mesh = get_root_mesh
+    def __getitem__(self, mesh_dim_names: str | Sequence[str], /) -> DeviceMesh: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def _is_current_rank_part_of_mesh(self) -> bool: ...
+    __iter__: None
 
 
 @final
@@ -2349,6 +2509,35 @@ def is_xccl_available() -> bool:
 
 def get_default_backend_for_device(device: str) -> str:
     """The name of the backend that serves a kind of device: `cpu`, `cuda`.
+
+    Raises `InvalidArgumentError`.
+    """
+
+def init_device_mesh(device_type: str, mesh_shape: Sequence[SupportsIndex], mesh_dim_names: Sequence[str] | None = None, backend_override: object | None = None) -> DeviceMesh:
+    """Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks
+    than that, the last ones are not in it. Makes the default group if there is none.
+
+    - `device_type`: `cpu` or `cuda`.
+    - `mesh_shape`: the length of each dimension.
+    - `mesh_dim_names`: a name for each dimension.
+    - `backend_override`: other backends for the groups of some dimensions, by the dimension's
+      index or name: a backend's name, its options, or both in a pair.
+
+    Raises `InvalidArgumentError`, `CollectiveMismatchError`, `CollectiveTimeoutError`, `RankFailedError`.
+    """
+
+def current_device_mesh() -> DeviceMesh:
+    """The mesh of the innermost `with mesh:` block that this thread or task is in.
+
+    Raises `InvalidArgumentError`.
+    """
+
+def extend_device_mesh(mesh: DeviceMesh, pg: ProcessGroup, name: str = "dp", dim: SupportsIndex = 0) -> DeviceMesh:
+    """A mesh with one more dimension of length 1, whose group is `pg`, of whatever size: one whose
+    members change.
+
+    - `name`: the name of the new dimension.
+    - `dim`: its index.
 
     Raises `InvalidArgumentError`.
     """

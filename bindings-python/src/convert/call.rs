@@ -122,6 +122,21 @@ impl<'py> Call<'py> {
         }
     }
 
+    /// Has core look into the object that parameter `index` was given.
+    pub(crate) fn look_into(&mut self, index: usize) -> PyResult<()> {
+        if let Some(object) = self.object(index).cloned() {
+            self.give(index, &object)?;
+        }
+        Ok(())
+    }
+
+    /// Gives `object` to parameter `index`, and has core look into it.
+    pub(crate) fn give(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<()> {
+        let value = value(object, &mut self.opaque_objects)?;
+        self.resolved.values[index] = value.without_tuples();
+        Ok(())
+    }
+
     /// The object of this class that parameter `index` was given, if it was given one.
     pub(crate) fn instance<T: pyo3::PyClass>(
         &self,

@@ -108,6 +108,9 @@ fn make_class<'py>(
         for name in COMMON {
             members.set_item(name, py.None())?;
         }
+        // That of KeyError would be in quotes.
+        let text = builtins.getattr("BaseException")?.getattr("__str__")?;
+        members.set_item("__str__", text)?;
     } else {
         members.set_item("kind", class.kind)?;
     }

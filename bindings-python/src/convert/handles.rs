@@ -1,4 +1,4 @@
-//! The Python objects of core's groups, windows and stores: one for each, for as long as Python
+//! The Python objects of core's groups, meshes, windows and stores: one for each, for as long as Python
 //! keeps it.
 
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
-    FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store, TCPStore,
-    WebSocketStore, Window,
+    DeviceMesh, FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store,
+    TCPStore, WebSocketStore, Window,
 };
 use crate::python_store::overridden;
 
@@ -24,6 +24,9 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
     }
     if let Ok(window) = object.cast::<Window>() {
         return Some(Object::Window(window.get().inner.clone()));
+    }
+    if let Ok(mesh) = object.cast::<DeviceMesh>() {
+        return Some(Object::Mesh(mesh.get().inner.clone()));
     }
     object.is_instance_of::<NonGroupMember>().then_some(Object::NonGroupMember)
 }
@@ -56,6 +59,7 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
     let made = match object.type_name() {
         "ProcessGroup" => made::<ProcessGroup>(py, object),
         "Window" => made::<Window>(py, object),
+        "DeviceMesh" => made::<DeviceMesh>(py, object),
         "HashStore" => made::<HashStore>(py, object),
         "FileStore" => made::<FileStore>(py, object),
         "PrefixStore" => made::<PrefixStore>(py, object),

@@ -3,13 +3,13 @@
 
 use polyrank::calls::{self, Answer, Invocation, Object};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::answer::answer;
 use super::call::{resolve, warn_left_out};
 use super::detached::detached;
 use super::exception::CoreResult;
-use super::handles::handle_of;
+use super::handles::{handle_of, handle_of_argument};
 use super::lease::releasing;
 use crate::classes::MadeByCore;
 
@@ -31,7 +31,12 @@ pub(crate) fn invoke_on<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
-    answer(py, invoked(py, handle_of(this), key, positional, keywords)?)
+    let handle = match handle_of(this) {
+        // Its methods may give it back.
+        Some(Object::Mesh(_)) => handle_of_argument(this)?,
+        handle => handle,
+    };
+    answer(py, invoked(py, handle, key, positional, keywords)?)
 }
 
 /// The value of an attribute of `this`, which is a group or a store.
@@ -39,7 +44,12 @@ pub(crate) fn attribute<'py>(
     this: &Bound<'py, PyAny>,
     key: &'static str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    invoke_on(this, key, &PyTuple::empty(this.py()), None)
+    let value = invoke_on(this, key, &PyTuple::empty(this.py()), None)?;
+    // An attribute that is a list cannot be changed.
+    Ok(match value.cast::<PyList>() {
+        Ok(list) => list.to_tuple().into_any(),
+        Err(_) => value,
+    })
 }
 
 /// Sets an attribute of `this`, which is a group or a store.

@@ -11,7 +11,7 @@ use pyo3::types::{PyRange, PyType};
 
 use super::buffer;
 use super::dlpack::{self, ExchangeTable};
-use crate::classes::{Future, NonGroupMember, P2POp, ProcessGroup, Store, Work};
+use crate::classes::{DeviceMesh, Future, NonGroupMember, P2POp, ProcessGroup, Store, Work};
 use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
@@ -123,6 +123,8 @@ fn interfaces(object: &Bound<'_, PyAny>) -> &'static [&'static str] {
         &["Future"]
     } else if object.is_instance_of::<P2POp>() {
         &["P2POp"]
+    } else if object.is_instance_of::<DeviceMesh>() {
+        &["DeviceMesh"]
     } else {
         &[]
     }

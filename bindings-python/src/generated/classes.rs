@@ -12,6 +12,220 @@ use crate::implementations;
 use crate::reduce_op::DType;
 
 #[pymethods]
+impl DeviceMesh {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn py_new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let py = positional.py();
+        let call = convert::resolve(py, &tables::DEVICE_MESH_NEW, positional, keywords)?;
+        implementations::device_mesh::new(py, call)
+    }
+
+    /// The number of ranks, or the length of a dimension.
+    ///
+    /// Forms:
+    ///
+    /// - `size(mesh_dim: int? = None)`
+    /// - `size(mesh_dim: str)`
+    ///
+    /// Raises `InvalidArgumentError`, `MeshDimensionError`.
+    #[pyo3(name = "size", signature = (*positional, **keywords), text_signature = "($self, mesh_dim)")]
+    fn py_size<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_SIZE", positional, keywords)
+    }
+
+    /// This process's global rank.
+    ///
+    /// Raises `NotInitializedError`.
+    #[pyo3(name = "get_rank", signature = ())]
+    fn py_get_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_RANK", positional, keywords)
+    }
+
+    /// This process's index in each dimension; none if it is not in the mesh.
+    #[pyo3(name = "get_coordinate", signature = ())]
+    fn py_get_coordinate<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_COORDINATE", positional, keywords)
+    }
+
+    /// This process's index in a dimension, which is its rank in that dimension's group. Without
+    /// `mesh_dim`: in the only one.
+    ///
+    /// Forms:
+    ///
+    /// - `get_local_rank(mesh_dim: int? = None)`
+    /// - `get_local_rank(mesh_dim: str)`
+    ///
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
+    #[pyo3(name = "get_local_rank", signature = (*positional, **keywords), text_signature = "($self, mesh_dim)")]
+    fn py_get_local_rank<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_LOCAL_RANK", positional, keywords)
+    }
+
+    /// The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
+    /// only one.
+    ///
+    /// Forms:
+    ///
+    /// - `get_group(mesh_dim: int? = None)`
+    /// - `get_group(mesh_dim: str)`
+    ///
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
+    #[pyo3(name = "get_group", signature = (*positional, **keywords), text_signature = "($self, mesh_dim)")]
+    fn py_get_group<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_GROUP", positional, keywords)
+    }
+
+    /// The groups of this process along all dimensions.
+    ///
+    /// Raises `InvalidGroupError`.
+    #[pyo3(name = "get_all_groups", signature = ())]
+    fn py_get_all_groups<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_ALL_GROUPS", positional, keywords)
+    }
+
+    /// The part of the mesh that has this process and these dimensions, in the order in which they
+    /// stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name may
+    /// be one that `flatten` gave.
+    ///
+    /// Forms:
+    ///
+    /// - `slice(mesh_dim_names: Sequence[str])`
+    /// - `slice(mesh_dim_names: str)`
+    ///
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
+    #[pyo3(name = "slice", signature = (*positional, **keywords), text_signature = "($self, mesh_dim_names)")]
+    fn py_slice<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_SLICE", positional, keywords)
+    }
+
+    /// A mesh with all dimensions of this one in one, whose group is made by this call. All ranks of
+    /// this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
+    ///
+    /// - `mesh_dim_name`: none: the names of the dimensions, with `_` between them.
+    ///
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+    #[pyo3(name = "flatten", signature = (*positional, **keywords), text_signature = "($self, mesh_dim_name=None)")]
+    fn py_flatten<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_FLATTEN", positional, keywords)
+    }
+
+    /// Another name of `flatten`.
+    #[pyo3(name = "_flatten", signature = (*positional, **keywords), text_signature = "($self, mesh_dim_name=None)")]
+    fn py_flatten_alias_0<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_FLATTEN", positional, keywords)
+    }
+
+    /// Whether the ranks, the shape, the names and the device type are the same: `==` in Python.
+    #[pyo3(name = "equals", signature = (*positional, **keywords), text_signature = "($self, other)")]
+    fn py_equals<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_EQUALS", positional, keywords)
+    }
+
+    /// The mesh that this one was sliced out of, or flattened from; else itself.
+    #[pyo3(name = "get_root_mesh", signature = ())]
+    fn py_get_root_mesh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_ROOT_MESH", positional, keywords)
+    }
+
+    /// Another name of `get_root_mesh`.
+    #[pyo3(name = "_get_root_mesh", signature = ())]
+    fn py_get_root_mesh_alias_0<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
+        convert::invoke_on(slf.as_any(), "DEVICE_MESH_GET_ROOT_MESH", positional, keywords)
+    }
+
+    /// Makes a mesh of groups that exist, without the other ranks: of one group, or of one for each
+    /// dimension, in their order.
+    ///
+    /// - `group`: the group, or a list of groups.
+    /// - `mesh`: as for the constructor; needed with several groups.
+    /// - `mesh_dim_names`: a name for each dimension; needed with several groups.
+    ///
+    /// Forms:
+    ///
+    /// - `from_group(group: ProcessGroup, device_type: str, mesh: object? = None, mesh_dim_names: Sequence[str]? = None)`
+    /// - `from_group(group: Sequence[ProcessGroup], device_type: str, mesh: object? = None, mesh_dim_names: Sequence[str]? = None)`
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[staticmethod]
+    #[pyo3(name = "from_group", signature = (*positional, **keywords), text_signature = "(group, device_type, mesh=None, mesh_dim_names=None)")]
+    fn py_from_group<'py>(
+        py: Python<'py>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let call = convert::resolve(py, &tables::DEVICE_MESH_FROM_GROUP, positional, keywords)?;
+        implementations::device_mesh::from_group(py, call)
+    }
+
+    /// `cpu` or `cuda`.
+    #[getter(device_type)]
+    fn get_device_type<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "DEVICE_MESH_DEVICE_TYPE")
+    }
+
+    /// The global ranks: an array of 32-bit integers in Python, nested arrays in JavaScript.
+    #[getter(mesh)]
+    fn get_mesh<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "DEVICE_MESH_MESH")
+    }
+
+    /// The names of the dimensions, if they have any.
+    #[getter(mesh_dim_names)]
+    fn get_mesh_dim_names<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "DEVICE_MESH_MESH_DIM_NAMES")
+    }
+
+    /// The number of dimensions.
+    #[getter(ndim)]
+    fn get_ndim<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "DEVICE_MESH_NDIM")
+    }
+
+    /// The length of each dimension.
+    #[getter(shape)]
+    fn get_shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "DEVICE_MESH_SHAPE")
+    }
+}
+
+#[pymethods]
 impl NonGroupMember {}
 
 #[pymethods]
@@ -1856,6 +2070,7 @@ impl DType {
 
 /// Puts the classes into `module`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<DeviceMesh>()?;
     module.add_class::<NonGroupMember>()?;
     module.add_class::<CurrentProcessGroup>()?;
     module.add_class::<P2POp>()?;

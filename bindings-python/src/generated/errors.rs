@@ -16,6 +16,13 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         doc: "An argument has a value that the call cannot take.",
     },
     ErrorClass {
+        kind: "MeshDimension",
+        python: "MeshDimensionError",
+        parent: Some("InvalidArgument"),
+        bases: &["KeyError"],
+        doc: "A mesh has no dimension of that name, or not in that place.",
+    },
+    ErrorClass {
         kind: "InvalidType",
         python: "InvalidTypeError",
         parent: None,
@@ -239,6 +246,9 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
     match error {
         Error::InvalidArgument { message } => {
             ("InvalidArgument", vec![("message", Field::Text(message.clone()))])
+        }
+        Error::MeshDimension { message } => {
+            ("MeshDimension", vec![("message", Field::Text(message.clone()))])
         }
         Error::InvalidType { message } => {
             ("InvalidType", vec![("message", Field::Text(message.clone()))])

@@ -489,6 +489,56 @@ fn py_get_default_backend_for_device<'py>(
     convert::invoke(py, "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE", positional, keywords)
 }
 
+/// Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks
+/// than that, the last ones are not in it. Makes the default group if there is none.
+///
+/// - `device_type`: `cpu` or `cuda`.
+/// - `mesh_shape`: the length of each dimension.
+/// - `mesh_dim_names`: a name for each dimension.
+/// - `backend_override`: other backends for the groups of some dimensions, by the dimension's
+///   index or name: a backend's name, its options, or both in a pair.
+///
+/// Raises `InvalidArgumentError`, `CollectiveMismatchError`, `CollectiveTimeoutError`, `RankFailedError`.
+#[pyfunction]
+#[pyo3(name = "init_device_mesh", signature = (*positional, **keywords), text_signature = "(device_type, mesh_shape, mesh_dim_names=None, backend_override=None)")]
+fn py_init_device_mesh<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_INIT_DEVICE_MESH, positional, keywords)?;
+    implementations::distributed::init_device_mesh(py, call)
+}
+
+/// The mesh of the innermost `with mesh:` block that this thread or task is in.
+///
+/// Raises `InvalidArgumentError`.
+#[pyfunction]
+#[pyo3(name = "current_device_mesh", signature = ())]
+fn py_current_device_mesh<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    let call =
+        convert::resolve(py, &tables::DISTRIBUTED_CURRENT_DEVICE_MESH, positional, keywords)?;
+    implementations::distributed::current_device_mesh(py, call)
+}
+
+/// A mesh with one more dimension of length 1, whose group is `pg`, of whatever size: one whose
+/// members change.
+///
+/// - `name`: the name of the new dimension.
+/// - `dim`: its index.
+///
+/// Raises `InvalidArgumentError`.
+#[pyfunction]
+#[pyo3(name = "extend_device_mesh", signature = (*positional, **keywords), text_signature = "(mesh, pg, name='dp', dim=0)")]
+fn py_extend_device_mesh<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::invoke(py, "DISTRIBUTED_EXTEND_DEVICE_MESH", positional, keywords)
+}
+
 /// All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank.
 #[pyfunction]
 #[pyo3(name = "broadcast", signature = (*positional, **keywords), text_signature = "(tensor, src=None, group=None, async_op=False, group_src=None)")]
@@ -959,6 +1009,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_ucc_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_xccl_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_default_backend_for_device, module)?)?;
+    module.add_function(wrap_pyfunction!(py_init_device_mesh, module)?)?;
+    module.add_function(wrap_pyfunction!(py_current_device_mesh, module)?)?;
+    module.add_function(wrap_pyfunction!(py_extend_device_mesh, module)?)?;
     module.add_function(wrap_pyfunction!(py_broadcast, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_reduce, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_reduce_coalesced, module)?)?;

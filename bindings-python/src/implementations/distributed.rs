@@ -10,6 +10,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 
 pub(crate) use self::{message as irecv, message as isend};
 use super::Answer;
+pub(crate) use super::device_mesh::{current_device_mesh, init_device_mesh};
 pub(crate) use super::objects::*;
 use super::point_to_point;
 pub(crate) use super::rendezvous::*;

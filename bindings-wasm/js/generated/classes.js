@@ -5,6 +5,7 @@ import * as calls from "../runtime/calls.js";
 import { InvalidTypeError } from "./errors.js";
 import { MADE, handleOf, keep, register } from "../runtime/handles.js";
 import * as hooks from "../runtime/hooks.js";
+import * as meshes from "../runtime/meshes.js";
 import * as own from "../runtime/own.js";
 
 /** How a group that the free functions made is left. */
@@ -22,6 +23,100 @@ export class DeviceBackend {
     calls.unsupported("DeviceBackend");
   }
 }
+
+const DEVICE_MESH_NEW = { key: "DEVICE_MESH_NEW", name: "new", required: 2, inOrder: true };
+const DEVICE_MESH_FROM_GROUP = { key: "DEVICE_MESH_FROM_GROUP", name: "fromGroup", required: 2 };
+const DEVICE_MESH_SIZE = { key: "DEVICE_MESH_SIZE", name: "size", required: 0 };
+const DEVICE_MESH_GET_RANK = { key: "DEVICE_MESH_GET_RANK", name: "getRank", required: 0 };
+const DEVICE_MESH_GET_COORDINATE = { key: "DEVICE_MESH_GET_COORDINATE", name: "getCoordinate", required: 0 };
+const DEVICE_MESH_GET_LOCAL_RANK = { key: "DEVICE_MESH_GET_LOCAL_RANK", name: "getLocalRank", required: 0 };
+const DEVICE_MESH_GET_GROUP = { key: "DEVICE_MESH_GET_GROUP", name: "getGroup", required: 0 };
+const DEVICE_MESH_GET_ALL_GROUPS = { key: "DEVICE_MESH_GET_ALL_GROUPS", name: "getAllGroups", required: 0 };
+const DEVICE_MESH_SLICE = { key: "DEVICE_MESH_SLICE", name: "slice", required: 1 };
+const DEVICE_MESH_FLATTEN = { key: "DEVICE_MESH_FLATTEN", name: "flatten", required: 0, inOrder: true };
+const DEVICE_MESH_EQUALS = { key: "DEVICE_MESH_EQUALS", name: "equals", required: 1 };
+const DEVICE_MESH_GET_ROOT_MESH = { key: "DEVICE_MESH_GET_ROOT_MESH", name: "getRootMesh", required: 0 };
+
+/** The ranks of a job in an n-dimensional array, with a group along each of its dimensions. */
+export class DeviceMesh {
+  constructor(...given) {
+    if (given[0] !== MADE) throw new InvalidTypeError("a DeviceMesh is made by DeviceMesh.create()");
+    keep(this, given[1]);
+  }
+
+  static create(...given) {
+    return meshes.create(DEVICE_MESH_NEW, given);
+  }
+
+  get deviceType() {
+    return calls.invoke({ key: "DEVICE_MESH_DEVICE_TYPE", required: 0 }, this, []);
+  }
+
+  get mesh() {
+    return calls.invoke({ key: "DEVICE_MESH_MESH", required: 0 }, this, []);
+  }
+
+  get meshDimNames() {
+    return calls.invoke({ key: "DEVICE_MESH_MESH_DIM_NAMES", required: 0 }, this, []);
+  }
+
+  get ndim() {
+    return calls.invoke({ key: "DEVICE_MESH_NDIM", required: 0 }, this, []);
+  }
+
+  get shape() {
+    return calls.invoke({ key: "DEVICE_MESH_SHAPE", required: 0 }, this, []);
+  }
+
+  static fromGroup(...given) {
+    return meshes.fromGroup(DEVICE_MESH_FROM_GROUP, given);
+  }
+
+  size(...given) {
+    return calls.invoke(DEVICE_MESH_SIZE, this, given);
+  }
+
+  getRank(...given) {
+    return calls.invoke(DEVICE_MESH_GET_RANK, this, given);
+  }
+
+  getCoordinate(...given) {
+    return calls.invoke(DEVICE_MESH_GET_COORDINATE, this, given);
+  }
+
+  getLocalRank(...given) {
+    return calls.invoke(DEVICE_MESH_GET_LOCAL_RANK, this, given);
+  }
+
+  getGroup(...given) {
+    return calls.invoke(DEVICE_MESH_GET_GROUP, this, given);
+  }
+
+  getAllGroups(...given) {
+    return calls.invoke(DEVICE_MESH_GET_ALL_GROUPS, this, given);
+  }
+
+  slice(...given) {
+    return calls.invoke(DEVICE_MESH_SLICE, this, given);
+  }
+
+  flatten(...given) {
+    return calls.invokeAsync(DEVICE_MESH_FLATTEN, this, given);
+  }
+
+  equals(...given) {
+    return calls.invoke(DEVICE_MESH_EQUALS, this, given);
+  }
+
+  getRootMesh(...given) {
+    return calls.invoke(DEVICE_MESH_GET_ROOT_MESH, this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "DeviceMesh";
+  }
+}
+register("DeviceMesh", DeviceMesh, ["DeviceMesh"]);
 
 const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4], inOrder: true };
 const PROCESS_GROUP_RANK = { key: "PROCESS_GROUP_RANK", name: "rank", required: 0 };

@@ -97,6 +97,10 @@ name(DistNetworkError, "DistNetworkError", "Network");
 export class DistBackendError extends PolyrankError {}
 name(DistBackendError, "DistBackendError", "Backend");
 
+/** A mesh has no dimension of that name, or not in that place. */
+export class MeshDimensionError extends InvalidArgumentError {}
+name(MeshDimensionError, "MeshDimensionError", "MeshDimension");
+
 /** The backend exists, but cannot be used here. */
 export class BackendUnavailableError extends DistBackendError {}
 name(BackendUnavailableError, "BackendUnavailableError", "BackendUnavailable");
@@ -163,6 +167,7 @@ const KINDS = {
   Store: DistStoreError,
   Network: DistNetworkError,
   Backend: DistBackendError,
+  MeshDimension: MeshDimensionError,
   BackendUnavailable: BackendUnavailableError,
   CollectiveMismatch: CollectiveMismatchError,
   CollectiveTimeout: CollectiveTimeoutError,

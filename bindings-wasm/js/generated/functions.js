@@ -4,6 +4,7 @@
 import * as calls from "../runtime/calls.js";
 import * as objects from "../runtime/objects.js";
 import * as hooks from "../runtime/hooks.js";
+import * as meshes from "../runtime/meshes.js";
 import * as own from "../runtime/own.js";
 
 const DISTRIBUTED_IS_AVAILABLE = { key: "DISTRIBUTED_IS_AVAILABLE", name: "isAvailable", required: 0 };
@@ -214,6 +215,20 @@ const DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE = { key: "DISTRIBUTED_GET_DEFAU
 /** The name of the backend that serves a kind of device: `cpu`, `cuda`. */
 export function getDefaultBackendForDevice(...given) {
   return calls.invoke(DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE, null, given);
+}
+
+const DISTRIBUTED_INIT_DEVICE_MESH = { key: "DISTRIBUTED_INIT_DEVICE_MESH", name: "initDeviceMesh", required: 2, inOrder: true };
+
+/** Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks than that, the last ones are not in it. Makes the default group if there is none. */
+export function initDeviceMesh(...given) {
+  return meshes.create(DISTRIBUTED_INIT_DEVICE_MESH, given);
+}
+
+const DISTRIBUTED_EXTEND_DEVICE_MESH = { key: "DISTRIBUTED_EXTEND_DEVICE_MESH", name: "extendDeviceMesh", required: 2, group: 1, groupName: "pg" };
+
+/** A mesh with one more dimension of length 1, whose group is `pg`, of whatever size: one whose members change. */
+export function extendDeviceMesh(...given) {
+  return calls.invoke(DISTRIBUTED_EXTEND_DEVICE_MESH, null, given);
 }
 
 const DISTRIBUTED_BROADCAST = { key: "DISTRIBUTED_BROADCAST", name: "broadcast", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };

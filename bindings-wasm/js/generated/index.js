@@ -3,6 +3,7 @@
 
 export {
   DeviceBackend,
+  DeviceMesh,
   ProcessGroup,
   Store,
   HashStore,
@@ -37,6 +38,7 @@ export {
   InvalidArgumentError,
   InvalidGroupError,
   InvalidTypeError,
+  MeshDimensionError,
   MessageDTypeError,
   MessageSizeError,
   MonitoredBarrierError,
@@ -74,6 +76,7 @@ export {
   createStoreClient,
   defaultGroup,
   destroyProcessGroup,
+  extendDeviceMesh,
   gather,
   gatherObject,
   getBackend,
@@ -86,6 +89,7 @@ export {
   getProcessGroupRanks,
   getRank,
   getWorldSize,
+  initDeviceMesh,
   initProcessGroup,
   irecv,
   isAvailable,
@@ -119,6 +123,7 @@ export {
   splitGroup,
 } from "./functions.js";
 export { recordComm } from "../runtime/comm_name.js";
+export { currentDeviceMesh, withDeviceMesh } from "../runtime/meshes.js";
 export { NON_GROUP_MEMBER, NonGroupMember } from "../runtime/members.js";
 export {
   DEFAULT_TIMEOUT_MS,

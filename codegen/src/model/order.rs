@@ -52,13 +52,18 @@ impl Method {
         }
     }
 
-    /// Whether it takes a group or makes one of the ranks of another, which need not be this one.
+    /// Whether it takes a group, or makes one of the ranks of another, which need not be this one,
+    /// or a mesh of groups.
     fn concerns_groups(&self) -> bool {
-        let makes_part = |ty: &Type| matches!(ty, Type::Nullable(inner) if inner.is_group());
-        self.overloads.iter().any(|overload| {
-            let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
-            makes_part(&overload.returns) || types.any(|ty| ty.non_null().is_group())
-        })
+        let makes_part = |ty: &Type| match ty {
+            Type::Nullable(inner) => inner.is_group(),
+            ty => matches!(ty, Type::Interface(name) if name == Type::MESH),
+        };
+        self.owner == Type::MESH
+            || self.overloads.iter().any(|overload| {
+                let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
+                makes_part(&overload.returns) || types.any(|ty| ty.non_null().is_group())
+            })
     }
 
     fn makes_object(&self) -> bool {

@@ -55,6 +55,8 @@ impl Type {
     pub const GROUP: &str = "ProcessGroup";
     /// The interface whose calls are in the order of a store.
     pub const STORE: &str = "Store";
+    /// The interface of meshes of groups.
+    pub const MESH: &str = "DeviceMesh";
 
     /// Whether it is a process group, and never absent.
     pub fn is_group(&self) -> bool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::object::{Object, StoreObject};
+use crate::device_mesh::DeviceMesh;
 use crate::generated::error::Result;
 use crate::process_group::{ProcessGroup, Window};
 use crate::store::Store;
@@ -90,7 +91,7 @@ macro_rules! from_list {
 }
 
 // One for each type, because `Vec<u8>` is bytes.
-from_list!(Vec<Vec<u8>>, Vec<String>, Vec<u32>, Vec<Answer>);
+from_list!(Vec<Vec<u8>>, Vec<String>, Vec<u32>, Vec<Answer>, Vec<ProcessGroup>);
 
 impl IntoAnswer for Answer {
     fn into_answer(self) -> Result<Answer> {
@@ -140,6 +141,12 @@ impl IntoAnswer for ProcessGroup {
 impl IntoAnswer for Window {
     fn into_answer(self) -> Result<Answer> {
         Object::Window(self).into_answer()
+    }
+}
+
+impl IntoAnswer for DeviceMesh {
+    fn into_answer(self) -> Result<Answer> {
+        Object::Mesh(self).into_answer()
     }
 }
 

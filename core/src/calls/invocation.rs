@@ -18,6 +18,7 @@ use super::settings::Settings;
 use super::value::{Arguments, Foreign, Language, Value};
 use crate::backend::registry::{self, BackendSpec};
 use crate::blocking::poll_once;
+use crate::device_mesh::DeviceMesh;
 use crate::distributed;
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::error::{Error, Result};
@@ -112,8 +113,15 @@ impl Invocation {
     /// Whether it is an operation of a group that this process is not a member of, which does
     /// nothing.
     pub fn is_left_out(&self) -> bool {
-        let is_outside = |object: &Object| matches!(object, Object::NonGroupMember);
-        self.entry.order == Order::Group && self.objects.iter().any(is_outside)
+        // Others stand for what only the language knows.
+        let is_group = |foreign: &Foreign| foreign.interfaces.contains(&"ProcessGroup");
+        let is_outside = |value: &Value| match value {
+            Value::Foreign(foreign) if is_group(foreign) => {
+                matches!(self.objects.get(foreign.slot), Some(Object::NonGroupMember))
+            }
+            _ => false,
+        };
+        self.entry.order == Order::Group && self.resolved.values.iter().any(is_outside)
     }
 
     /// Starts what it does. Nothing happens before the future is polled.
@@ -296,6 +304,11 @@ impl Invocation {
         self.this()?.window().cloned()
     }
 
+    /// The mesh that the method is called on.
+    pub(crate) fn this_mesh(&self) -> Result<DeviceMesh> {
+        self.this()?.mesh().cloned()
+    }
+
     /// The store that the method is called on.
     pub(crate) fn this_store(&self) -> Result<StoreObject> {
         self.this()?.store().cloned()
@@ -307,6 +320,20 @@ impl Invocation {
             Some(Value::Foreign(Foreign { slot, .. })) => self.objects.get(*slot),
             _ => None,
         }
+    }
+
+    /// The objects that parameter `position` was given: one, or a list.
+    pub(super) fn objects(&self, position: usize) -> Vec<&Object> {
+        let items = match self.resolved.values.get(position) {
+            Some(Value::List(items)) => items.as_slice(),
+            Some(value) => std::slice::from_ref(value),
+            None => &[],
+        };
+        let objects = items.iter().filter_map(|item| match item {
+            Value::Foreign(Foreign { slot, .. }) => self.objects.get(*slot),
+            _ => None,
+        });
+        objects.collect()
     }
 
     /// The value of parameter `position`, as it was given.

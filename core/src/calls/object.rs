@@ -1,11 +1,12 @@
-//! Objects that calls are made on, take and return: groups, windows and stores. Knows nothing of
-//! methods.
+//! Objects that calls are made on, take and return: groups, meshes, windows and stores. Knows
+//! nothing of methods.
 
 use std::fmt;
 #[cfg(not(target_family = "wasm"))]
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::device_mesh::DeviceMesh;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{ProcessGroup, Window, next_identity};
 #[cfg(not(target_family = "wasm"))]
@@ -26,6 +27,8 @@ pub enum Object {
     Store(StoreObject),
     /// A window.
     Window(Window),
+    /// A mesh.
+    Mesh(DeviceMesh),
 }
 
 /// A store, and what it was made as.
@@ -74,6 +77,7 @@ impl Object {
             Object::Group(_) => &["ProcessGroup"],
             Object::NonGroupMember => &["NonGroupMember", "ProcessGroup"],
             Object::Window(_) => &["Window"],
+            Object::Mesh(_) => &["DeviceMesh"],
             Object::Store(store) => match store.kind {
                 Kind::Only(interfaces) => interfaces,
                 Kind::Hash => &["HashStore", "Store"],
@@ -94,6 +98,7 @@ impl Object {
             Object::NonGroupMember => 0,
             Object::Store(store) => store.identity,
             Object::Window(window) => window.identity(),
+            Object::Mesh(mesh) => mesh.identity(),
         }
     }
 
@@ -141,6 +146,17 @@ impl Object {
         match self {
             Object::Window(window) => Ok(window),
             other => Err(is_not(other, "Window")),
+        }
+    }
+
+    /// The mesh that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it is not a mesh.
+    pub fn mesh(&self) -> Result<&DeviceMesh> {
+        match self {
+            Object::Mesh(mesh) => Ok(mesh),
+            other => Err(is_not(other, "DeviceMesh")),
         }
     }
 
@@ -291,6 +307,7 @@ impl fmt::Display for Object {
             Object::NonGroupMember => f.write_str("NonGroupMember"),
             Object::Store(store) => write!(f, "{store}"),
             Object::Window(window) => write!(f, "{window:?}"),
+            Object::Mesh(mesh) => write!(f, "{mesh}"),
         }
     }
 }

@@ -260,9 +260,10 @@ impl Reason {
     }
 }
 
-/// Whether `keyword` is `name`, in snake_case or in camelCase.
+/// Whether `keyword` is `name`, in snake_case or in camelCase, or with the underscore that c10d
+/// writes before what is private, and names of the IDL do not have.
 pub(super) fn is_name(keyword: &str, name: &str) -> bool {
-    if keyword == name {
+    if keyword == name || keyword.strip_prefix('_') == Some(name) {
         return true;
     }
     let mut letters = keyword.chars();
@@ -325,6 +326,17 @@ fn is_record(given: &RecordType, wanted: &RecordType) -> bool {
     given.name == wanted.name || given.base == Some(wanted.name)
 }
 
+/// The options record that `value` is one of the type `wanted`, or of one that extends it; none if
+/// it is something else.
+pub(super) fn record(
+    value: &Value,
+    wanted: &'static RecordType,
+    language: Language,
+) -> Option<Value> {
+    let ty = Type::Record(wanted);
+    takes(&ty, value).then(|| converted(value.clone(), &ty, language).ok()).flatten()
+}
+
 /// One value for each parameter, taken from `arguments`, converted to the parameter's type.
 fn fill(
     method: &Method,
@@ -345,7 +357,7 @@ fn fill(
             },
         };
         let language = arguments.language;
-        let value = if language.is_script() { value } else { without_tuples(value) };
+        let value = if language.is_script() { value } else { value.without_tuples() };
         values.push(converted(value, &parameter.ty, language).map_err(|what| {
             let (callee, name) = (language.callee(method), language.name(parameter.name));
             let message = format!("{callee}(): argument '{name}' must {what}");
@@ -355,16 +367,19 @@ fn fill(
     Ok(values)
 }
 
-/// The value with lists for all tuples.
-fn without_tuples(value: Value) -> Value {
-    match value {
-        Value::List(values) | Value::Tuple(values) => {
-            Value::List(values.into_iter().map(without_tuples).collect())
+impl Value {
+    /// The value with lists for all tuples.
+    #[must_use]
+    pub fn without_tuples(self) -> Value {
+        match self {
+            Value::List(values) | Value::Tuple(values) => {
+                Value::List(values.into_iter().map(Value::without_tuples).collect())
+            }
+            Value::Record(record, values) => {
+                Value::Record(record, values.into_iter().map(Value::without_tuples).collect())
+            }
+            value => value,
         }
-        Value::Record(record, values) => {
-            Value::Record(record, values.into_iter().map(without_tuples).collect())
-        }
-        value => value,
     }
 }
 

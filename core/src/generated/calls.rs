@@ -18,6 +18,18 @@ pub static METHODS: &[&Method] = &[
     &DEVICE_BACKEND_NAME,
     &DEVICE_BACKEND_RANK,
     &DEVICE_BACKEND_SIZE,
+    &DEVICE_MESH_NEW,
+    &DEVICE_MESH_FROM_GROUP,
+    &DEVICE_MESH_SIZE,
+    &DEVICE_MESH_GET_RANK,
+    &DEVICE_MESH_GET_COORDINATE,
+    &DEVICE_MESH_GET_LOCAL_RANK,
+    &DEVICE_MESH_GET_GROUP,
+    &DEVICE_MESH_GET_ALL_GROUPS,
+    &DEVICE_MESH_SLICE,
+    &DEVICE_MESH_FLATTEN,
+    &DEVICE_MESH_EQUALS,
+    &DEVICE_MESH_GET_ROOT_MESH,
     &P2P_OP_NEW,
     &PREPARED_OPERATION_START,
     &PREPARED_OPERATION_RUN,
@@ -159,6 +171,9 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_IS_UCC_AVAILABLE,
     &DISTRIBUTED_IS_XCCL_AVAILABLE,
     &DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE,
+    &DISTRIBUTED_INIT_DEVICE_MESH,
+    &DISTRIBUTED_CURRENT_DEVICE_MESH,
+    &DISTRIBUTED_EXTEND_DEVICE_MESH,
     &DISTRIBUTED_BROADCAST,
     &DISTRIBUTED_ALL_REDUCE,
     &DISTRIBUTED_ALL_REDUCE_COALESCED,
@@ -419,6 +434,222 @@ pub static DEVICE_BACKEND_SIZE: Method = Method {
     collective: None,
     coalesced: false,
     unbuilt: true,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `DeviceMesh.new`
+pub static DEVICE_MESH_NEW: Method = Method {
+    interface: "DeviceMesh",
+    name: "new",
+    factory: Some("create"),
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("device_type", Type::Str, Role::None),
+            required("mesh", Type::Object, Role::None),
+            optional(
+                "mesh_dim_names",
+                Type::Nullable(&Type::Sequence(&Type::Str)),
+                Role::None,
+                Constant::Null,
+            ),
+            optional("backend_override", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+            optional("init_backend", Type::Bool, Role::None, Constant::Bool(true)),
+        ],
+    }],
+};
+
+/// `DeviceMesh.from_group`
+pub static DEVICE_MESH_FROM_GROUP: Method = Method {
+    interface: "DeviceMesh",
+    name: "from_group",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[
+                required("group", Type::Interface("ProcessGroup"), Role::None),
+                required("device_type", Type::Str, Role::None),
+                optional("mesh", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+                optional(
+                    "mesh_dim_names",
+                    Type::Nullable(&Type::Sequence(&Type::Str)),
+                    Role::None,
+                    Constant::Null,
+                ),
+            ],
+        },
+        Overload {
+            parameters: &[
+                required("group", Type::Sequence(&Type::Interface("ProcessGroup")), Role::None),
+                required("device_type", Type::Str, Role::None),
+                optional("mesh", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+                optional(
+                    "mesh_dim_names",
+                    Type::Nullable(&Type::Sequence(&Type::Str)),
+                    Role::None,
+                    Constant::Null,
+                ),
+            ],
+        },
+    ],
+};
+
+/// `DeviceMesh.size`
+pub static DEVICE_MESH_SIZE: Method = Method {
+    interface: "DeviceMesh",
+    name: "size",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[optional(
+                "mesh_dim",
+                Type::Nullable(&Type::Int),
+                Role::None,
+                Constant::Null,
+            )],
+        },
+        Overload { parameters: &[required("mesh_dim", Type::Str, Role::None)] },
+    ],
+};
+
+/// `DeviceMesh.get_rank`
+pub static DEVICE_MESH_GET_RANK: Method = Method {
+    interface: "DeviceMesh",
+    name: "get_rank",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `DeviceMesh.get_coordinate`
+pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
+    interface: "DeviceMesh",
+    name: "get_coordinate",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `DeviceMesh.get_local_rank`
+pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
+    interface: "DeviceMesh",
+    name: "get_local_rank",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[optional(
+                "mesh_dim",
+                Type::Nullable(&Type::Int),
+                Role::None,
+                Constant::Null,
+            )],
+        },
+        Overload { parameters: &[required("mesh_dim", Type::Str, Role::None)] },
+    ],
+};
+
+/// `DeviceMesh.get_group`
+pub static DEVICE_MESH_GET_GROUP: Method = Method {
+    interface: "DeviceMesh",
+    name: "get_group",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[optional(
+                "mesh_dim",
+                Type::Nullable(&Type::Int),
+                Role::None,
+                Constant::Null,
+            )],
+        },
+        Overload { parameters: &[required("mesh_dim", Type::Str, Role::None)] },
+    ],
+};
+
+/// `DeviceMesh.get_all_groups`
+pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
+    interface: "DeviceMesh",
+    name: "get_all_groups",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `DeviceMesh.slice`
+pub static DEVICE_MESH_SLICE: Method = Method {
+    interface: "DeviceMesh",
+    name: "slice",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[required("mesh_dim_names", Type::Sequence(&Type::Str), Role::None)],
+        },
+        Overload { parameters: &[required("mesh_dim_names", Type::Str, Role::None)] },
+    ],
+};
+
+/// `DeviceMesh.flatten`
+pub static DEVICE_MESH_FLATTEN: Method = Method {
+    interface: "DeviceMesh",
+    name: "flatten",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional(
+            "mesh_dim_name",
+            Type::Nullable(&Type::Str),
+            Role::None,
+            Constant::Null,
+        )],
+    }],
+};
+
+/// `DeviceMesh.equals`
+pub static DEVICE_MESH_EQUALS: Method = Method {
+    interface: "DeviceMesh",
+    name: "equals",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("other", Type::Interface("DeviceMesh"), Role::None)],
+    }],
+};
+
+/// `DeviceMesh.get_root_mesh`
+pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
+    interface: "DeviceMesh",
+    name: "get_root_mesh",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
 
@@ -2792,6 +3023,58 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
+};
+
+/// `distributed.init_device_mesh`
+pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
+    interface: "distributed",
+    name: "init_device_mesh",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("device_type", Type::Str, Role::None),
+            required("mesh_shape", Type::Sequence(&Type::Int), Role::None),
+            optional(
+                "mesh_dim_names",
+                Type::Nullable(&Type::Sequence(&Type::Str)),
+                Role::None,
+                Constant::Null,
+            ),
+            optional("backend_override", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+        ],
+    }],
+};
+
+/// `distributed.current_device_mesh`
+pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
+    interface: "distributed",
+    name: "current_device_mesh",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `distributed.extend_device_mesh`
+pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
+    interface: "distributed",
+    name: "extend_device_mesh",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("mesh", Type::Interface("DeviceMesh"), Role::None),
+            required("pg", Type::Interface("ProcessGroup"), Role::None),
+            optional("name", Type::Str, Role::None, Constant::Str("dp")),
+            optional("dim", Type::Int, Role::None, Constant::Int(0)),
+        ],
+    }],
 };
 
 /// `distributed.broadcast`

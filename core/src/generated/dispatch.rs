@@ -39,6 +39,125 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(unbuilt),
     },
     Entry {
+        key: "DEVICE_MESH_DEVICE_TYPE",
+        method: &DEVICE_MESH_DEVICE_TYPE,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::device_type(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_EQUALS",
+        method: &calls::DEVICE_MESH_EQUALS,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::equals(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_FLATTEN",
+        method: &calls::DEVICE_MESH_FLATTEN,
+        order: Order::Group,
+        waits: true,
+        run: Some(|call| Box::pin(implementations::device_mesh::flatten(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_FROM_GROUP",
+        method: &calls::DEVICE_MESH_FROM_GROUP,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::from_group(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_GET_ALL_GROUPS",
+        method: &calls::DEVICE_MESH_GET_ALL_GROUPS,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::get_all_groups(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_GET_COORDINATE",
+        method: &calls::DEVICE_MESH_GET_COORDINATE,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::get_coordinate(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_GET_GROUP",
+        method: &calls::DEVICE_MESH_GET_GROUP,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::get_group(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_GET_LOCAL_RANK",
+        method: &calls::DEVICE_MESH_GET_LOCAL_RANK,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::get_local_rank(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_GET_RANK",
+        method: &calls::DEVICE_MESH_GET_RANK,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::get_rank(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_GET_ROOT_MESH",
+        method: &calls::DEVICE_MESH_GET_ROOT_MESH,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::get_root_mesh(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_MESH",
+        method: &DEVICE_MESH_MESH,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::mesh(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_MESH_DIM_NAMES",
+        method: &DEVICE_MESH_MESH_DIM_NAMES,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::mesh_dim_names(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_NDIM",
+        method: &DEVICE_MESH_NDIM,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::ndim(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_NEW",
+        method: &calls::DEVICE_MESH_NEW,
+        order: Order::Group,
+        waits: true,
+        run: Some(|call| Box::pin(implementations::device_mesh::new(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_SHAPE",
+        method: &DEVICE_MESH_SHAPE,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::shape(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_SIZE",
+        method: &calls::DEVICE_MESH_SIZE,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::size(call))),
+    },
+    Entry {
+        key: "DEVICE_MESH_SLICE",
+        method: &calls::DEVICE_MESH_SLICE,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::device_mesh::slice(call))),
+    },
+    Entry {
         key: "DISTRIBUTED_ABORT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_ABORT_PROCESS_GROUP,
         order: Order::Free,
@@ -144,6 +263,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(|call| Box::pin(implementations::distributed::create_store_client(call))),
     },
     Entry {
+        key: "DISTRIBUTED_CURRENT_DEVICE_MESH",
+        method: &calls::DISTRIBUTED_CURRENT_DEVICE_MESH,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::distributed::current_device_mesh(call))),
+    },
+    Entry {
         key: "DISTRIBUTED_CURRENT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_CURRENT_PROCESS_GROUP,
         order: Order::Free,
@@ -170,6 +296,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Left,
         waits: true,
         run: Some(|call| Box::pin(implementations::distributed::destroy_process_group(call))),
+    },
+    Entry {
+        key: "DISTRIBUTED_EXTEND_DEVICE_MESH",
+        method: &calls::DISTRIBUTED_EXTEND_DEVICE_MESH,
+        order: Order::Free,
+        waits: false,
+        run: Some(|call| Box::pin(implementations::distributed::extend_device_mesh(call))),
     },
     Entry {
         key: "DISTRIBUTED_GATHER",
@@ -256,6 +389,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: Some(|call| Box::pin(implementations::distributed::get_world_size(call))),
+    },
+    Entry {
+        key: "DISTRIBUTED_INIT_DEVICE_MESH",
+        method: &calls::DISTRIBUTED_INIT_DEVICE_MESH,
+        order: Order::Group,
+        waits: true,
+        run: Some(|call| Box::pin(implementations::distributed::init_device_mesh(call))),
     },
     Entry {
         key: "DISTRIBUTED_INIT_PROCESS_GROUP",
@@ -1344,6 +1484,11 @@ pub(crate) static ENTRIES: &[Entry] = &[
     },
 ];
 
+static DEVICE_MESH_DEVICE_TYPE: Method = attribute("DeviceMesh", "device_type");
+static DEVICE_MESH_MESH: Method = attribute("DeviceMesh", "mesh");
+static DEVICE_MESH_MESH_DIM_NAMES: Method = attribute("DeviceMesh", "mesh_dim_names");
+static DEVICE_MESH_NDIM: Method = attribute("DeviceMesh", "ndim");
+static DEVICE_MESH_SHAPE: Method = attribute("DeviceMesh", "shape");
 static PROCESS_GROUP_GROUP_NAME: Method = attribute("ProcessGroup", "group_name");
 static PROCESS_GROUP_GROUP_DESC: Method = attribute("ProcessGroup", "group_desc");
 static PROCESS_GROUP_BOUND_DEVICE_ID: Method = attribute("ProcessGroup", "bound_device_id");

@@ -31,6 +31,12 @@ pub enum Error {
         /// What was expected, and what came.
         message: String,
     },
+    /// A mesh has no dimension of that name, or not in that place.
+    #[error("{message}")]
+    MeshDimension {
+        /// Which name was given, and which there are.
+        message: String,
+    },
     /// An argument has the wrong type, or no overload takes the arguments.
     #[error("{message}")]
     InvalidType {
@@ -378,6 +384,7 @@ impl Error {
     pub const fn kind(&self) -> &'static str {
         match self {
             Error::InvalidArgument { .. } => "InvalidArgument",
+            Error::MeshDimension { .. } => "MeshDimension",
             Error::InvalidType { .. } => "InvalidType",
             Error::NotInitialized => "NotInitialized",
             Error::AlreadyInitialized => "AlreadyInitialized",
@@ -416,6 +423,9 @@ impl Error {
     pub fn fields(&self) -> Vec<(&'static str, ErrorField)> {
         match self {
             Error::InvalidArgument { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
+            Error::MeshDimension { message } => {
                 vec![("message", ErrorField::Text(message.clone()))]
             }
             Error::InvalidType { message } => vec![("message", ErrorField::Text(message.clone()))],

@@ -2,6 +2,64 @@
 //!
 //! The positions of the parameters of each method that is not a collective.
 
+/// Methods of `DeviceMesh`.
+pub mod device_mesh {
+    /// `DeviceMesh.new`
+    pub mod new {
+        /// `device_type`
+        pub const DEVICE_TYPE: usize = 0;
+        /// `mesh`
+        pub const MESH: usize = 1;
+        /// `mesh_dim_names`
+        pub const MESH_DIM_NAMES: usize = 2;
+        /// `backend_override`
+        pub const BACKEND_OVERRIDE: usize = 3;
+        /// `init_backend`
+        pub const INIT_BACKEND: usize = 4;
+    }
+    /// `DeviceMesh.from_group`
+    pub mod from_group {
+        /// `group`
+        pub const GROUP: usize = 0;
+        /// `device_type`
+        pub const DEVICE_TYPE: usize = 1;
+        /// `mesh`
+        pub const MESH: usize = 2;
+        /// `mesh_dim_names`
+        pub const MESH_DIM_NAMES: usize = 3;
+    }
+    /// `DeviceMesh.size`
+    pub mod size {
+        /// `mesh_dim`
+        pub const MESH_DIM: usize = 0;
+    }
+    /// `DeviceMesh.get_local_rank`
+    pub mod get_local_rank {
+        /// `mesh_dim`
+        pub const MESH_DIM: usize = 0;
+    }
+    /// `DeviceMesh.get_group`
+    pub mod get_group {
+        /// `mesh_dim`
+        pub const MESH_DIM: usize = 0;
+    }
+    /// `DeviceMesh.slice`
+    pub mod slice {
+        /// `mesh_dim_names`
+        pub const MESH_DIM_NAMES: usize = 0;
+    }
+    /// `DeviceMesh.flatten`
+    pub mod flatten {
+        /// `mesh_dim_name`
+        pub const MESH_DIM_NAME: usize = 0;
+    }
+    /// `DeviceMesh.equals`
+    pub mod equals {
+        /// `other`
+        pub const OTHER: usize = 0;
+    }
+}
+
 /// Methods of `P2POp`.
 pub mod p2p_op {
     /// `P2POp.new`
@@ -712,6 +770,28 @@ pub mod distributed {
     pub mod get_default_backend_for_device {
         /// `device`
         pub const DEVICE: usize = 0;
+    }
+    /// `distributed.init_device_mesh`
+    pub mod init_device_mesh {
+        /// `device_type`
+        pub const DEVICE_TYPE: usize = 0;
+        /// `mesh_shape`
+        pub const MESH_SHAPE: usize = 1;
+        /// `mesh_dim_names`
+        pub const MESH_DIM_NAMES: usize = 2;
+        /// `backend_override`
+        pub const BACKEND_OVERRIDE: usize = 3;
+    }
+    /// `distributed.extend_device_mesh`
+    pub mod extend_device_mesh {
+        /// `mesh`
+        pub const MESH: usize = 0;
+        /// `pg`
+        pub const PG: usize = 1;
+        /// `name`
+        pub const NAME: usize = 2;
+        /// `dim`
+        pub const DIM: usize = 3;
     }
     /// `distributed.monitored_barrier`
     pub mod monitored_barrier {

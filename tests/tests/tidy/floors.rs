@@ -8,7 +8,7 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 26] = [
+const FLOORS: [&str; 27] = [
     "fork",
     "fnv",
     "random",
@@ -34,6 +34,7 @@ const FLOORS: [&str; 26] = [
     "process_group",
     "objects",
     "distributed",
+    "device_mesh",
     "calls",
 ];
 

@@ -8,7 +8,7 @@ use super::docs::summary;
 use super::spelling::{aliases, camel, functions as functions_of, interfaces, key, methods, name};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Interface, Method};
+use crate::model::{Api, Interface, Method, Type};
 
 /// `classes.js`.
 #[derive(Template)]
@@ -38,7 +38,7 @@ struct Class {
     /// The static method that stands for the constructor.
     factory: String,
     factory_unbuilt: bool,
-    factory_constant: String,
+    factory_call: String,
     attributes: Vec<Property>,
     methods: Vec<Function>,
     /// The records of the methods: constant, text.
@@ -67,12 +67,15 @@ struct Function {
     spec: String,
     has_spec: bool,
     has_arguments: bool,
+    is_static: bool,
     body: String,
     aliases: Vec<String>,
 }
 
 /// Functions that the layer writes by hand around the generated call: which, and what they give.
 const AROUND: &[(&str, &str, &str)] = &[
+    ("from_group", "meshes.fromGroup", "DeviceMesh"),
+    ("init_device_mesh", "meshes.create", "Promise<DeviceMesh>"),
     ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),
     ("join_group", "own.joinGroup", "Promise<ProcessGroup>"),
     ("nan_check", "hooks.nanCheck", "(args: PreHookArgs) => void"),
@@ -148,7 +151,10 @@ fn class(api: &Api, interface: &Interface) -> Class {
         constructor: if has_new { constant.clone() } else { String::new() },
         factory: factory.unwrap_or_default(),
         factory_unbuilt: unbuilt,
-        factory_constant: constant,
+        factory_call: match interface.name.as_str() {
+            Type::MESH => format!("meshes.create({constant}, given)"),
+            _ => format!("calls.invokeAsync({constant}, null, given)"),
+        },
         attributes: attributes(interface),
         methods: built,
         specs,
@@ -201,6 +207,7 @@ fn with_aliases(api: &Api, method: &Method) -> Vec<Function> {
 
 fn function(api: &Api, method: &Method, receiver: &str) -> Function {
     let constant = key(&method.owner, &method.name);
+    let receiver = if method.is_static { "null" } else { receiver };
     let call = |of: &str| format!("calls.{of}({constant}, {receiver}, given)");
     let around = AROUND.iter().find(|(name, ..)| *name == method.name);
     let receiver_first = if receiver == "null" { "" } else { "this, " };
@@ -218,6 +225,7 @@ fn function(api: &Api, method: &Method, receiver: &str) -> Function {
         summary: summary(api, &method.doc),
         has_spec: kind != Kind::Unbuilt,
         has_arguments: kind != Kind::Unbuilt,
+        is_static: method.is_static,
         spec: spec(api, method),
         constant,
         body,

@@ -338,7 +338,10 @@ fn properties(api: &Api, interface: &Interface) -> Vec<Property> {
             let unit = if attribute.ty == Type::Duration { " In ms." } else { "" };
             properties.push(Property {
                 name: spelling,
-                ty: returned(api, &attribute.ty, false),
+                ty: match (interface.name.as_str(), attribute.name.as_str()) {
+                    (Type::MESH, "mesh") => "NestedRanks".to_owned(),
+                    _ => returned(api, &attribute.ty, false),
+                },
                 readonly: attribute.readonly,
                 doc: plain(api, &format!("{}{unit}", attribute.doc.trim_end()), "  "),
             });
@@ -349,7 +352,10 @@ fn properties(api: &Api, interface: &Interface) -> Vec<Property> {
 
 fn callable(api: &Api, method: &Method, place: Place, named: &mut NamedOptions) -> Callable {
     Callable {
-        name: name(&method.name, &method.common),
+        name: match method.is_static {
+            true => format!("static {}", name(&method.name, &method.common)),
+            false => name(&method.name, &method.common),
+        },
         forms: forms(api, method, place, named),
         aliases: aliases(&method.name, &method.common),
     }

@@ -148,6 +148,11 @@ impl Writer<'_> {
                 (_, true) => "T[] | null".into(),
             };
         }
+        match (parameter.name.as_str(), parameter.ty.non_null()) {
+            ("mesh", Type::Object) => return "MeshLike".into(),
+            ("backend_override", Type::Object) => return "BackendOverride".into(),
+            _ => {}
+        }
         accepted(self.api, &parameter.ty, is_function)
     }
 

@@ -87,6 +87,18 @@ pub(super) fn returned_by_function(api: &crate::model::Api, ty: &Type) -> String
     }
 }
 
+/// As [`returned`], for an attribute: a list that cannot be changed is a tuple.
+pub(super) fn returned_by_attribute(api: &crate::model::Api, ty: &Type) -> String {
+    match ty {
+        Type::Sequence(inner) => format!("tuple[{}, ...]", returned(api, inner)),
+        Type::Nullable(inner) => match &**inner {
+            Type::Sequence(_) => format!("{} | None", returned_by_attribute(api, inner)),
+            _ => returned(api, ty),
+        },
+        other => returned(api, other),
+    }
+}
+
 /// A type as the stub writes it for a result.
 pub(super) fn returned(api: &crate::model::Api, ty: &Type) -> String {
     match ty {

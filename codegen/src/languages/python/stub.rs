@@ -8,7 +8,7 @@ use super::callback_arguments::told;
 use super::records::{own_members, records};
 use super::spelling::{
     accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
-    returned_by_function,
+    returned_by_attribute, returned_by_function,
 };
 use crate::languages::stamp;
 use crate::model::{
@@ -83,6 +83,7 @@ pub(super) struct Form {
 const EXTRA: &[(&str, &str)] = &[
     ("Work", include_str!("../../../templates/python/work.pyi")),
     ("ProcessGroup", include_str!("../../../templates/python/process_group.pyi")),
+    ("DeviceMesh", include_str!("../../../templates/python/device_mesh.pyi")),
     ("Future", include_str!("../../../templates/python/future.pyi")),
     ("NonGroupMember", include_str!("../../../templates/python/non_group_member.pyi")),
     ("CommNameBlock", include_str!("../../../templates/python/comm_name_block.pyi")),
@@ -269,7 +270,7 @@ fn class(api: &Api, interface: &Interface) -> Class {
             for spelling in std::iter::once(spelling).chain(attribute.common.aliases.clone()) {
                 properties.push(Property {
                     name: spelling,
-                    returns: returned(api, &attribute.ty),
+                    returns: returned_by_attribute(api, &attribute.ty),
                     takes: match attribute.readonly {
                         true => String::new(),
                         false => accepted(api, &attribute.ty),

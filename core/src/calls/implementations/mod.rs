@@ -1,6 +1,7 @@
 //! What the calls do that the generator cannot write. One module for each interface or namespace;
 //! the functions have the names of the IDL. Knows no language.
 
+pub(crate) mod device_mesh;
 pub(crate) mod distributed;
 pub(crate) mod file_store;
 mod groups;

@@ -1,0 +1,4 @@
+"""The names of `torch.distributed.device_mesh`: meshes of ranks."""
+
+from polyrank.device_mesh import *
+from polyrank.device_mesh import _mesh_resources as _mesh_resources

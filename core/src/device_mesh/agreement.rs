@@ -1,0 +1,104 @@
+//! Whether all ranks of a group gave the same: each learns who gave something else. Knows no mesh.
+
+use super::layout::invalid;
+use crate::fnv::Fnv;
+use crate::generated::dtype::DType;
+use crate::generated::error::Result;
+use crate::process_group::ProcessGroup;
+use crate::process_group::window::settled;
+use crate::tensor::{Region, Tensor};
+
+/// Up to how many bytes a text is told whole.
+const MAX_WHOLE: usize = 240;
+/// How many bytes of a longer one are told, around where it differs.
+const EXCERPT: usize = 120;
+/// How many different things an error tells apart.
+const MAX_KINDS: usize = 4;
+
+/// Fails on every rank of `group` unless all of them gave the same text to `function`. All ranks
+/// call it; one that never does ends the others' wait as any collective's does.
+pub(super) async fn agree(group: &ProcessGroup, function: &str, given: &str) -> Result<()> {
+    if group.size() == 1 {
+        return Ok(());
+    }
+    let digest = Fnv::of(given.bytes()).to_le_bytes();
+    let own: Vec<u8> = [digest, (given.len() as u64).to_le_bytes()].concat();
+    let summaries = gathered(group, own.clone()).await?;
+    if summaries.chunks(own.len()).all(|other| other == own) {
+        return Ok(());
+    }
+    // All ranks see the same summaries, and come here together.
+    let lengths =
+        summaries.chunks(8).skip(1).step_by(2).map(|length| {
+            length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte))
+        });
+    let lengths: Vec<usize> = lengths.collect();
+    let longest = lengths.iter().copied().max().unwrap_or_default();
+    let mut padded = given.as_bytes().to_vec();
+    padded.resize(longest, b' ');
+    let texts = gathered(group, padded).await?;
+    let texts = texts.chunks(longest.max(1)).zip(lengths).map(|(text, length)| {
+        String::from_utf8_lossy(text.get(..length).unwrap_or(text)).into_owned()
+    });
+    let told = told(&texts.collect::<Vec<_>>());
+    invalid(format!("{function}: ranks disagree: {told}. All ranks must give the same"))
+}
+
+/// Who gave what.
+fn told(texts: &[String]) -> String {
+    let mut kinds: Vec<(&str, Vec<u32>)> = Vec::new();
+    for (rank, text) in texts.iter().enumerate() {
+        match kinds.iter_mut().find(|(known, _)| known == text) {
+            Some((_, ranks)) => ranks.push(rank as u32),
+            None => kinds.push((text, vec![rank as u32])),
+        }
+    }
+    let more = if kinds.len() > MAX_KINDS { "; others gave other ones" } else { "" };
+    kinds.truncate(MAX_KINDS);
+    let common = |text: &str| {
+        let pairs = text.bytes().zip(kinds[0].0.bytes());
+        pairs.take_while(|(byte, other)| byte == other).count()
+    };
+    let differs_at = kinds.iter().skip(1).map(|(text, _)| common(text)).min().unwrap_or_default();
+    let told = kinds.iter().map(|(text, ranks)| {
+        let who = match ranks.as_slice() {
+            [rank] => format!("rank {rank}"),
+            ranks => format!("ranks {ranks:?}"),
+        };
+        format!("{who} gave {}", excerpt(text, differs_at))
+    });
+    told.collect::<Vec<_>>().join("; ") + more
+}
+
+/// The text, or if it is long, what stands around `place`.
+fn excerpt(text: &str, place: usize) -> String {
+    if text.len() <= MAX_WHOLE {
+        return text.to_owned();
+    }
+    let start = text.floor_char_boundary(place.saturating_sub(EXCERPT / 2));
+    let end = text.floor_char_boundary(start + EXCERPT);
+    format!("…{}…", &text[start..end])
+}
+
+/// As many bytes of each rank as this one has, by rank.
+async fn gathered(group: &ProcessGroup, own: Vec<u8>) -> Result<Vec<u8>> {
+    let all = Region::zeroed(own.len() * group.size() as usize);
+    let output = Tensor::contiguous(all.clone(), DType::U8, vec![all.len()]);
+    settled(group.all_gather_single_async(output, own, ())?).await?;
+    Ok(all.read(<[u8]>::to_vec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gave_what_is_told_where_it_differs() {
+        let texts = ["a", "b", "a"].map(str::to_owned);
+        assert_eq!(told(&texts), "ranks [0, 2] gave a; rank 1 gave b");
+        let long = "1, ".repeat(200);
+        let texts = [format!("{long}2{long}"), format!("{long}3{long}")];
+        let text = told(&texts);
+        assert!(text.contains("1, 21, ") && text.contains("1, 31, ") && text.len() < 400, "{text}");
+    }
+}

@@ -1,0 +1,363 @@
+//! Meshes: the ranks of a job in an n-dimensional array, and a group along each dimension. Knows no
+//! backend and no transport.
+
+mod agreement;
+mod current;
+mod layout;
+mod making;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use self::agreement::agree;
+use self::layout::{Layout, invalid};
+use self::making::group_of;
+use crate::blocking::block_on;
+use crate::generated::error::{Error, Result};
+use crate::process_group::{ProcessGroup, next_identity};
+
+pub use current::{current_device_mesh, with_device_mesh, with_device_mesh_async};
+pub use layout::MeshDim;
+pub use making::{
+    DimensionBackend, MeshOptions, extend_device_mesh, init_device_mesh, init_device_mesh_async,
+};
+
+/// The ranks of a job in an n-dimensional array, with a group along each of its dimensions.
+///
+/// In a group of a dimension, ranks stand as in the mesh. Two meshes are equal if their ranks,
+/// shape, names and type of device are. Cheap to clone: a clone is the same mesh.
+///
+/// ```no_run
+/// use polyrank::device_mesh::{MeshOptions, init_device_mesh};
+///
+/// let mesh = init_device_mesh("cpu", &[2, 4], MeshOptions::default().names(["dp", "tp"]))?;
+/// let mut gradients = [1.0f32; 8];
+/// mesh.group("dp")?.allreduce(&mut gradients, ())?;
+/// # Ok::<(), polyrank::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct DeviceMesh {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    identity: u64,
+    layout: Layout,
+    /// This process's rank, where it is known: a layout alone may be made without a group.
+    rank: Option<u32>,
+    /// None if this process is not in the mesh.
+    coordinate: Option<Vec<u32>>,
+    /// One for each dimension; none for a layout without groups. Empty outside of the mesh.
+    groups: Option<Vec<ProcessGroup>>,
+    /// The group of all ranks that made the mesh, where it is not the default group.
+    parent: Option<ProcessGroup>,
+    /// What it was sliced out of or flattened from.
+    origin: Option<Origin>,
+    /// Dimensions that `flatten` made of several of this one, which is nobody's part.
+    flattened: Mutex<Vec<Flattened>>,
+}
+
+struct Origin {
+    root: DeviceMesh,
+    /// For each dimension, those of the root that are in it.
+    dims: Vec<Vec<usize>>,
+}
+
+#[derive(Clone)]
+struct Flattened {
+    name: String,
+    /// Dimensions of the mesh.
+    dims: Vec<usize>,
+    group: ProcessGroup,
+}
+
+impl DeviceMesh {
+    /// A number that no other object of this process ever has.
+    pub(crate) fn identity(&self) -> u64 {
+        self.inner.identity
+    }
+
+    /// `cpu` or `cuda`.
+    pub fn device_type(&self) -> &str {
+        &self.inner.layout.device_type
+    }
+
+    /// The length of each dimension.
+    pub fn shape(&self) -> &[u32] {
+        &self.inner.layout.shape
+    }
+
+    /// The global ranks, row-major.
+    pub fn ranks(&self) -> &[u32] {
+        &self.inner.layout.ranks
+    }
+
+    /// The names of the dimensions, if they have any.
+    pub fn names(&self) -> Option<&[String]> {
+        self.inner.layout.names.as_deref()
+    }
+
+    /// The number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.shape().len()
+    }
+
+    /// The length of a dimension, or with `()` the number of ranks.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a dimension that the mesh does not have,
+    /// [`Error::MeshDimension`] by its name.
+    pub fn size(&self, dim: impl Into<MeshDim>) -> Result<u32> {
+        match dim.into() {
+            MeshDim::Only => Ok(self.ranks().len() as u32),
+            dim => Ok(self.shape()[self.inner.layout.dim(&dim)?]),
+        }
+    }
+
+    /// This process's global rank.
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`] for a layout that was made without a default group.
+    pub fn rank(&self) -> Result<u32> {
+        self.inner.rank.ok_or(Error::NotInitialized)
+    }
+
+    /// This process's index in each dimension; none if it is not in the mesh.
+    pub fn coordinate(&self) -> Option<&[u32]> {
+        self.inner.coordinate.as_deref()
+    }
+
+    /// This process's index in a dimension, which is its rank in that dimension's group.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a dimension that the mesh does not have,
+    /// [`Error::MeshDimension`] by its name;
+    /// [`Error::InvalidGroup`] if this process is not in the mesh.
+    pub fn local_rank(&self, dim: impl Into<MeshDim>) -> Result<u32> {
+        let dim = self.inner.layout.dim(&dim.into())?;
+        Ok(self.own_coordinate()?[dim])
+    }
+
+    /// The group of this process along a dimension; with `()` along the only one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a dimension that the mesh does not have,
+    /// [`Error::MeshDimension`] by its name;
+    /// [`Error::InvalidGroup`] if this process is not in the mesh, or the mesh has no groups.
+    pub fn group(&self, dim: impl Into<MeshDim>) -> Result<ProcessGroup> {
+        let dim = dim.into();
+        if let MeshDim::Name(name) = &dim
+            && let Some(known) = self.root().flattened(name)
+        {
+            return Ok(known.group);
+        }
+        let dim = self.inner.layout.dim(&dim)?;
+        Ok(self.groups()?[dim].clone())
+    }
+
+    /// The groups of this process along all dimensions.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if this process is not in the mesh, or the mesh has no groups.
+    pub fn groups(&self) -> Result<&[ProcessGroup]> {
+        self.own_coordinate()?;
+        self.inner.groups.as_deref().ok_or_else(|| Error::InvalidGroup {
+            message: "the mesh is a layout only, which was made without groups".to_owned(),
+        })
+    }
+
+    /// The part of the mesh that has this process and the dimensions of these names, in the order
+    /// in which they stand in the mesh. Its groups are those of the mesh. A name may be one that
+    /// [`flatten`](DeviceMesh::flatten) gave.
+    ///
+    /// # Errors
+    /// [`Error::MeshDimension`] for a name that the mesh does not have, or that stands elsewhere;
+    /// [`Error::InvalidGroup`] if this process is not in the mesh.
+    pub fn slice<S: AsRef<str>>(&self, names: impl AsRef<[S]>) -> Result<DeviceMesh> {
+        let names: Vec<&str> = names.as_ref().iter().map(AsRef::as_ref).collect();
+        let layout = &self.inner.layout;
+        if layout.names().is_empty() {
+            return invalid("Cannot slice a DeviceMesh without mesh_dim_names!".into());
+        }
+        if names == layout.names() {
+            return Ok(self.clone());
+        }
+        let root = self.root();
+        let (mut dims, mut groups) = (Vec::new(), Vec::new());
+        for name in &names {
+            let (of_root, group) = self.dimension(name)?;
+            dims.push(of_root);
+            groups.extend(group);
+        }
+        let given = dims.concat();
+        if names.is_empty() || !given.is_sorted_by(|one, next| one < next) {
+            let message = format!(
+                "a mesh cannot be sliced by {names:?}: expected one name or more, in the order of \
+                 the dimensions {:?}",
+                root.inner.layout.names()
+            );
+            return Err(Error::MeshDimension { message });
+        }
+        let of_root = &root.inner;
+        let ranks = of_root.layout.part(&given, root.own_coordinate()?);
+        let length = |dims: &Vec<usize>| dims.iter().map(|&dim| root.shape()[dim]).product();
+        let names = names.into_iter().map(str::to_owned).collect();
+        let shape = dims.iter().map(length).collect();
+        let layout = Layout::new(self.device_type(), shape, ranks, Some(names))?;
+        let groups = of_root.groups.is_some().then_some(groups);
+        Ok(root.part(layout, groups, dims))
+    }
+
+    /// A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
+    /// of this mesh call it. [`slice`](DeviceMesh::slice) and [`group`](DeviceMesh::group) of the
+    /// mesh that this one was sliced out of know it by its name, too. Without a name it is that of
+    /// the dimensions, with `_` between them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] without names of dimensions, for a name that there is already,
+    /// and where ranks disagree; [`Error::InvalidGroup`] if this process is not in the mesh; the
+    /// errors of [`ProcessGroup::split_group`].
+    pub fn flatten(&self, name: Option<&str>) -> Result<DeviceMesh> {
+        block_on(self.flatten_async(name))
+    }
+
+    /// As [`DeviceMesh::flatten`], without blocking.
+    ///
+    /// # Errors
+    /// As [`DeviceMesh::flatten`].
+    pub async fn flatten_async(&self, name: Option<&str>) -> Result<DeviceMesh> {
+        let layout = &self.inner.layout;
+        if layout.names().is_empty() {
+            return invalid("Cannot flatten a DeviceMesh without mesh_dim_names!".into());
+        }
+        let name = name.map_or_else(|| layout.names().join("_"), str::to_owned);
+        if layout.names() == [name.as_str()] {
+            return Ok(self.clone());
+        }
+        self.groups()?;
+        let root = self.root();
+        let dims: Vec<usize> = match &self.inner.origin {
+            Some(origin) => origin.dims.concat(),
+            None => (0..self.ndim()).collect(),
+        };
+        let known = root.flattened(&name);
+        let is_taken = known.as_ref().is_some_and(|known| known.dims != dims);
+        if is_taken || root.inner.layout.names().contains(&name) {
+            return invalid(format!(
+                "'{name}' is a dimension of the mesh already; give another name"
+            ));
+        }
+        let ranks = root.inner.layout.part(&dims, root.own_coordinate()?);
+        let group = match known {
+            Some(known) => known.group,
+            None => {
+                let parent = root.inner.parent.as_ref();
+                let group = group_of(parent, &ranks, &format!("mesh_{name}"), None).await?;
+                let names = root.inner.layout.names();
+                let given = format!("'{name}' of {dims:?} in the dimensions {names:?}");
+                agree(&group, "flatten", &given).await?;
+                let made = Flattened { name: name.clone(), dims: dims.clone(), group };
+                let group = made.group.clone();
+                root.inner.lock_flattened().push(made);
+                group
+            }
+        };
+        let shape = vec![ranks.len() as u32];
+        let layout = Layout::new(self.device_type(), shape, ranks, Some(vec![name]))?;
+        Ok(root.part(layout, Some(vec![group]), vec![dims]))
+    }
+
+    /// The mesh that this one was sliced out of, or flattened from; else itself.
+    pub fn root(&self) -> DeviceMesh {
+        self.inner.origin.as_ref().map_or(self, |origin| &origin.root).clone()
+    }
+
+    /// The dimensions of the root that `name` means, and this process's group along them, if it has
+    /// groups.
+    fn dimension(&self, name: &str) -> Result<(Vec<usize>, Option<ProcessGroup>)> {
+        if let Some(known) = self.root().flattened(name)
+            && (self.inner.origin.is_none() || !self.inner.layout.names().contains(&known.name))
+        {
+            return Ok((known.dims, Some(known.group)));
+        }
+        let dim = self.inner.layout.dim(&MeshDim::Name(name.to_owned()))?;
+        let dims = self.inner.origin.as_ref().map_or_else(|| vec![dim], |it| it.dims[dim].clone());
+        Ok((dims, self.inner.groups.as_ref().and_then(|groups| groups.get(dim)).cloned()))
+    }
+
+    /// A part of this mesh, which is nobody's part.
+    fn part(
+        &self,
+        layout: Layout,
+        groups: Option<Vec<ProcessGroup>>,
+        dims: Vec<Vec<usize>>,
+    ) -> DeviceMesh {
+        let origin = Some(Origin { root: self.clone(), dims });
+        let (rank, parent) = (self.inner.rank, self.inner.parent.clone());
+        let coordinate = rank.and_then(|rank| layout.coordinate(rank));
+        DeviceMesh::of(Inner { coordinate, groups, parent, origin, ..Inner::new(layout, rank) })
+    }
+
+    fn of(inner: Inner) -> DeviceMesh {
+        DeviceMesh { inner: Arc::new(inner) }
+    }
+
+    fn own_coordinate(&self) -> Result<&[u32]> {
+        self.coordinate().ok_or_else(|| {
+            let who = self.inner.rank.map_or("this process".into(), |rank| format!("rank {rank}"));
+            Error::InvalidGroup { message: format!("{who} is not in the mesh {self}") }
+        })
+    }
+
+    fn flattened(&self, name: &str) -> Option<Flattened> {
+        self.inner.lock_flattened().iter().find(|known| known.name == name).cloned()
+    }
+}
+
+impl Inner {
+    /// A mesh without groups, which is nobody's part.
+    fn new(layout: Layout, rank: Option<u32>) -> Inner {
+        Inner {
+            identity: next_identity(),
+            coordinate: rank.and_then(|rank| layout.coordinate(rank)),
+            layout,
+            rank,
+            groups: None,
+            parent: None,
+            origin: None,
+            flattened: Mutex::default(),
+        }
+    }
+
+    fn lock_flattened(&self) -> std::sync::MutexGuard<'_, Vec<Flattened>> {
+        self.flattened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PartialEq for DeviceMesh {
+    fn eq(&self, other: &DeviceMesh) -> bool {
+        self.inner.layout == other.inner.layout
+    }
+}
+
+impl Eq for DeviceMesh {}
+
+impl Hash for DeviceMesh {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.layout.hash(state);
+    }
+}
+
+/// As Python writes the call that makes it: `DeviceMesh('cpu', [[0, 1], [2, 3]])`.
+impl fmt::Display for DeviceMesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.layout.fmt(f)
+    }
+}
+
+impl fmt::Debug for DeviceMesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
