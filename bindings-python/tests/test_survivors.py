@@ -132,7 +132,7 @@ def destroyed(here):
         lambda: group.shrink_group([]).wait(),
         lambda: group.agree(1),
     ):
-        with pytest.raises(polyrank.InvalidGroupError, match="the group was destroyed"):
+        with pytest.raises(polyrank.InvalidGroupError, match="was destroyed"):
             call()
 
 

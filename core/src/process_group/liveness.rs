@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{Inner, ProcessGroup};
 use crate::generated::error::Result;
 use crate::rendezvous;
 use crate::store::{GroupStore, Store, member};
@@ -65,6 +66,19 @@ impl Liveness {
     pub(super) async fn look(&self, limit: Duration) -> Option<Look> {
         let store = self.store.underlying().ok()?;
         store.reopen_async(limit).await.ok().map(|store| Look { store })
+    }
+}
+
+impl ProcessGroup {
+    /// Notes for the others that this rank leaves the group, and has not died. A store of members
+    /// goes with its last one.
+    pub(super) async fn note_departure(&self) -> Result<()> {
+        let Inner { liveness, store_prefix, origins, rank, .. } = &**self.inner;
+        let own = liveness.as_ref().filter(|_| store_prefix.is_empty() && origins.is_none());
+        match own {
+            Some(liveness) => liveness.leave(*rank).await,
+            None => Ok(()),
+        }
     }
 }
 

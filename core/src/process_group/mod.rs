@@ -347,17 +347,6 @@ impl ProcessGroup {
         ended
     }
 
-    /// Notes for the others that this rank leaves the group, and has not died. A store of members
-    /// goes with its last one.
-    async fn note_departure(&self) -> Result<()> {
-        let Inner { liveness, store_prefix, origins, rank, .. } = &**self.inner;
-        let own = liveness.as_ref().filter(|_| store_prefix.is_empty() && origins.is_none());
-        match own {
-            Some(liveness) => liveness.leave(*rank).await,
-            None => Ok(()),
-        }
-    }
-
     /// Deadline for the comparison at shutdown; `None` if a group left later does the comparing.
     fn comparison_deadline(&self) -> Option<Instant> {
         let Inner { store_prefix, open_comparisons, .. } = &**self.inner;

@@ -74,7 +74,7 @@ impl Site {
     ) -> Result<Handle> {
         let mut state = self.lock();
         if state.is_closed {
-            let message = format!("group '{group}' cannot get members: the group was destroyed");
+            let message = format!("group '{group}' was destroyed");
             return Err(Error::InvalidGroup { message });
         }
         let nonce = match state.nonce {
