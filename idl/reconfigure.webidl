@@ -46,8 +46,8 @@ partial interface ProcessGroup {
   ///
   /// - `ranks_to_exclude`: ranks of this group; not the caller's.
   /// - `timeout`: limit of the call; none: the group's; 0: no limit.
-  [Handwritten, Throws=(InvalidArgument, InvalidGroup, Network, NoMembers, RankFailed, RendezvousTimeout,
-  Unsupported)]
+  [Handwritten, Throws=(InvalidArgument, InvalidGroup, Network, NoMembers, RankFailed,
+  RendezvousTimeout, Unsupported)]
   Work shrink_group(sequence<Rank> ranks_to_exclude, optional Duration? timeout = null);
 
   /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:

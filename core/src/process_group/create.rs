@@ -200,7 +200,7 @@ impl ProcessGroup {
         let is_root = size > 1 && store_prefix.is_empty();
         let alive: Arc<dyn Store> = Arc::new(PrefixStore::new(LIVENESS, store.clone()));
         if is_root {
-            Liveness::announce(&*alive, rank).await?;
+            Liveness::announce_host(&*alive, rank).await?;
         }
         // Tensors of the host are needed in every group.
         let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
@@ -210,7 +210,8 @@ impl ProcessGroup {
             None => None,
         };
         if is_root {
-            liveness = Some(Liveness::new(name, alive).await?);
+            let host = Liveness::find_host(&*alive).await?;
+            liveness = Some(Liveness::new(name, alive, host));
         }
         let identity = next_identity();
         group_names::add(identity, name);

@@ -33,20 +33,33 @@ impl Liveness {
     /// # Errors
     /// Those of the store.
     pub(super) async fn announce(store: &dyn Store, rank: u32) -> Result<()> {
-        if store.hosts_server() {
-            store.set_async(HOST, rank.to_string().as_bytes()).await?;
-        }
         store.add_async(&key_of(rank), 1).await.map(drop)
     }
 
-    /// That of the group with this name, whose ranks have all announced themselves in `store`.
+    /// As [`Liveness::announce`]; also whether this process hosts the store.
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn new(group: &str, store: Arc<dyn Store>) -> Result<Arc<Liveness>> {
+    pub(super) async fn announce_host(store: &dyn Store, rank: u32) -> Result<()> {
+        if store.hosts_server() {
+            store.set_async(HOST, rank.to_string().as_bytes()).await?;
+        }
+        Self::announce(store, rank).await
+    }
+
+    /// The rank that hosts the store, where all ranks have said whether they do.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn find_host(store: &dyn Store) -> Result<Option<u32>> {
         let host = store.compare_set_async(HOST, b"", NONE).await?;
-        let host = String::from_utf8(host).ok().and_then(|text| text.parse().ok());
-        Ok(Arc::new(Liveness { store: Arc::new(GroupStore::new(group, store)), host }))
+        Ok(String::from_utf8(host).ok().and_then(|text| text.parse().ok()))
+    }
+
+    /// That of the group with this name, whose ranks have all announced themselves in `store`,
+    /// which `host` hosts, if one of them does.
+    pub(super) fn new(group: &str, store: Arc<dyn Store>, host: Option<u32>) -> Arc<Liveness> {
+        Arc::new(Liveness { store: Arc::new(GroupStore::new(group, store)), host })
     }
 
     /// Notes that `rank` leaves the group, and may live all the same.

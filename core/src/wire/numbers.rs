@@ -1,5 +1,7 @@
 //! What two ranks must have in common to talk at all. Knows nothing of connections.
 
+use std::sync::OnceLock;
+
 use crate::fnv::Fnv;
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
@@ -11,6 +13,12 @@ pub const WIRE_VERSION: u16 = 5;
 /// Hash of the numbers that travel and what they mean: collectives, their algorithms, dtypes,
 /// reduce operators. Equal on two ranks exactly if they read each other's fingerprints alike.
 pub fn numbers_hash() -> u64 {
+    /// Every card is compared with it.
+    static HASH: OnceLock<u64> = OnceLock::new();
+    *HASH.get_or_init(hash_of_all)
+}
+
+fn hash_of_all() -> u64 {
     let mut hash = Fnv::new();
     for collective in Collective::ALL {
         number(&mut hash, collective as u8, collective.facts().name);

@@ -174,10 +174,12 @@ impl Meeting {
             0 => group.group_name().to_owned(),
             _ => String::from_utf8_lossy(&scoped.get_async(NAME).await?).into_owned(),
         };
-        let liveness = Liveness::new(group.group_name(), scoped.clone()).await?;
+        let eldest = self.eldest();
+        let host = (!self.handles.iter().any(Handle::is_deaf)).then_some(eldest);
+        let liveness = Liveness::new(group.group_name(), scoped.clone(), host);
         let origins = Origins {
             places: self.handles.iter().map(|handle| handle.place.clone()).collect(),
-            host: liveness.host,
+            host,
             store: Arc::new(GroupStore::new(group.group_name(), scoped.clone())),
             digest: self.digest,
         };
@@ -258,11 +260,15 @@ impl Meeting {
 
     /// Tells those that come late why the meeting failed: nobody waits for them.
     async fn end_claim(&self, store: &dyn Store, error: &Error) {
-        let gone = match error {
-            Error::RankFailed { rank, .. } => rank.to_string(),
-            _ => "-".to_owned(),
+        let (kind, why) = match error {
+            Error::RankFailed { rank, .. } => (rank.to_string(), error.to_string()),
+            Error::RendezvousTimeout { .. } => ("late".to_owned(), error.to_string()),
+            Error::Aborted { rank, why, .. } => {
+                ("-".to_owned(), format!("rank {rank} does not come: {why}"))
+            }
+            _ => ("-".to_owned(), error.to_string()),
         };
-        let ended = format!("{ENDED} {:016x} {gone} {error}", self.digest);
+        let ended = format!("{ENDED} {:016x} {kind} {why}", self.digest);
         let (key, ours) = (self.claim_key(), self.own_claim());
         // Without the store, nobody meets there.
         let _ = store.compare_set_async(&key, ours.as_bytes(), ended.as_bytes()).await;
@@ -274,12 +280,12 @@ impl Meeting {
         let is_ours = parts.next() == Some(ENDED)
             && parts.next().and_then(|text| u64::from_str_radix(text, 16).ok())
                 == Some(self.digest);
-        let (gone, why) = (parts.next().filter(|_| is_ours)?, parts.next().unwrap_or_default());
+        let (kind, why) = (parts.next().filter(|_| is_ours)?, parts.next().unwrap_or_default());
         let (rank, uuid) = (self.rank, self.uuid);
         let message = format!(
             "rank {rank} came to reconfigure (uuid {uuid}) after the others had given up: {why}"
         );
-        Some(match gone.parse() {
+        Some(match kind.parse() {
             Ok(rank) => Error::RankFailed {
                 group: group.group_name().to_owned(),
                 rank,
@@ -287,7 +293,8 @@ impl Meeting {
                 collective: "reconfigure".to_owned(),
                 sequence: 0,
             },
-            Err(_) => rendezvous::timed_out(rank, vec![rank], message),
+            Err(_) if kind == "late" => rendezvous::timed_out(rank, vec![rank], message),
+            Err(_) => Error::Rendezvous { message },
         })
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Each gives its part in a store, and waits until the others have, or are known to be gone. The
 //! first that sees how the call ends writes that, once, and all return it: also those that come
-//! later, or were taken for gone. So a call ends in the same way on all ranks, well or badly, and the next
-//! of one is the next of all.
+//! later, or were taken for gone. So a call ends in the same way on all ranks, well or badly, and
+//! the next of one is the next of all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
