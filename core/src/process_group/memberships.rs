@@ -67,6 +67,19 @@ impl ProcessGroup {
         self.inner.cpu.refusal(name).map_or(Ok(()), Err)
     }
 
+    /// Says whether the group was left, for calls that ask something of it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if it was.
+    pub(crate) fn unless_left(&self) -> Result<()> {
+        let Inner { store, members, name, .. } = &**self.inner;
+        // One without members has no store.
+        if members.is_empty() || !store.is_closed() {
+            return Ok(());
+        }
+        Err(Error::InvalidGroup { message: format!("group '{name}' was destroyed") })
+    }
+
     /// How often the members were replaced.
     pub(crate) fn epoch(&self) -> u64 {
         self.inner.epoch

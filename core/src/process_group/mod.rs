@@ -245,19 +245,6 @@ impl ProcessGroup {
         self.inner.backends().any(|backend| backend.is_broken())
     }
 
-    /// Says whether the group was left, for calls that ask something of it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidGroup`] if it was.
-    pub(crate) fn unless_left(&self) -> Result<()> {
-        let Inner { store, members, name, .. } = &**self.inner;
-        // One without members has no store.
-        if members.is_empty() || !store.is_closed() {
-            return Ok(());
-        }
-        Err(Error::InvalidGroup { message: format!("group '{name}' was destroyed") })
-    }
-
     /// Fails everything in flight and everything later, on all ranks.
     pub fn abort(&self) {
         self.abort_because("it called abort()");
