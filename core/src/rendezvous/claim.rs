@@ -154,10 +154,9 @@ impl RankClaim {
         if now != present.as_bytes() {
             return Ok(Fit::Ended);
         }
-        for fit in [self.compare_runs(met).await?, self.compare_versions(met).await?] {
-            if let Some(fit) = fit {
-                return Ok(fit);
-            }
+        let (run, version) = (self.compare_runs(met).await?, self.compare_versions(met).await?);
+        if let Some(fit) = run.or(version) {
+            return Ok(fit);
         }
         let came = met.store.add_async(&format!("{}/came", self.scope), 1).await?;
         match came == i64::from(met.world_size) && !self.are_all_there(met).await? {
