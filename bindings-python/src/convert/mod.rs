@@ -21,6 +21,7 @@ mod detached;
 mod dlpack;
 mod exception;
 mod fast_call;
+mod fast_access;
 mod fast_message;
 mod handles;
 mod invoke;
@@ -43,6 +44,7 @@ pub(crate) use exception::{
     CoreResult, ErrorClass, Field, add_exceptions, error_kind, exception, invalid, invalid_type,
     raise,
 };
+pub(crate) use fast_access::fast_access;
 pub(crate) use fast_message::{fast_message, sender_answer};
 pub(crate) use handles::{non_group_member, object};
 pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run, set_attribute};

@@ -1664,6 +1664,10 @@ impl Window {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let table = &tables::WINDOW_PUT;
+        if let Some(answer) = convert::fast_access(slf, table, positional, keywords) {
+            return answer;
+        }
         let call = convert::resolve(py, &tables::WINDOW_PUT, positional, keywords)?;
         implementations::window::put(slf, call)
     }
@@ -1678,6 +1682,10 @@ impl Window {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let table = &tables::WINDOW_GET;
+        if let Some(answer) = convert::fast_access(slf, table, positional, keywords) {
+            return answer;
+        }
         let call = convert::resolve(py, &tables::WINDOW_GET, positional, keywords)?;
         implementations::window::get(slf, call)
     }

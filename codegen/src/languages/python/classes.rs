@@ -67,6 +67,8 @@ struct Function {
     kind: Kind,
     /// Whether it is over when one message is: a short one can be tried immediately.
     waits_for_message: bool,
+    /// Whether it copies elements to or from memory that may be mapped: that can be tried.
+    copies: bool,
     /// The function that is written by hand: `work::wait`.
     implementation: String,
 }
@@ -230,6 +232,7 @@ fn function(api: &Api, method: &Method, is_core: bool, python: &str) -> Function
         table: table(method),
         kind: kind(api, method, is_core),
         waits_for_message: is_function && waits_for_message(method),
+        copies: method.owner == "Window" && ["put", "get"].contains(&method.name.as_str()),
         implementation: format!("{}::{}", snake_case(&method.owner), method.name),
     }
 }

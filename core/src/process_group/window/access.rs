@@ -42,6 +42,33 @@ impl Window {
         self.issue_put(tensor, dst, offset, WaitIntent::Soon)?.wait(None)
     }
 
+    /// As [`Window::put`], of these elements, if the memory is mapped; its work, which is over.
+    /// None if nothing was done: then another call is the way, which also says what is wrong.
+    #[doc(hidden)]
+    pub fn put_at_once(
+        &self,
+        (dtype, bytes): (DType, &[u8]),
+        dst: u32,
+        offset: u64,
+    ) -> Option<Result<Work>> {
+        let place = Place { name: "put", peer: dst, offset };
+        let done = self.put_plain(&PlainInput::Borrowed(dtype, bytes), place)?;
+        Some(done.map(|()| Work::done(place.name, self.group().identity(), 0)))
+    }
+
+    /// As [`Window::get`], as [`Window::put_at_once`].
+    #[doc(hidden)]
+    pub fn get_at_once(
+        &self,
+        (dtype, bytes): (DType, &mut [u8]),
+        src: u32,
+        offset: u64,
+    ) -> Option<Result<Work>> {
+        let place = Place { name: "get", peer: src, offset };
+        let done = self.get_plain(InPlace::Borrowed(dtype, bytes), place)?;
+        Some(done.map(|()| Work::done(place.name, self.group().identity(), 0)))
+    }
+
     /// As [`Window::put`], owning the tensor until the work is done: the elements are there then.
     ///
     /// # Errors
