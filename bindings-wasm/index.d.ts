@@ -11,6 +11,7 @@
  * @packageDocumentation
  */
 
+import type { DeviceBackend } from "./js/runtime/backends.js";
 import type {
   BackendOverride,
   BytesLike,
@@ -24,6 +25,7 @@ import type {
   Work,
 } from "./js/runtime/types.js";
 
+export * from "./js/runtime/backends.js";
 export * from "./js/runtime/types.js";
 
 /**
@@ -131,7 +133,10 @@ export const BackendType: {
 /** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export type BackendType = (typeof BackendType)[keyof typeof BackendType];
 
-/** The names of backends; `gloo` is an alias of `tcp`. */
+/**
+ * The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to
+ * them.
+ */
 export const Backend: {
   /** None. */
   readonly UNDEFINED: "undefined";
@@ -149,9 +154,17 @@ export const Backend: {
   readonly TCP: "tcp";
   /** Ranks in browsers, and those that meet them. */
   readonly WEBSOCKET: "websocket";
+  /**
+   * One process, as a rank of a group of any size whose other ranks do not exist, for tests of
+   * programs: every operation is over when it is called.
+   */
+  readonly FAKE: "fake";
 };
 
-/** The names of backends; `gloo` is an alias of `tcp`. */
+/**
+ * The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to
+ * them.
+ */
 export type Backend = (typeof Backend)[keyof typeof Backend];
 
 /** How an operation ended, from `Work.getFutureResult`. */
@@ -264,10 +277,7 @@ export class DuplicateGroupError extends PolyrankError {
   readonly groupName: string;
 }
 
-/**
- * A backend of this name is registered already. For `registerBackend`, which this version does
- * not implement.
- */
+/** There is a backend of this name: each is registered once. */
 export class DuplicateBackendError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
@@ -1123,11 +1133,6 @@ export interface TCPStoreOptions extends WaitOptions {
   useLibuv?: boolean | undefined;
 }
 
-/** What runs a group's operations on one kind of device. */
-export class DeviceBackend {
-  private constructor();
-}
-
 /**
  * The ranks of a job in an n-dimensional array, with a group along each of its dimensions.
  *
@@ -1373,15 +1378,6 @@ export class ProcessGroup {
   backendName: ProcessGroup["name"];
   /** The store of the group, with the group's prefix. */
   getGroupStore(): Store;
-  /**
-   * The backend that serves a device.
-   *
-   * Not implemented in this version.
-   *
-   * @param device - The device.
-   * @throws {@link UnsupportedError}
-   */
-  getBackend(device: unknown): DeviceBackend;
   /**
    * Sets the limit of all later operations that have none of their own; 0 means no limit.
    *
@@ -2185,6 +2181,16 @@ export class ProcessGroup {
    * @throws {@link UnsupportedError}
    */
   newWindow(tensor?: TensorLike | null, options?: WaitOptions): Promise<Window>;
+  /** The kinds of backends. */
+  static readonly BackendType: typeof BackendType;
+  /**
+   * The backend that serves a device.
+   *
+   * @param device - `cpu`, `cuda`, `cuda:1`, or the number of a CUDA device.
+   * @throws {@link InvalidArgumentError} if none does.
+   * @throws {@link InvalidGroupError} if the group was destroyed.
+   */
+  getBackend(device: string | number): DeviceBackend;
   /** Leaves the group cleanly: `await using group = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** Begins to leave the group, without waiting: `using group = …`. */
@@ -2942,22 +2948,6 @@ export function createStoreClient(storeAddr: string, options?: WaitOptions & {
      */
     timeout?: number | undefined;
   }): Promise<Store>;
-
-/**
- * Registers a backend, for all later groups of this process.
- *
- * Not implemented in this version.
- *
- * @param name - Its name; case does not matter.
- * @param func - The function.
- * @throws {@link UnsupportedError}
- */
-export function registerBackend(name: string, func: (store: Store, rank: number, worldSize: number, timeout: number) => ProcessGroup, options?: {
-    /** @defaultValue `false` */
-    extendedApi?: boolean | undefined;
-    /** Kinds of devices that it serves; none: `cpu`. */
-    devices?: readonly string[] | null | undefined;
-  }): void;
 
 /**
  * Whether this build has a backend and its library can be loaded here.

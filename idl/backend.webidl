@@ -19,7 +19,7 @@ enum BackendType {
   "CUSTOM"
 };
 
-/// The names of backends; `gloo` is an alias of `tcp`.
+/// The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to them.
 [Constants, Since=0.1]
 enum Backend {
   /// None.
@@ -37,7 +37,10 @@ enum Backend {
   /// Sockets, host memory.
   "tcp",
   /// Ranks in browsers, and those that meet them.
-  "websocket"
+  "websocket",
+  /// One process, as a rank of a group of any size whose other ranks do not exist, for tests of
+  /// programs: every operation is over when it is called.
+  "fake"
 };
 
 /// Options with which a group is made.
@@ -104,34 +107,52 @@ dictionary NcclOptions : BackendOptions {
 };
 
 /// What runs a group's operations on one kind of device.
-[Unbuilt, Since=0.1]
+[Handwritten, Own=javascript, Since=0.1]
 interface DeviceBackend {
-  /// The backend's name, lower case.
-  DOMString name();
+  /// The backend's name, lower case, as it was asked for: `tcp`, `gloo`.
+  [Handwritten, Alias=(getBackendName, backend_name)] DOMString name();
 
   /// This process's rank.
-  Rank rank();
+  [Handwritten] Rank rank();
 
   /// The number of ranks.
-  unsigned long size();
+  [Handwritten] unsigned long size();
 
   /// The options with which it was made.
-  readonly attribute BackendOptions options;
+  [Handwritten] readonly attribute BackendOptions options;
+
+  /// Its kind: `CUSTOM` for one that the program registered, and for those that c10d does not know.
+  [Handwritten] readonly attribute BackendType backend_type;
 };
 
-/// Makes a group for a backend that the user registered.
-callback ProcessGroupFactory = ProcessGroup (Store store, Rank rank, unsigned long world_size,
-                                             Duration timeout);
+/// Makes the backend of one rank of a new group.
+[Own=javascript]
+callback ProcessGroupFactory = any (Store store, Rank rank, unsigned long world_size,
+                                    Duration timeout);
 
 partial namespace distributed {
-  /// Registers a backend, for all later groups of this process.
+  /// Registers a backend for all later groups of this process, and for good. Its name can be given
+  /// wherever a backend is named: alone, as `mine`, or for a kind of device, as
+  /// `cpu:mine,cuda:nccl`.
+  ///
+  /// When a group is made, `func` is called on every rank, with the group's store, the rank, the
+  /// number of ranks and the limit of operations; with `extended_api`, with a
+  /// `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
+  /// awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+  /// `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
+  /// as it has; a call of one that it lacks raises `Unsupported`. Its tensors are flat, in host
+  /// memory, and its own: results are copied back when an operation has ended. A method returns
+  /// nothing when it is done, or what can be awaited: a work, a future, a coroutine, a promise.
+  /// What it raises is that operation's error; one that is not done by its deadline breaks the
+  /// group. `abort` and `shutdown` are called if it has them.
   ///
   /// - `name`: its name; case does not matter.
-  /// - `devices`: kinds of devices that it serves; none: `cpu`.
-  [Unbuilt, Throws=DuplicateBackend]
-  undefined register_backend(DOMString name, ProcessGroupFactory func,
-                             optional boolean extended_api = false,
-                             optional sequence<DOMString>? devices = null);
+  /// - `func`: makes the backend of this rank in a new group.
+  /// - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
+  ///   CUDA device are refused all the same.
+  [Handwritten, Own=javascript, Throws=(DuplicateBackend, InvalidArgument)]
+  undefined register_backend(DOMString name, ProcessGroupFactory func, optional boolean extended_api = false,
+                             optional Object? devices = null);
 
   /// Whether this build has a backend and its library can be loaded here.
   boolean is_backend_available(DOMString backend);

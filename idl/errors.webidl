@@ -51,8 +51,7 @@ dictionary DuplicateGroup {
   required DOMString group_name;
 };
 
-/// A backend of this name is registered already. For `register_backend`, which this version does
-/// not implement.
+/// There is a backend of this name: each is registered once.
 [Error, Python=DuplicateBackendError, Bases=(ValueError),
  Message="Backend {backend} already registered"]
 dictionary DuplicateBackend {

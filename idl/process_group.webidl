@@ -49,8 +49,9 @@ interface ProcessGroup {
   /// The store of the group, with the group's prefix.
   Store get_group_store();
 
-  /// The backend that serves a device.
-  [Unbuilt] DeviceBackend get_backend(Object device);
+  /// The backend that serves a device: `cpu`, `cuda`, `cuda:1`.
+  [Handwritten, Own=javascript, Alias="_get_backend", Throws=(InvalidArgument, InvalidGroup)]
+  DeviceBackend get_backend(Object device);
 
   /// Limit of each operation that has none of its own; 0 means no limit.
   readonly attribute Duration timeout;

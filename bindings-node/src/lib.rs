@@ -9,6 +9,7 @@
 // What JavaScript sees is `pub` for the macro, and reached by no other crate.
 #![allow(unreachable_pub)]
 
+mod backends;
 mod convert;
 mod device;
 mod memory;

@@ -2,13 +2,14 @@
 //! calls.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use napi::{Env, Result};
 use polyrank::calls::Answer;
+use polyrank::calls::custom_backend::BackendTask;
 use polyrank::calls::event_loop::AdaptiveWait;
 use polyrank::{Error, Region};
 
@@ -27,12 +28,18 @@ pub(crate) enum Event {
     Made(Deferred, polyrank::Result<Region>),
     /// Nothing uses the memory any more whose owner is kept under this number.
     Unused(u32),
+    /// A backend that this thread registered is asked for something.
+    Task(BackendTask),
 }
+
+/// What the listener is told where tasks have come for backends of its thread.
+const TASKS_CAME: f64 = f64::INFINITY;
 
 /// The part of a realm that other threads use.
 pub(crate) struct Mailbox {
     waker: ThreadWaker,
-    events: Mutex<Vec<Event>>,
+    /// None once the thread ends.
+    events: Mutex<Option<Vec<Event>>>,
 }
 
 /// The part of a realm that only its own thread uses.
@@ -53,6 +60,10 @@ struct State {
     cancellations: HashMap<u32, Arc<AtomicBool>>,
     /// Owners of memory that operations may use, by the number that its end is told with.
     owners: HashMap<u32, Reference>,
+    /// What backends of this thread are asked for, until it is done.
+    tasks: HashMap<u32, BackendTask>,
+    /// Those of which the listener does not know what they are.
+    new_tasks: VecDeque<u32>,
 }
 
 thread_local! {
@@ -67,7 +78,7 @@ pub(crate) fn realm(env: Env) -> Result<Rc<Realm>> {
         return Ok(realm);
     }
     let waker = ThreadWaker::new(env, woken)?;
-    let mailbox = Arc::new(Mailbox { waker, events: Mutex::new(Vec::new()) });
+    let mailbox = Arc::new(Mailbox { waker, events: Mutex::new(Some(Vec::new())) });
     let realm = Rc::new(Realm {
         mailbox,
         adaptive_wait: AdaptiveWait::default(),
@@ -82,10 +93,15 @@ pub(crate) fn realm(env: Env) -> Result<Rc<Realm>> {
 impl Mailbox {
     /// Notifies the thread, which may be gone.
     pub(crate) fn send(&self, event: Event) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(events) = &mut *kept else {
+            // Dropped without the lock, as that may tell others.
+            drop(kept);
+            return drop(event);
+        };
         events.push(event);
         let is_first = events.len() == 1;
-        drop(events);
+        drop(kept);
         // The next reader finds the events after the first one, too.
         if is_first {
             self.waker.wake();
@@ -154,6 +170,7 @@ impl Realm {
     /// Takes the numbers of groups that have failed, which the listener is not told any more.
     pub(crate) fn take_failures(&self) -> Vec<f64> {
         let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = events.get_or_insert_default();
         let failed = events.extract_if(.., |event| matches!(event, Event::Failed(_)));
         let number = |event| match event {
             Event::Failed(group) => group as f64,
@@ -162,10 +179,25 @@ impl Realm {
         failed.map(number).collect()
     }
 
+    /// The number of the next task that has come.
+    pub(crate) fn take_task(&self) -> Option<u32> {
+        self.state.borrow_mut().new_tasks.pop_front()
+    }
+
+    /// What `look` sees of a task that is not done.
+    pub(crate) fn with_task<T>(&self, id: u32, look: impl FnOnce(&BackendTask) -> T) -> Option<T> {
+        self.state.borrow().tasks.get(&id).map(look)
+    }
+
+    /// Takes a task, which is done.
+    pub(crate) fn remove_task(&self, id: u32) -> Option<BackendTask> {
+        self.state.borrow_mut().tasks.remove(&id)
+    }
+
     fn receive(&self, env: Env) -> Result<()> {
         let events = {
             let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *events)
+            events.as_mut().map(std::mem::take).unwrap_or_default()
         };
         let (mut completed, mut outcome) = (Vec::new(), Ok(()));
         for event in events {
@@ -179,10 +211,17 @@ impl Realm {
                     completed.push(-(group as f64));
                     continue;
                 }
+                Event::Task(task) => {
+                    let id = self.next_id();
+                    let mut state = self.state.borrow_mut();
+                    state.tasks.insert(id, task);
+                    state.new_tasks.push_back(id);
+                    continue;
+                }
                 _ => self.event_came(env),
             }
             match event {
-                Event::Unused(_) | Event::Failed(_) => {}
+                Event::Unused(_) | Event::Failed(_) | Event::Task(_) => {}
                 Event::Completed(id) => completed.push(f64::from(id)),
                 Event::Ended(deferred, cancellation, result) => {
                     if let Some(id) = cancellation {
@@ -203,6 +242,9 @@ impl Realm {
                     outcome = outcome.and(settled);
                 }
             }
+        }
+        if !self.state.borrow().new_tasks.is_empty() {
+            completed.push(TASKS_CAME);
         }
         if completed.is_empty() { outcome } else { self.tell(env, &completed).and(outcome) }
     }
@@ -256,6 +298,10 @@ fn end() {
     ENDING.set(true);
     let Some(realm) = REALM.with_borrow_mut(Option::take) else { return };
     realm.mailbox.waker.end();
+    let events = realm.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let tasks = std::mem::take(&mut realm.state.borrow_mut().tasks);
+    // Tasks that nobody will run tell their callers.
+    drop((events, tasks));
     for flag in realm.state.borrow().cancellations.values() {
         flag.store(true, Ordering::Relaxed);
     }

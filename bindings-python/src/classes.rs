@@ -117,6 +117,12 @@ pub(crate) struct Window {
     pub(crate) inner: polyrank::Window,
 }
 
+/// What runs a group's operations on one kind of device.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct DeviceBackend {
+    pub(crate) inner: polyrank::DeviceBackend,
+}
+
 /// One send or receive for `batch_isend_irecv`.
 #[pyclass(frozen, module = "polyrank")]
 pub(crate) struct P2POp {
@@ -301,6 +307,13 @@ impl ProcessGroup {
 
 #[pymethods]
 impl Window {
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.inner)
+    }
+}
+
+#[pymethods]
+impl DeviceBackend {
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
     }

@@ -9,6 +9,7 @@ mod comm_name;
 mod context_variable;
 mod convert;
 mod current;
+mod custom_backend;
 mod device_mesh;
 mod ending;
 mod future;
@@ -40,6 +41,8 @@ mod _core {
         module.add("default_pg_timeout", polyrank::DEFAULT_TIMEOUT)?;
         module.setattr("_NON_GROUP_MEMBER", convert::non_group_member(module.py())?)?;
         module.setattr("_Memory", module.py().get_type::<convert::Memory>())?;
+        let devices = wrap_pyfunction!(custom_backend::backend_devices, module)?;
+        module.setattr("_backend_devices", devices)?;
         module.setattr("_command", wrap_pyfunction!(command, module)?)?;
         module.setattr("_begin_coalescing", wrap_pyfunction!(coalescing::begin, module)?)?;
         module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;

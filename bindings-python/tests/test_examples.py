@@ -14,8 +14,9 @@ from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/hooks.md",
-         "site/concepts/members.md", "site/concepts/meshes.md", "site/concepts/transports.md",
-         "site/concepts/windows.md", "site/start/python.md", "site/start/mpi.md", "site/start/nccl.md"]
+         "site/concepts/members.md", "site/concepts/meshes.md", "site/concepts/own-backends.md",
+         "site/concepts/transports.md", "site/concepts/windows.md", "site/start/python.md",
+         "site/start/mpi.md", "site/start/nccl.md"]
 # What the examples of a page take as given, before and behind them.
 AROUND = {
     "site/concepts/members.md": (
@@ -94,6 +95,7 @@ def test_types(page, tmp_path):
         ("site/concepts/hooks.md", "hooks"),
         ("site/concepts/members.md", "members"),
         ("site/concepts/meshes.md", "meshes"),
+        ("site/concepts/own-backends.md", "mine"),
         ("site/concepts/transports.md", "sum"),
         ("site/concepts/windows.md", "tasks"),
         ("site/start/python.md", "sum"),
@@ -128,6 +130,9 @@ def test_runs(page, result, size):
             place = np.argwhere(places == rank)[0].tolist()
             total = float(places[:, place[1]].sum())
             assert text == f"rank {rank} stands at {place} and has {total}\n"
+        return
+    if result == "mine":
+        assert printed == [f"mine: {float(sum(range(size)))}\n"] * size
         return
     if result == "tasks":
         counts = [int(line.split()[-2]) for line in printed]

@@ -53,4 +53,7 @@ export const native = {
   takeFailures: module.takeFailures,
   checkMembers: module.checkMembers,
   onCompleted: module.onCompleted,
+  registerBackend: module.registerBackend,
+  takeBackendTask: module.takeBackendTask,
+  endBackendTask: module.endBackendTask,
 };

@@ -5,6 +5,7 @@
 // JavaScript reaches what no Rust does.
 #![allow(unreachable_pub)]
 
+mod backends;
 mod calls;
 mod connections;
 mod convert;

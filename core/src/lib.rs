@@ -170,6 +170,7 @@ mod wire;
 pub mod wire;
 mod work;
 
+pub use backend::register_backend;
 pub use device_mesh::DeviceMesh;
 #[doc(hidden)]
 pub use generated::arguments;
@@ -180,8 +181,8 @@ pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
 pub use process_group::{
-    DEFAULT_TIMEOUT, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT, SplitOptions,
-    Window, nan_check, nan_check_allowing_infinity,
+    DEFAULT_TIMEOUT, DeviceBackend, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT,
+    SplitOptions, Window, nan_check, nan_check_allowing_infinity,
 };
 pub use request::Request;
 pub use tensor::{

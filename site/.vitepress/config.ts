@@ -57,6 +57,7 @@ export default defineConfig({
             { text: "Windows", link: "/concepts/windows" },
             { text: "Schedules", link: "/concepts/schedules" },
             { text: "What backends can do", link: "/concepts/backends" },
+            { text: "A backend of your own", link: "/concepts/own-backends" },
             { text: "Errors", link: "/concepts/errors" },
             { text: "Hooks", link: "/concepts/hooks" },
             { text: "Troubleshooting", link: "/concepts/troubleshooting" },

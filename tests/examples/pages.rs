@@ -1,14 +1,23 @@
 //! The lines of Rust that stand on pages of the site by themselves, with what they take as given.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use polyrank::backend::{
+    Backend, BackendContext, Call, Capabilities, IssueOptions, IssuedOperation, Leaving, Transfer,
+    register_backend,
+};
 use polyrank::device_mesh::{MeshOptions, init_device_mesh};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
-use polyrank::{ProcessGroup, Tensor, nan_check};
+use polyrank::store::Store;
+use polyrank::{Collective, Error, ProcessGroup, Result, Tensor, nan_check};
 
 fn backward(batch: f32, gradients: &Tensor) {
     println!("{batch} of shape {:?}", gradients.shape());
 }
 
 fn main() -> polyrank::Result<()> {
+    register_backend("mine", &[], OverStore::make)?;
     let group = init_process_group(InitOptions::default())?;
     group.register_pre_hook(0, nan_check());
     group.register_completion_hook(0, |ended| {
@@ -52,4 +61,74 @@ fn reduce_in_columns() -> polyrank::Result<()> {
     mesh.group("dp")?.allreduce(&mut gradients, ())?;
     println!("rank {} stands at {:?}", mesh.rank()?, mesh.coordinate());
     Ok(())
+}
+
+/// A backend that runs over the store of its group.
+struct OverStore {
+    store: Arc<dyn Store>,
+    rank: u32,
+    size: u32,
+    calls: AtomicU64,
+}
+
+impl OverStore {
+    fn make(context: BackendContext) -> Result<Arc<dyn Backend>> {
+        let BackendContext { store, rank, size, .. } = context;
+        Ok(Arc::new(OverStore { store, rank, size, calls: AtomicU64::new(0) }))
+    }
+}
+
+impl Backend for OverStore {
+    fn collective(&self, call: Call, _: IssueOptions) -> Result<IssuedOperation> {
+        match call.collective {
+            Collective::Allreduce => Ok(IssuedOperation::ended(self.reduce(&call))),
+            other => self.lacks(other.facts().name),
+        }
+    }
+
+    fn send(&self, _: Transfer, _: IssueOptions) -> Result<IssuedOperation> {
+        self.lacks("send")
+    }
+
+    fn recv(&self, _: Transfer, _: IssueOptions) -> Result<IssuedOperation> {
+        self.lacks("recv")
+    }
+
+    fn name(&self) -> &str {
+        "mine"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::complete()
+    }
+
+    fn is_broken(&self) -> bool {
+        false
+    }
+
+    fn abort(&self, _why: &str) {}
+
+    fn shutdown(&self, _: Leaving) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl OverStore {
+    /// Reduces over the store in which the ranks of the group meet.
+    fn reduce(&self, call: &Call) -> Result<()> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let key = |rank| format!("{number}/{rank}");
+        let output = &call.output[0];
+        self.store.set(&key(self.rank), &output.read(<[u8]>::to_vec))?;
+        let mut sum = self.store.get(&key(0))?;
+        for rank in 1..self.size {
+            call.reduce(&mut sum, &self.store.get(&key(rank))?);
+        }
+        output.write(|bytes| bytes.copy_from_slice(&sum));
+        Ok(())
+    }
+
+    fn lacks<T>(&self, operation: &str) -> Result<T> {
+        Err(Error::Unsupported { who: "mine".into(), operation: operation.into() })
+    }
 }

@@ -13,6 +13,7 @@ pub mod lists;
 pub mod members;
 pub mod mpi;
 pub mod nccl;
+pub mod over_store;
 pub mod processes;
 pub mod rounding;
 pub mod support;

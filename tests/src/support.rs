@@ -127,6 +127,8 @@ pub fn page() -> String {
         .filter_map(|name| {
             let known: BackendName = name.parse().expect("it is known");
             let declared = registry::capabilities(&known);
+            // What runs alone, and what a program registered, is no part of the page.
+            let declared = declared.filter(|_| ["tcp", "nccl", "mpi", "websocket"].contains(&name));
             declared.filter(|_| known.as_str() == name).map(|declared| (name, declared))
         })
         .collect();

@@ -91,8 +91,8 @@ export const BackendType = Object.freeze({
   CUSTOM: 6,
 });
 
-/** The names of backends; `gloo` is an alias of `tcp`. */
-export const Backend = Object.freeze({
+/** The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to them. */
+export const Backend = {
   UNDEFINED: "undefined",
   GLOO: "gloo",
   NCCL: "nccl",
@@ -101,7 +101,8 @@ export const Backend = Object.freeze({
   XCCL: "xccl",
   TCP: "tcp",
   WEBSOCKET: "websocket",
-});
+  FAKE: "fake",
+};
 
 /** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult = Object.freeze({

@@ -155,11 +155,6 @@ export function createStoreClient(...given) {
   return calls.invokeAsync(DISTRIBUTED_CREATE_STORE_CLIENT, null, given);
 }
 
-/** Registers a backend, for all later groups of this process. */
-export function registerBackend() {
-  return calls.unsupported("distributed.register_backend");
-}
-
 const DISTRIBUTED_IS_BACKEND_AVAILABLE = { key: "DISTRIBUTED_IS_BACKEND_AVAILABLE", name: "isBackendAvailable", required: 1 };
 
 /** Whether this build has a backend and its library can be loaded here. */

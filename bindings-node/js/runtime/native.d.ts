@@ -257,6 +257,20 @@ export interface Native {
   checkMembers(group: NativeObject, known: number | undefined, operation: string): number;
   /** The numbers of groups that have failed, of which `onCompleted` has not told; it will not. */
   takeFailures(): number[];
+  /** Registers a backend, whose tasks this realm takes. `devices` are separated by commas. */
+  registerBackend(name: string, devices: string): void;
+  /** Takes the next that a backend of this realm is asked for, when `onCompleted` has told of such
+   * by the number `Infinity`. */
+  takeBackendTask(): BackendTask | null | undefined;
+  /** Ends a task: with the bytes of its outputs, and the rank that sent what was received, -1 if
+   * that is not known; or with the kind and the text of an error. */
+  endBackendTask(
+    id: number,
+    source: number,
+    outputs: Uint8Array[],
+    kind: string,
+    text: string | undefined,
+  ): void;
   /** Calls `callback`, between turns of the event loop, with watched operations that ended. */
   onCompleted(callback: (ids: number[]) => void): void;
 }
@@ -266,6 +280,23 @@ export interface Variable<T> {
   run<R>(value: T, callback: () => R): R;
   get(): T | undefined;
 }
+
+/** What a backend that is written in JavaScript is asked for. */
+export type BackendTask = [
+  /** -1: none. Its number, which of all that factories made is asked, the element type, the operator,
+   * the root, the other rank, the tag, the limit in ms; for a factory the rank, the number of ranks
+   * and the limit. */
+  numbers: number[],
+  backend: string,
+  /** `make`, `abort`, `shutdown`, `forget`, or an operation, in the IDL's spelling. */
+  method: string,
+  inputs: Uint8Array[],
+  outputs: Uint8Array[],
+  /** For a factory. */
+  store: NativeObject | null | undefined,
+  groupName: string,
+  globalRanks: number[],
+];
 
 /** The platform: Node, or a browser. */
 export interface Platform {

@@ -301,11 +301,20 @@ function slice() {
   return bytes;
 }
 
+/** What is called when backends of this realm are asked for something. */
+let onTasks = () => {};
+
+/** Calls `callback` when backends of this realm are asked for something. */
+export function whenTasksCome(callback) {
+  onTasks = callback;
+}
+
 whenReady(askForTurn);
 whenInstalled(() => {
   native.onCompleted((ids) => {
     for (const id of ids) {
-      if (id < 0) tellOfFailure(-id);
+      if (id === Infinity) onTasks();
+      else if (id < 0) tellOfFailure(-id);
       else running.get(id)?.poll();
     }
   });

@@ -209,3 +209,28 @@ export async function meshes(group: pr.ProcessGroup): Promise<void> {
   const current = pr.withDeviceMesh(wider, () => pr.currentDeviceMesh().equals(mesh));
   void [coordinate, parts, size, current];
 }
+
+export async function backends(): Promise<void> {
+  class Mine implements pr.CustomBackend {
+    constructor(readonly rank: number) {}
+    async allreduce(tensors: pr.ElementArray[], { reduceOp }: pr.CustomOperation): Promise<void> {
+      void [tensors[0]?.byteLength, reduceOp?.name];
+    }
+    barrier(): void {}
+    recvAnysource(): number {
+      return this.rank;
+    }
+  }
+  pr.registerBackend("mine", (store, rank, size, timeout) => {
+    void [store.timeout, size + timeout];
+    return new Mine(rank);
+  });
+  pr.registerBackend("more", async ({ groupRank, groupId }) => new Mine(groupRank + groupId.length), {
+    extendedApi: true,
+    devices: ["cpu"],
+  });
+  const served: pr.DeviceBackend = pr.defaultGroup().getBackend("cpu");
+  const kind: pr.BackendType = served.backendType;
+  same<typeof pr.BackendType, typeof pr.ProcessGroup.BackendType>();
+  void [kind === pr.ProcessGroup.BackendType.CUSTOM, served.name(), served.options.timeout];
+}

@@ -8,6 +8,7 @@ buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 
 from polyrank import _core
 from polyrank import distributed as distributed
+from polyrank._backends import *
 from polyrank._coalescing import *
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
@@ -17,5 +18,11 @@ from polyrank._future import *
 from polyrank._members import *
 from polyrank._memory import *
 from polyrank._objects import *
+
+# Where c10d has them.
+setattr(ProcessGroup, "BackendType", BackendType)
+for _kind in BackendType:
+    setattr(ProcessGroup, _kind.name, _kind)
+del _kind
 
 __version__: str = getattr(_core, "__version__")

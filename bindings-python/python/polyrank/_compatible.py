@@ -1,18 +1,17 @@
 """Names that programs for torch.distributed use and the IDL has no words for."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
+from polyrank import _core
 from polyrank._core import (
     NcclConfig,
     NcclOptions,
-    ProcessGroup,
     ReduceOp,
-    Store,
     UnknownBackendError,
     backend_unavailable_reason,
+    get_default_backend_for_device,
     premul_sum,
     register_backend,
 )
@@ -22,8 +21,70 @@ __all__ = ["ProcessGroupNCCL", "make_premul_sum", "reduce_op"]
 make_premul_sum = premul_sum
 
 
+_devices: Callable[[str], list[str]] = getattr(_core, "_backend_devices")
+
+
+class _Capability(Mapping[str, list[str]]):
+    """The kinds of devices that each backend may be named for, those registered later too."""
+
+    def __getitem__(self, backend: str) -> list[str]:
+        try:
+            return _devices(backend)
+        except UnknownBackendError:
+            raise KeyError(backend) from None
+
+    def __iter__(self) -> Iterator[str]:
+        from polyrank._enums import Backend
+
+        return (str(name) for name in Backend if not _is_unknown(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _is_unknown(backend: str) -> bool:
+    try:
+        _devices(backend)
+    except UnknownBackendError:
+        return True
+    return False
+
+
+class _Names:
+    """The names of all backends as a list, those registered later too."""
+
+    def __get__(self, instance: object, owner: type) -> list[str]:
+        return [str(member) for member in cast("Iterable[str]", owner)]
+
+
 class BackendMethods:
     """What the class of the names of backends can do; `Backend("TCP")` reads one in any case."""
+
+    backend_capability: ClassVar[Mapping[str, list[str]]] = _Capability()
+    """The kinds of devices that each backend may be named for."""
+    default_device_backend_map: ClassVar[dict[str, str]] = {
+        device: get_default_backend_for_device(device) for device in ("cpu", "cuda")
+    }
+    """The backend that serves a kind of device where none is named."""
+    backend_list: ClassVar[_Names] = _Names()
+    """The names of all backends."""
+
+    @classmethod
+    def _add(cls, name: str) -> None:
+        """A member for a backend that was registered: `Backend.MINE`."""
+        value = name.lower()
+        member = cast("Any", str.__new__(cast("Any", cls), value))
+        key = value.upper().replace("-", "_").replace(".", "_")
+        member._name_, member._value_, member.__objclass__ = key, value, cls
+        known = cast("Any", cls)
+        known._member_names_.append(key)
+        known._member_map_[key] = member
+        known._value2member_map_[value] = member
+        # The class of enums refuses to set members, and this one is new.
+        type.__setattr__(cls, key, member)
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
@@ -41,9 +102,9 @@ class BackendMethods:
     @staticmethod
     def register_backend(
         name: str,
-        func: Callable[[Store, int, int, timedelta], ProcessGroup],
+        func: Callable[..., Any],
         extended_api: bool = False,
-        devices: Sequence[str] | None = None,
+        devices: str | Sequence[str] | None = None,
     ) -> None:
         """As the function `register_backend`."""
         register_backend(name, func, extended_api, devices)

@@ -314,9 +314,7 @@ class DuplicateGroupError(PolyrankError):
     group_name: str
 
 class DuplicateBackendError(PolyrankError, ValueError):
-    """A backend of this name is registered already. For `register_backend`, which this version does
-    not implement.
-    """
+    """There is a backend of this name: each is registered once."""
 
     backend: str
 
@@ -1140,6 +1138,20 @@ class CompletionHookArgs:
 class DeviceBackend:
     """What runs a group's operations on one kind of device."""
 
+    @property
+    def options(self) -> BackendOptions:
+        """The options with which it was made."""
+    @property
+    def backend_type(self) -> Literal["UNDEFINED", "GLOO", "NCCL", "UCC", "MPI", "XCCL", "CUSTOM"]:
+        """Its kind: `CUSTOM` for one that the program registered, and for those that c10d does not know."""
+    def name(self) -> str:
+        """The backend's name, lower case, as it was asked for: `tcp`, `gloo`."""
+    getBackendName = name
+    backend_name = name
+    def rank(self) -> int:
+        """This process's rank."""
+    def size(self) -> int:
+        """The number of ranks."""
 
 
 @final
@@ -1439,10 +1451,11 @@ class ProcessGroup:
     def get_group_store(self) -> Store:
         """The store of the group, with the group's prefix."""
     def get_backend(self, device: object) -> DeviceBackend:
-        """The backend that serves a device.
+        """The backend that serves a device: `cpu`, `cuda`, `cuda:1`.
 
-        Not implemented in this version: raises `UnsupportedError`.
+        Raises `InvalidArgumentError`, `InvalidGroupError`.
         """
+    _get_backend = get_backend
     def set_timeout(self, timeout: _Duration) -> None:
         """Sets the limit of all later operations that have none of their own; 0 means no limit."""
     def ranks(self) -> list[int]:
@@ -1883,6 +1896,15 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `UnsupportedError`.
         """
+    from polyrank._enums import BackendType as BackendType
+
+    UNDEFINED: ClassVar[BackendType]
+    GLOO: ClassVar[BackendType]
+    NCCL: ClassVar[BackendType]
+    UCC: ClassVar[BackendType]
+    MPI: ClassVar[BackendType]
+    XCCL: ClassVar[BackendType]
+    CUSTOM: ClassVar[BackendType]
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
 
@@ -2471,13 +2493,28 @@ def create_store_client(store_addr: str, timeout: _Duration = ...) -> Store:
     Raises `InvalidArgumentError`, `DistNetworkError`, `StoreTimeoutError`.
     """
 
-def register_backend(name: str, func: Callable[[Store, int, int, timedelta], ProcessGroup], extended_api: bool = False, devices: Sequence[str] | None = None) -> None:
-    """Registers a backend, for all later groups of this process.
+def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any], extended_api: bool = False, devices: object | None = None) -> None:
+    """Registers a backend for all later groups of this process, and for good. Its name can be given
+    wherever a backend is named: alone, as `mine`, or for a kind of device, as
+    `cpu:mine,cuda:nccl`.
+
+    When a group is made, `func` is called on every rank, with the group's store, the rank, the
+    number of ranks and the limit of operations; with `extended_api`, with a
+    `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
+    awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+    `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
+    as it has; a call of one that it lacks raises `UnsupportedError`. Its tensors are flat, in host
+    memory, and its own: results are copied back when an operation has ended. A method returns
+    nothing when it is done, or what can be awaited: a work, a future, a coroutine, a promise.
+    What it raises is that operation's error; one that is not done by its deadline breaks the
+    group. `abort` and `shutdown` are called if it has them.
 
     - `name`: its name; case does not matter.
-    - `devices`: kinds of devices that it serves; none: `cpu`.
+    - `func`: makes the backend of this rank in a new group.
+    - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
+      CUDA device are refused all the same.
 
-    Not implemented in this version: raises `UnsupportedError`.
+    Raises `DuplicateBackendError`, `InvalidArgumentError`.
     """
 
 def is_backend_available(backend: str) -> bool:

@@ -27,7 +27,7 @@ class BackendType(IntEnum):
 
 
 class Backend(BackendMethods, StrEnum):
-    """The names of backends; `gloo` is an alias of `tcp`."""
+    """The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to them."""
 
     UNDEFINED = "undefined"
     """None."""
@@ -45,6 +45,8 @@ class Backend(BackendMethods, StrEnum):
     """Sockets, host memory."""
     WEBSOCKET = "websocket"
     """Ranks in browsers, and those that meet them."""
+    FAKE = "fake"
+    """One process, as a rank of a group of any size whose other ranks do not exist, for tests of programs: every operation is over when it is called."""
 
 
 class WorkResult(IntEnum):

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::custom_backend;
 use crate::generated::errors::describe;
 use crate::hooks;
 use crate::python_store::cause;
@@ -168,6 +169,11 @@ pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'
     }
     if let Error::Store { message } = error
         && let Some(cause) = cause(py, message)
+    {
+        PyErr::from_value(instance.clone()).set_cause(py, Some(cause));
+    }
+    if let Error::Backend { message, .. } = error
+        && let Some(cause) = custom_backend::cause(py, message)
     {
         PyErr::from_value(instance.clone()).set_cause(py, Some(cause));
     }

@@ -54,6 +54,7 @@ pub(crate) use tensor::{current_streams, device_tensor, tensor};
 pub(crate) use value::{OpaqueObjects, object_of_value};
 
 /// The exception of something that is only in the surface.
+#[allow(dead_code, reason = "all may be built")]
 pub(crate) fn unbuilt(py: Python<'_>, operation: &str) -> PyErr {
     let who = concat!("polyrank ", env!("CARGO_PKG_VERSION")).to_owned();
     raise(py, &Error::Unsupported { who, operation: operation.to_owned() })

@@ -12,6 +12,66 @@ use crate::implementations;
 use crate::reduce_op::DType;
 
 #[pymethods]
+impl DeviceBackend {
+    /// The backend's name, lower case, as it was asked for: `tcp`, `gloo`.
+    #[pyo3(name = "name", signature = ())]
+    fn py_name<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::DEVICE_BACKEND_NAME, positional, keywords)?;
+        implementations::device_backend::name(slf, call)
+    }
+
+    /// Another name of `name`.
+    #[pyo3(name = "getBackendName", signature = ())]
+    fn py_name_alias_0<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::DEVICE_BACKEND_NAME, positional, keywords)?;
+        implementations::device_backend::name(slf, call)
+    }
+
+    /// Another name of `name`.
+    #[pyo3(name = "backend_name", signature = ())]
+    fn py_name_alias_1<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::DEVICE_BACKEND_NAME, positional, keywords)?;
+        implementations::device_backend::name(slf, call)
+    }
+
+    /// This process's rank.
+    #[pyo3(name = "rank", signature = ())]
+    fn py_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::DEVICE_BACKEND_RANK, positional, keywords)?;
+        implementations::device_backend::rank(slf, call)
+    }
+
+    /// The number of ranks.
+    #[pyo3(name = "size", signature = ())]
+    fn py_size<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let (positional, keywords) = (&PyTuple::empty(py), None);
+        let call = convert::resolve(py, &tables::DEVICE_BACKEND_SIZE, positional, keywords)?;
+        implementations::device_backend::size(slf, call)
+    }
+
+    /// The options with which it was made.
+    #[getter(options)]
+    fn get_options<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::device_backend::options(slf)
+    }
+
+    /// Its kind: `CUSTOM` for one that the program registered, and for those that c10d does not know.
+    #[getter(backend_type)]
+    fn get_backend_type<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        implementations::device_backend::backend_type(slf)
+    }
+}
+
+#[pymethods]
 impl DeviceMesh {
     #[new]
     #[pyo3(signature = (*positional, **keywords))]
@@ -379,9 +439,9 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_GET_GROUP_STORE", positional, keywords)
     }
 
-    /// The backend that serves a device.
+    /// The backend that serves a device: `cpu`, `cuda`, `cuda:1`.
     ///
-    /// Not implemented in this version: raises `UnsupportedError`.
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`.
     #[pyo3(name = "get_backend", signature = (*positional, **keywords), text_signature = "($self, device)")]
     fn py_get_backend<'py>(
         slf: &Bound<'py, Self>,
@@ -389,8 +449,20 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let _ = (positional, keywords);
-        Err(convert::unbuilt(py, "ProcessGroup.get_backend"))
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_GET_BACKEND, positional, keywords)?;
+        implementations::process_group::get_backend(slf, call)
+    }
+
+    /// Another name of `get_backend`.
+    #[pyo3(name = "_get_backend", signature = (*positional, **keywords), text_signature = "($self, device)")]
+    fn py_get_backend_alias_0<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_GET_BACKEND, positional, keywords)?;
+        implementations::process_group::get_backend(slf, call)
     }
 
     /// Sets the limit of all later operations that have none of their own; 0 means no limit.
@@ -2021,12 +2093,6 @@ impl Future {
     }
 }
 
-/// What runs a group's operations on one kind of device.
-///
-/// Not implemented in this version.
-#[pyclass(frozen, module = "polyrank")]
-pub(crate) struct DeviceBackend;
-
 #[pymethods]
 impl DType {
     #[classattr]
@@ -2078,6 +2144,7 @@ impl DType {
 
 /// Puts the classes into `module`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<DeviceBackend>()?;
     module.add_class::<DeviceMesh>()?;
     module.add_class::<NonGroupMember>()?;
     module.add_class::<CurrentProcessGroup>()?;
@@ -2094,6 +2161,5 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Window>()?;
     module.add_class::<Work>()?;
     module.add_class::<Future>()?;
-    module.add_class::<DeviceBackend>()?;
     Ok(())
 }

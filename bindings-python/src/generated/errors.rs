@@ -62,7 +62,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "DuplicateBackendError",
         parent: None,
         bases: &["ValueError"],
-        doc: "A backend of this name is registered already. For `register_backend`, which this version does not implement.",
+        doc: "There is a backend of this name: each is registered once.",
     },
     ErrorClass {
         kind: "UnknownBackend",

@@ -387,12 +387,27 @@ fn py_create_store_client<'py>(
     convert::invoke(py, "DISTRIBUTED_CREATE_STORE_CLIENT", positional, keywords)
 }
 
-/// Registers a backend, for all later groups of this process.
+/// Registers a backend for all later groups of this process, and for good. Its name can be given
+/// wherever a backend is named: alone, as `mine`, or for a kind of device, as
+/// `cpu:mine,cuda:nccl`.
+///
+/// When a group is made, `func` is called on every rank, with the group's store, the rank, the
+/// number of ranks and the limit of operations; with `extended_api`, with a
+/// `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
+/// awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+/// `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
+/// as it has; a call of one that it lacks raises `UnsupportedError`. Its tensors are flat, in host
+/// memory, and its own: results are copied back when an operation has ended. A method returns
+/// nothing when it is done, or what can be awaited: a work, a future, a coroutine, a promise.
+/// What it raises is that operation's error; one that is not done by its deadline breaks the
+/// group. `abort` and `shutdown` are called if it has them.
 ///
 /// - `name`: its name; case does not matter.
-/// - `devices`: kinds of devices that it serves; none: `cpu`.
+/// - `func`: makes the backend of this rank in a new group.
+/// - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
+///   CUDA device are refused all the same.
 ///
-/// Not implemented in this version: raises `UnsupportedError`.
+/// Raises `DuplicateBackendError`, `InvalidArgumentError`.
 #[pyfunction]
 #[pyo3(name = "register_backend", signature = (*positional, **keywords), text_signature = "(name, func, extended_api=False, devices=None)")]
 fn py_register_backend<'py>(
@@ -400,8 +415,8 @@ fn py_register_backend<'py>(
     positional: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _ = (positional, keywords);
-    Err(convert::unbuilt(py, "distributed.register_backend"))
+    let call = convert::resolve(py, &tables::DISTRIBUTED_REGISTER_BACKEND, positional, keywords)?;
+    implementations::distributed::register_backend(py, call)
 }
 
 /// Whether this build has a backend and its library can be loaded here.

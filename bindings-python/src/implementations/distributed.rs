@@ -21,6 +21,7 @@ use crate::convert::{
     Call, CoreResult, detached, device_tensor, give, nothing, object, releasing, sender_answer,
 };
 use crate::current;
+use crate::custom_backend;
 use crate::hooks::{CallObjects, NanCheck, with_objects};
 use crate::waiting::wait;
 
@@ -47,6 +48,25 @@ pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py
 pub(crate) fn record_comm<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     let name: String = call.take(record_comm::NAME)?;
     Ok(Bound::new(py, CommNameBlock::new(&PyString::new(py, &name)))?.into_any())
+}
+
+/// Registers a backend that is written in Python.
+pub(crate) fn register_backend<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
+    let name: String = call.take(register_backend::NAME)?;
+    let extended_api: bool = call.take(register_backend::EXTENDED_API)?;
+    let devices = match call.object(register_backend::DEVICES) {
+        Some(devices) => devices.extract::<String>().map(|one| vec![one]).or_else(|_| {
+            let devices = devices.try_iter()?.map(|device| Ok(device?.str()?.to_string()));
+            devices.collect::<PyResult<Vec<String>>>()
+        })?,
+        None => Vec::new(),
+    };
+    if let Some(func) = call.object(register_backend::FUNC) {
+        custom_backend::register_backend(py, &name, func.clone().unbind(), extended_api, &devices)?;
+        let backend = py.import("polyrank._enums")?.getattr("Backend")?;
+        backend.call_method1("_add", (name,))?;
+    }
+    nothing(py)
 }
 
 /// A pre-hook that raises where an input is not finite.

@@ -2,6 +2,7 @@
 //! objects, rendezvous handlers. One module for each class, and one for the free functions; each
 //! function gets the object and the call whose overload is known. Core runs all other calls.
 
+pub(crate) mod device_backend;
 pub(crate) mod device_mesh;
 pub(crate) mod distributed;
 pub(crate) mod future;

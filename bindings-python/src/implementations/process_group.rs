@@ -5,14 +5,14 @@ use std::time::Duration;
 use polyrank::backend::WaitIntent;
 use polyrank::calls::parameters::process_group::*;
 use polyrank::calls::reconfigure_options;
-use polyrank::{ReduceOp, nan_check, nan_check_allowing_infinity};
+use polyrank::{Device, ReduceOp, nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
 pub(crate) use self::{message as recv, message as recv_anysource, message as send};
 use super::Answer;
 use super::point_to_point;
-use crate::classes::{PreparedOperation, ProcessGroup, TensorObjects, Work};
-use crate::convert::{Call, CoreResult, detached, nothing};
+use crate::classes::{DeviceBackend, PreparedOperation, ProcessGroup, TensorObjects, Work};
+use crate::convert::{Call, CoreResult, detached, invalid, nothing};
 use crate::future;
 use crate::hooks::{self, NanCheck};
 
@@ -100,6 +100,26 @@ pub(crate) fn shrink_group<'py>(
     let work = detached(py, || inner.shrink_group(&excluded, timeout))?;
     let objects = TensorObjects { outputs: Vec::new(), read: None };
     Work::new(work, objects, timeout.unwrap_or_else(|| inner.timeout())).into_object(py)
+}
+
+/// The backend that serves a device.
+pub(crate) fn get_backend<'py>(group: &Bound<'py, ProcessGroup>, call: Call<'py>) -> Answer<'py> {
+    let py = group.py();
+    let device = call.object(get_backend::DEVICE).map(|device| device.str()).transpose()?;
+    let device = device.map(|text| text.to_string()).unwrap_or_default();
+    let number = device.strip_prefix("cuda:").unwrap_or(&device);
+    let device = match (device.as_str(), number.parse()) {
+        ("cpu" | "cpu:0", _) => Device::Cpu,
+        ("cuda", _) => Device::Cuda(0),
+        (_, Ok(index)) => Device::Cuda(index),
+        _ => {
+            let message =
+                format!("'{device}' is not a device; expected one of cpu, cuda:0, cuda:1, …");
+            return Err(invalid(py, message));
+        }
+    };
+    let inner = group.get().inner.get_backend(device).or_raise(py)?;
+    Ok(Bound::new(py, DeviceBackend { inner })?.into_any())
 }
 
 /// How the group stands.

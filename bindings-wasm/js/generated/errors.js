@@ -37,7 +37,7 @@ name(InvalidGroupError, "InvalidGroupError", "InvalidGroup");
 export class DuplicateGroupError extends PolyrankError {}
 name(DuplicateGroupError, "DuplicateGroupError", "DuplicateGroup");
 
-/** A backend of this name is registered already. For `registerBackend`, which this version does not implement. */
+/** There is a backend of this name: each is registered once. */
 export class DuplicateBackendError extends PolyrankError {}
 name(DuplicateBackendError, "DuplicateBackendError", "DuplicateBackend");
 
@@ -197,7 +197,18 @@ export function asError(error) {
     fields[camelCase(field)] = value;
     if (field === "sequence") fields.seq = value;
   }
-  return new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
+  const made = new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
+  const cause = data.kind === "Backend" ? causeOf(data.message) : undefined;
+  if (cause !== undefined) made.cause = cause;
+  return made;
+}
+
+/** What was thrown that became an error of this message, if that is known. */
+let causeOf = () => undefined;
+
+/** Finds what was thrown by a backend that is written in JavaScript. */
+export function findCausesBy(find) {
+  causeOf = find;
 }
 
 /** What `call` gives; an error of the native half is thrown as its class. */

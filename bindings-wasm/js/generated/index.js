@@ -2,7 +2,6 @@
 // Every public name of the package.
 
 export {
-  DeviceBackend,
   DeviceMesh,
   ProcessGroup,
   Store,
@@ -21,6 +20,7 @@ export {
   WorkResult,
   premulSum,
 } from "./constants.js";
+export { DeviceBackend, registerBackend } from "../runtime/backends.js";
 export { CudaTensor } from "../runtime/cuda.js";
 export {
   PolyrankError,
@@ -114,7 +114,6 @@ export {
   reduceScatter,
   reduceScatterSingle,
   reduceScatterTensor,
-  registerBackend,
   scatter,
   scatterObjectList,
   send,

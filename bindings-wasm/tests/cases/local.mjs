@@ -51,6 +51,71 @@ export const local = {
     await leave(groups);
   },
 
+  async "backends may be written in JavaScript"(pr) {
+    const ended = [];
+    class OverStore {
+      calls = 0;
+      constructor(store, rank, size) {
+        Object.assign(this, { store, rank, size });
+      }
+      async allreduce([tensor], { reduceOp, timeout }) {
+        equal([reduceOp.name, timeout > 0], ["SUM", true]);
+        const key = (rank) => `${this.calls}/${rank}`;
+        await this.store.set(key(this.rank), tensor);
+        const parts = [];
+        for (let rank = 0; rank < this.size; rank += 1) parts.push(await this.store.get(key(rank)));
+        this.calls += 1;
+        tensor.fill(0);
+        for (const { buffer } of parts) {
+          new tensor.constructor(buffer).forEach((value, index) => (tensor[index] += value));
+        }
+      }
+      broadcast() {
+        throw new RangeError("never");
+      }
+      barrier() {
+        return new Promise(() => {});
+      }
+      recvAnysource([tensor], tag) {
+        tensor.fill(tag);
+        return 1;
+      }
+      shutdown() {
+        ended.push(this.rank);
+      }
+    }
+    if (!pr.isBackendAvailable("over_store")) {
+      pr.registerBackend("Over_Store", (store, rank, size) => new OverStore(store, rank, size));
+    }
+    equal(pr.Backend.OVER_STORE, "over_store");
+    await fails("DuplicateBackend", "over_store", () => pr.registerBackend("OVER_STORE", () => {}));
+    await fails("BackendUnavailable", "fake", join(pr, 1, { backend: "fake" }));
+    const groups = await join(pr, 3, { backend: "over_store", timeout: 20_000 });
+    const all = (act) => Promise.all(groups.map((group, rank) => act(group, rank)));
+    const sums = groups.map((_, rank) => Float32Array.of(rank + 1, 1));
+    await all((group, rank) => group.allreduce(sums[rank]));
+    for (const sum of sums) equal(sum, Float32Array.of(6, 3));
+    const mean = groups.map((_, rank) => Float64Array.of(rank));
+    await all((group, rank) => group.allreduce(mean[rank], pr.ReduceOp.AVG));
+    for (const one of mean) equal(one, Float64Array.of(1));
+    const told = "broadcast (operation 3 of group 'group') on rank 1: RangeError: never";
+    await fails("Backend", told, groups[1].broadcast(sums[1], 0));
+    await fails("Unsupported", "the backend 'over_store' does not support reduce", () => {
+      return groups[0].reduce(sums[0], 0);
+    });
+    const work = groups[0].recvAnysource([sums[0]], { tag: 9 });
+    await work;
+    equal([work.sourceRank(), sums[0]], [1, Float32Array.of(9, 9)]);
+    const served = groups[2].getBackend("cpu");
+    equal([served.name(), served.rank(), served.size()], ["over_store", 2, 3]);
+    equal(served.backendType, pr.ProcessGroup.BackendType.CUSTOM);
+    const late = groups[2].barrier({ timeout: 30 });
+    await fails("CollectiveTimeout", "the backend 'over_store' had not ended it", late);
+    await leave(groups.slice(0, 2));
+    equal(ended, [0, 1]);
+    await groups[2].shutdown();
+  },
+
   async "every array type is its dtype"(pr) {
     const groups = await join(pr, 2);
     const types = [

@@ -145,9 +145,9 @@ fn declarations(workspace: &Workspace, generated: &Files) -> Result<Declarations
     let modules = ["_core.pyi", "_enums.py", "_coalescing.py", "_compatible.py", "_members.py"];
     let python = modules
         .into_iter()
-        .chain(["_memory.py"])
+        .chain(["_memory.py", "_backends.py"])
         .map(|name| text(format!("bindings-python/python/polyrank/{name}")));
-    let script = ["index.d.ts", "js/runtime/types.d.ts"];
+    let script = ["index.d.ts", "js/runtime/types.d.ts", "js/runtime/backends.d.ts"];
     let typescript = script.into_iter().map(|name| text(format!("bindings-node/{name}")));
     Ok(Declarations {
         python: python.collect::<Result<_>>()?,

@@ -4,13 +4,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
-use std::thread::Thread;
 
 use super::{
     Backend, Call, Capabilities, EndFuture, IssueOptions, IssuedOperation, Leaving, Transfer,
 };
-use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::generated::error::{Error, Result};
 
@@ -118,23 +115,6 @@ impl Backend for Memberless {
         Err(self.error("recv"))
     }
 
-    fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
-        let waker = Waker::from(Arc::new(Unparker(std::thread::current())));
-        while CAN_BLOCK && completion.register(&waker) {
-            match until {
-                None => std::thread::park(),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    std::thread::park_timeout(left);
-                }
-            }
-        }
-        completion.is_done()
-    }
-
     fn refusal(&self, operation: &str) -> Option<Error> {
         Some(self.error(operation))
     }
@@ -179,15 +159,6 @@ impl Backend for Memberless {
             Some(successor) => successor.shutdown_async(leaving),
             None => Box::pin(std::future::ready(self.shutdown(leaving))),
         }
-    }
-}
-
-/// Wakes a thread that waits.
-struct Unparker(Thread);
-
-impl Wake for Unparker {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::backend_type::BackendType;
 pub use self::capabilities::{Capabilities, Mismatches};
+pub use self::custom::{BackendContext, BackendFactory, FactoryFuture, register_backend};
 pub use self::departure::OpenComparison;
 pub(crate) use self::departure::deadline;
 pub use self::options::{BackendOptions, SpecificOptions};
@@ -16,7 +18,7 @@ pub use self::windows::{WindowOperation, Windows};
 use crate::blocking::unblock;
 use crate::clock::Instant;
 pub use crate::completion::WaitIntent;
-use crate::completion::{Completion, Outcome};
+pub use crate::completion::{Completion, Outcome};
 pub use crate::executor::{
     AccessAction, AccessTarget, Envelope, ExposedMemory, Fence, Flush, GoneRanks, GoneReason,
     WindowAccess, closed_by,
@@ -26,17 +28,22 @@ use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
+use crate::kernels;
 pub use crate::tensor::LentMemory;
 use crate::tensor::{OnDevice, Region, Tensor};
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
 
+mod backend_type;
 mod call_parts;
 mod capabilities;
+pub(crate) mod custom;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 mod debug_level;
 mod departure;
 mod discovery;
+#[cfg(not(target_family = "wasm"))]
+pub mod fake;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 #[cfg_attr(not(feature = "nccl"), allow(dead_code, reason = "a roll call is for devices"))]
 mod group_status;
@@ -86,6 +93,11 @@ pub struct CallFacts {
 }
 
 impl CallFacts {
+    /// Reduces elements into those of `into`, as this operation asks: `into ⊕ from`.
+    pub fn reduce(&self, into: &mut [u8], from: &[u8]) {
+        kernels::reduce(self.reduce_op, self.dtype, into, from, kernels::Order::IntoFirst);
+    }
+
     /// What the ranks compare of it, which run it by `algorithm`.
     pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
         Fingerprint {
@@ -220,6 +232,21 @@ pub struct IssuedOperation {
     pub completion: Arc<Completion>,
 }
 
+impl IssuedOperation {
+    /// One that is over, with this result.
+    pub fn ended(result: Result<()>) -> IssuedOperation {
+        let issued = IssuedOperation::open();
+        issued.completion.complete(result);
+        issued
+    }
+
+    /// One that continues until its [`Completion::complete`] is called. Its number is what the
+    /// group gives it.
+    pub fn open() -> IssuedOperation {
+        IssuedOperation { sequence: 0, completion: Arc::new(Completion::new()) }
+    }
+}
+
 /// How an operation is issued.
 #[derive(Clone, Copy, Debug)]
 pub struct IssueOptions {
@@ -241,6 +268,12 @@ pub struct SplitRequest<'a> {
 }
 
 /// Runs operations of one group on one kind of device.
+///
+/// One from outside the crate is made for each group by a factory that [`register_backend`] is
+/// given. What it lacks is an [`Error::Unsupported`]. It need not count, nor look at deadlines, nor
+/// wait: it is given memory of its own, of which the outputs are copied to the caller's when an
+/// operation has ended well, and an operation ends when its [`Completion`] is completed, on any
+/// thread. The site has one from beginning to end.
 pub trait Backend: Send + Sync + 'static {
     /// Lower-case name: `tcp`.
     fn name(&self) -> &str;
@@ -282,7 +315,11 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// As [`Backend::collective`].
     fn together(&self, calls: Vec<Call>, options: IssueOptions) -> Result<Vec<IssuedOperation>> {
-        calls.into_iter().map(|call| self.collective(call, options)).collect()
+        let mut issued = Vec::with_capacity(calls.len());
+        for call in calls {
+            issued.push(self.collective(call, options)?);
+        }
+        Ok(issued)
     }
     /// Issues messages that go together, each to or from another rank.
     ///
@@ -293,11 +330,14 @@ pub trait Backend: Send + Sync + 'static {
         messages: Vec<(Direction, Transfer)>,
         options: IssueOptions,
     ) -> Result<Vec<IssuedOperation>> {
-        let issue = |(direction, transfer)| match direction {
-            Direction::Send => self.send(transfer, options),
-            Direction::Receive => self.recv(transfer, options),
-        };
-        messages.into_iter().map(issue).collect()
+        let mut issued = Vec::with_capacity(messages.len());
+        for (direction, transfer) in messages {
+            issued.push(match direction {
+                Direction::Send => self.send(transfer, options)?,
+                Direction::Receive => self.recv(transfer, options)?,
+            });
+        }
+        Ok(issued)
     }
     /// Has what is issued from now on, on the streams of the waiter, come after the operation of
     /// `completion`; on those of the tensors' owners, where `waiter` names none of the device.
@@ -319,8 +359,11 @@ pub trait Backend: Send + Sync + 'static {
     fn windows(&self) -> Option<&dyn Windows> {
         None
     }
-    /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress.
-    fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool;
+    /// Waits until `completion` is done or `until` has come; whether it is done. Makes progress,
+    /// where operations do not by themselves, as is assumed here.
+    fn wait(&self, completion: &Completion, until: Option<Instant>) -> bool {
+        completion.park(until)
+    }
     /// As [`Backend::wait`], for up to `limit`, by a thread that should not fall asleep. If it is
     /// not done then, the caller has a thread wait for it.
     fn poll_for(&self, completion: &Completion, limit: Duration) -> bool {
@@ -374,6 +417,11 @@ pub trait Backend: Send + Sync + 'static {
     /// this rank. A rank that cannot be reached may live. False where the backend cannot tell.
     fn has_died(&self, rank: u32) -> bool {
         let _ = rank;
+        false
+    }
+    /// Whether the other ranks do not exist, so that nobody waits for them: not when groups are
+    /// made of this one, and not in monitored barriers.
+    fn is_alone(&self) -> bool {
         false
     }
     /// What the operation of this name fails with where the group has no members; none: it has.

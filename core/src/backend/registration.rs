@@ -19,6 +19,8 @@ pub(crate) struct Registration {
     pub(crate) aliases: &'static [&'static str],
     /// The kind of device that it serves, and that its bare name stands for.
     pub(crate) device: &'static str,
+    /// Kinds of devices that it may be named for besides.
+    pub(crate) other_devices: &'static [&'static str],
     /// Whether it can be used in this process, and if not, why.
     pub(crate) availability: fn() -> Result<()>,
     /// What it can do, in every process. `None` where this build does not have it.
@@ -56,6 +58,9 @@ pub(crate) struct Bootstrap<'a> {
     pub(crate) rank: u32,
     /// The number of ranks.
     pub(crate) size: u32,
+    /// Global ranks of the members, by rank in the group.
+    #[allow(dead_code, reason = "only registered backends are told")]
+    pub(crate) members: &'a [u32],
     /// The group's name.
     pub(crate) group: &'a str,
     /// The name under which its ranks meet in the store.
@@ -101,6 +106,7 @@ impl Registration {
             name,
             aliases: &[],
             device,
+            other_devices: &[],
             availability: || Ok(()),
             capabilities: Some(Capabilities::complete),
             initialise: || Ok(()),

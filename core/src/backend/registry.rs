@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[cfg(not(target_family = "wasm"))]
+use super::fake;
 use super::registration::Registration;
 use super::{BackendOptions, Capabilities, scheduled};
 use crate::generated::error::{Error, Result};
@@ -27,7 +30,36 @@ static BACKENDS: &[Registration] = &[
         reconfigures: true,
         ..Registration::new("websocket", "cpu", scheduled::connect)
     },
+    #[cfg(not(target_family = "wasm"))]
+    fake::REGISTRATION,
+    #[cfg(target_family = "wasm")]
+    Registration::missing("fake", "cpu", || {
+        let why = "it is not part of the module for browsers".to_owned();
+        Err(Error::BackendUnavailable { backend: "fake".into(), why })
+    }),
 ];
+
+/// Those that the program registered, for the rest of its time.
+static REGISTERED: Mutex<Vec<&'static Registration>> = Mutex::new(Vec::new());
+
+/// Adds a backend.
+///
+/// # Errors
+/// [`Error::DuplicateBackend`] if there is one of this name.
+pub(super) fn add(registration: Registration) -> Result<()> {
+    let mut registered = registered();
+    let is_known =
+        |it: &Registration| it.name == registration.name || it.aliases.contains(&registration.name);
+    if BACKENDS.iter().chain(registered.iter().copied()).any(is_known) {
+        return Err(Error::DuplicateBackend { backend: registration.name.into() });
+    }
+    registered.push(Box::leak(Box::new(registration)));
+    Ok(())
+}
+
+fn registered() -> MutexGuard<'static, Vec<&'static Registration>> {
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Why there is no backend `name`, which this build could have on Unix.
 #[allow(dead_code, reason = "some build has all backends")]
@@ -37,9 +69,15 @@ fn not_built(name: &str) -> Result<()> {
     Err(Error::BackendUnavailable { backend: name.into(), why })
 }
 
-/// The names that are known, other names of a backend after its own.
+/// The names that are known, other names of a backend after its own; those that the program
+/// registered last.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    BACKENDS.iter().flat_map(|it| std::iter::once(it.name).chain(it.aliases.iter().copied()))
+    let mut names = Vec::new();
+    for known in BACKENDS.iter().chain(registered().iter().copied()) {
+        names.push(known.name);
+        names.extend_from_slice(known.aliases);
+    }
+    names.into_iter()
 }
 
 /// A backend that is known, by the name that it was asked for: `gloo` is another name of `tcp`.
@@ -57,11 +95,20 @@ impl BackendName {
         self.0
     }
 
+    /// The kinds of devices that it may be named for, the one that its name alone is for first.
+    pub fn devices(&self) -> Vec<&'static str> {
+        let registration = self.registration();
+        let others = registration.other_devices.iter().copied();
+        let others = others.filter(|other| *other != registration.device);
+        std::iter::once(registration.device).chain(others).collect()
+    }
+
     /// The backend's row.
     pub(crate) fn registration(self) -> &'static Registration {
         let found = BACKENDS.iter().find(|it| it.name == self.0 || it.aliases.contains(&self.0));
+        let later = || registered().iter().copied().find(|it| it.name == self.0);
         // The name was made of a row, and tcp is the first.
-        found.unwrap_or(&BACKENDS[0])
+        found.or_else(later).unwrap_or(&BACKENDS[0])
     }
 }
 
@@ -108,8 +155,9 @@ impl BackendSpec {
     /// Refuses backends that serve another kind of device than they are to serve.
     pub(crate) fn check(&self) -> Result<()> {
         for (kind, backend) in &self.devices {
-            let served = backend.registration().device;
-            if served != kind {
+            let registration = backend.registration();
+            let served = registration.device;
+            if served != kind && !registration.other_devices.contains(&kind.as_str()) {
                 let message = format!(
                     "the backend '{backend}' serves {served} tensors, not those of {kind}; \
                      expected {served}:{backend}"

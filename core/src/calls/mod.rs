@@ -6,6 +6,7 @@
 
 pub(crate) mod answer;
 mod constructor;
+pub mod custom_backend;
 mod describe;
 #[cfg(not(target_family = "wasm"))]
 pub mod event_loop;

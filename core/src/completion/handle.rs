@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+use std::thread::Thread;
 
-use crate::clock::Instant;
+use crate::clock::{CAN_BLOCK, Instant};
 use crate::generated::error::{Error, Result};
 
 type Callback = Box<dyn FnOnce(&Result<()>) + Send>;
@@ -207,6 +208,25 @@ impl Completion {
         true
     }
 
+    /// Has the thread wait until it is done or `until` has come; whether it is done. Does not wait
+    /// where no thread may.
+    pub(crate) fn park(&self, until: Option<Instant>) -> bool {
+        let waker = Waker::from(Arc::new(Unparker(std::thread::current())));
+        while CAN_BLOCK && self.register(&waker) {
+            match until {
+                None => std::thread::park(),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    std::thread::park_timeout(left);
+                }
+            }
+        }
+        self.is_done()
+    }
+
     /// Ends when it is done.
     pub async fn ended(&self) {
         std::future::poll_fn(|context| match self.register(context.waker()) {
@@ -218,6 +238,15 @@ impl Completion {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unparker(Thread);
+
+impl Wake for Unparker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

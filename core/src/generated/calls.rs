@@ -411,7 +411,7 @@ pub static DEVICE_BACKEND_NAME: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
 
@@ -422,7 +422,7 @@ pub static DEVICE_BACKEND_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
 
@@ -433,7 +433,7 @@ pub static DEVICE_BACKEND_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
 
@@ -790,7 +790,7 @@ pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Object, Role::None)] }],
 };
 
@@ -2921,18 +2921,13 @@ pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
-    unbuilt: true,
+    unbuilt: false,
     overloads: &[Overload {
         parameters: &[
             required("name", Type::Str, Role::None),
             required("func", Type::Callback, Role::None),
             optional("extended_api", Type::Bool, Role::None, Constant::Bool(false)),
-            optional(
-                "devices",
-                Type::Nullable(&Type::Sequence(&Type::Str)),
-                Role::None,
-                Constant::Null,
-            ),
+            optional("devices", Type::Nullable(&Type::Object), Role::None, Constant::Null),
         ],
     }],
 };

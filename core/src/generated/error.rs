@@ -65,9 +65,7 @@ pub enum Error {
         /// The name.
         group_name: String,
     },
-    /// A backend of this name is registered already. For `register_backend`, which this version
-    /// does
-    /// not implement.
+    /// There is a backend of this name: each is registered once.
     #[error("Backend {backend} already registered")]
     DuplicateBackend {
         /// The name.

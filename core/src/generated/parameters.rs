@@ -107,6 +107,11 @@ pub mod process_group {
         /// `enable_reconfigure`
         pub const ENABLE_RECONFIGURE: usize = 6;
     }
+    /// `ProcessGroup.get_backend`
+    pub mod get_backend {
+        /// `device`
+        pub const DEVICE: usize = 0;
+    }
     /// `ProcessGroup.set_timeout`
     pub mod set_timeout {
         /// `timeout`
@@ -755,6 +760,17 @@ pub mod distributed {
         pub const STORE_ADDR: usize = 0;
         /// `timeout`
         pub const TIMEOUT: usize = 1;
+    }
+    /// `distributed.register_backend`
+    pub mod register_backend {
+        /// `name`
+        pub const NAME: usize = 0;
+        /// `func`
+        pub const FUNC: usize = 1;
+        /// `extended_api`
+        pub const EXTENDED_API: usize = 2;
+        /// `devices`
+        pub const DEVICES: usize = 3;
     }
     /// `distributed.is_backend_available`
     pub mod is_backend_available {

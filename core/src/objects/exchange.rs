@@ -33,6 +33,7 @@ impl Exchange<'_> {
     /// All ranks get the payload of `root`; only the root passes one.
     pub(crate) async fn broadcast(self, mine: Option<EncodedObject>, root: u32) -> Result<Payload> {
         let run = async {
+            self.require_sender(mine.is_some(), "broadcast_object_list from another rank")?;
             let mine = mine.map(pack);
             let header = mine.as_ref().map_or([0, 0], |(header, _)| *header);
             let header = self.broadcast_vec(header.to_vec(), root).await?;
@@ -96,6 +97,7 @@ impl Exchange<'_> {
         root: u32,
     ) -> Result<Payload> {
         let run = async {
+            self.require_sender(all.is_some(), "scatter_object_list from another rank")?;
             let size = self.group.size() as usize;
             let all = all.map(|all| match all {
                 Ok(payloads) if payloads.len() == size => payloads.into_iter().map(Ok).collect(),
@@ -131,12 +133,23 @@ impl Exchange<'_> {
     /// Receives a payload from `peer`, or from any rank; returns it with its sender.
     pub(crate) async fn recv(self, peer: Option<u32>) -> Result<(Payload, u32)> {
         let run = async {
+            self.require_sender(false, "recv_object_list")?;
             let (header, sender) = self.recv_vec(vec![0u64; 2], peer, SIZES_TAG).await?;
             let header = [header[0], header[1]];
             let (bytes, _) = self.recv_vec(zeroed(header)?, Some(sender), BYTES_TAG).await?;
             Ok((unpack(header, bytes, sender)?, sender))
         };
         self.hooked("RECV_OBJECT_LIST", peer.map_or(-1, |peer| peer as i32), run).await
+    }
+
+    /// Refuses what another rank would send, in a group whose other ranks do not exist.
+    fn require_sender(self, is_own: bool, operation: &str) -> Result<()> {
+        if is_own || !self.group.is_alone() {
+            return Ok(());
+        }
+        let who =
+            format!("the backend '{}', whose other ranks do not exist,", self.group.backend_name());
+        Err(Error::Unsupported { who, operation: operation.to_owned() })
     }
 
     /// Runs an operation with the hooks of the group: what it issues has none of its own.

@@ -186,6 +186,7 @@ impl ProcessGroup {
                 store,
                 rank,
                 size,
+                members: &members,
                 group: name,
                 meeting: name,
                 generation: 0,

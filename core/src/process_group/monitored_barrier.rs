@@ -49,6 +49,9 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         wait_all_ranks: bool,
     ) -> Result<()> {
+        if self.is_alone() {
+            return Ok(());
+        }
         let number = self.inner.monitored_barriers.fetch_add(1, Ordering::Relaxed);
         let limit = timeout.unwrap_or_else(|| self.limit());
         let others: Vec<u32> = match self.rank() {

@@ -111,7 +111,9 @@ impl ProcessGroup {
             self.refuse(&*own, &call, rank, &why, timeout).await;
             return Err(why);
         }
-        self.assemble(&*own, &call, rank, timeout, &watch).await?;
+        if !self.is_alone() {
+            self.assemble(&*own, &call, rank, timeout, &watch).await?;
+        }
         let share = self.split_communicator(ranks, Some(rank), &group_options, timeout).await?;
         let members =
             ranks.iter().map(|&rank| self.global_rank(rank)).collect::<Result<Vec<u32>>>()?;

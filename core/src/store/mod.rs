@@ -49,7 +49,7 @@ pub use file::FileStore;
 pub(crate) use file::membership;
 pub(crate) use group::GroupStore;
 pub use hash::HashStore;
-pub(crate) use interrupt::{InterruptCondition, interrupt_when};
+pub(crate) use interrupt::{InterruptCondition, interrupt_when, requested as is_interrupted};
 pub use interrupt::{InterruptGuard, install_interrupt_check};
 pub use options::{WebSocketStoreOptions, grace_to_ms};
 pub use prefix::PrefixStore;

@@ -189,6 +189,11 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "backends do not know each other",
     },
     Room {
+        place: "core/src/backend/custom",
+        forbidden: &["crate::backend::scheduled", "crate::backend::mpi", "crate::backend::nccl"],
+        why: "backends do not know each other",
+    },
+    Room {
         place: "core/src/backend/nccl",
         forbidden: &["crate::executor", "crate::schedule"],
         why: "NCCL runs its own operations; their end is told by a completion",

@@ -4,6 +4,7 @@
 """
 
 from polyrank._c10d import *
+from polyrank._backends import *
 from polyrank._coalescing import *
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *

@@ -10,6 +10,7 @@ from typing import Any
 
 from polyrank import _core
 from polyrank._c10d import *
+from polyrank._backends import *
 from polyrank._coalescing import *
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *

@@ -104,7 +104,17 @@ struct Callable {
 const EXTRA: &[(&str, &str)] = &[
     (
         "ProcessGroup",
-        "  /** Leaves the group cleanly: `await using group = …`. */
+        "  /** The kinds of backends. */
+  static readonly BackendType: typeof BackendType;
+  /**
+   * The backend that serves a device.
+   *
+   * @param device - `cpu`, `cuda`, `cuda:1`, or the number of a CUDA device.
+   * @throws {@link InvalidArgumentError} if none does.
+   * @throws {@link InvalidGroupError} if the group was destroyed.
+   */
+  getBackend(device: string | number): DeviceBackend;
+  /** Leaves the group cleanly: `await using group = …`. */
   [Symbol.asyncDispose](): Promise<void>;
   /** Begins to leave the group, without waiting: `using group = …`. */
   [Symbol.dispose](): void;

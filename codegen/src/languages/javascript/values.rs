@@ -50,6 +50,8 @@ struct Op {
 struct Constant {
     name: String,
     summary: String,
+    /// Whether the program may add names.
+    is_open: bool,
     /// Name and value.
     values: Vec<(String, String)>,
 }
@@ -85,6 +87,7 @@ pub(super) fn constants(api: &Api) -> Constants {
             .map(|known| Constant {
                 name: known.name.clone(),
                 summary: summary(api, &known.doc),
+                is_open: known.common.constants,
                 values: literals(known).map(|(name, literal, _)| (name, literal)).collect(),
             })
             .collect(),

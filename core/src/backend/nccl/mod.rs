@@ -106,7 +106,7 @@ fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
         let found = found().map_err(unavailable)?;
         let Bootstrap { backend, rank, size, timeout, device, share, host, .. } = bootstrap;
         let (store, group) = (bootstrap.store.clone(), bootstrap.group.to_owned());
-        let options = bootstrap.options.cloned();
+        let (options, members) = (bootstrap.options.cloned(), bootstrap.members.to_vec());
         // NCCL has no call for that which does not block.
         unblock(move || {
             let (store, group, options) = (&store, &*group, options.as_ref());
@@ -117,6 +117,7 @@ fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
                     store,
                     rank,
                     size,
+                    members: &members,
                     group,
                     meeting: group,
                     generation: 0,

@@ -151,11 +151,13 @@ impl Meeting {
         let observer = MemberObserver::new(&*scoped, &self.handles, self.rank, memberless);
         let own: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(MEETING), own));
         let backend = group.inner.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp);
+        let members: Vec<u32> = (0..size).collect();
         let connected = (backend.registration().connect)(Bootstrap {
             backend: backend.as_str(),
             store: &own,
             rank: self.rank,
             size,
+            members: &members,
             group: group.group_name(),
             meeting: MEETING,
             generation: self.digest as u32 | 1,

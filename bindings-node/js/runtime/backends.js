@@ -1,0 +1,231 @@
+// Backends that are written in JavaScript: the native half asks them for things by tasks, which come
+// between turns of the event loop. Each task has copies of the bytes that it reads, and ends with the
+// bytes that it has written. Knows nothing of operations.
+
+import { Backend, BackendType, DTYPES, ReduceOp } from "../generated/constants.js";
+import {
+  InvalidArgumentError,
+  InvalidTypeError,
+  findCausesBy,
+  wrapped,
+} from "../generated/errors.js";
+import { camelName } from "./arguments.js";
+import { invoke } from "./calls.js";
+import { handleOf, wrap } from "./handles.js";
+import { native } from "./native.js";
+import { whenTasksCome } from "./operations.js";
+import { VIEWS } from "./tensors.js";
+import { INSPECT, INTERNAL } from "./work.js";
+
+/** How many errors are kept for those that they become. */
+const MAX_CAUSES = 16;
+
+/** What is called for a new group, by the names of the backends. */
+const factories = new Map();
+
+/** The backends, each on one rank of a group, by their numbers in the core. */
+const backends = new Map();
+
+/** What backends threw, the last ones, with the texts that they became. */
+const causes = [];
+
+/** Registers a backend, whose parts `factory` makes. */
+export function registerBackend(name, factory, options = {}) {
+  if (typeof factory !== "function") {
+    throw new InvalidTypeError("registerBackend(): 'factory' must be a function");
+  }
+  const { extendedApi = false, devices = null } = options ?? {};
+  const kinds = typeof devices === "string" ? [devices] : [...(devices ?? [])].map(String);
+  wrapped(() => native.registerBackend(String(name), kinds.join(",")));
+  const lower = String(name).toLowerCase();
+  factories.set(lower, { factory, extendedApi });
+  Backend[lower.toUpperCase().replace(/[-.]/g, "_")] = lower;
+}
+
+/** Runs a task until it is over. What does not wait is called in the order of the tasks. */
+async function run([numbers, backend, method, inputs, outputs, store, groupId, globalRanks]) {
+  const [id, instance, dtype, reduceOp, root, peer, tag, timeout, ...about] = numbers;
+  const task = { instance, dtype: nameOf(dtype), reduceOp, root, peer, tag, timeout };
+  Object.assign(task, { method: camelName(method), inputs, outputs });
+  if (method === "make") {
+    const [groupRank, groupSize, limit] = about;
+    const told = { store: wrap(store), groupRank, groupSize, timeout: limit, groupId };
+    Object.assign(task, { backend, told: { ...told, globalRanksInGroup: globalRanks } });
+  }
+  try {
+    const { written = [], source = -1 } = await perform(task);
+    native.endBackendTask(id, source, written.map(bytesOf), "", undefined);
+  } catch (error) {
+    const text = `${error?.name ?? "Error"}: ${error?.message ?? String(error)}`;
+    causes.push([text, error]);
+    if (causes.length > MAX_CAUSES) causes.shift();
+    native.endBackendTask(id, -1, [], String(error?.kind ?? ""), text);
+  }
+}
+
+async function perform(task) {
+  if (task.method === "make") return make(task);
+  const backend = backends.get(task.instance);
+  const method = backend?.[task.method];
+  if (task.method === "forget") {
+    backends.delete(task.instance);
+  } else if (task.method === "abort" || task.method === "shutdown") {
+    if (typeof method === "function") await method.call(backend);
+  } else {
+    return operate(task, backend, method);
+  }
+  return {};
+}
+
+async function make({ backend: name, instance, told }) {
+  const { factory, extendedApi } = factories.get(name);
+  const { store, groupRank, groupSize, timeout } = told;
+  const backend = await (extendedApi
+    ? factory({ ...told, enableReconfigure: false }, null)
+    : factory(store, groupRank, groupSize, timeout));
+  if (typeof backend !== "object" || backend === null) {
+    throw new InvalidTypeError(`the factory returned ${String(backend)}, not a backend`);
+  }
+  backends.set(instance, backend);
+  return {};
+}
+
+async function operate(task, backend, method) {
+  if (typeof method !== "function") {
+    throw Object.assign(new Error(task.method), { kind: "Unsupported" });
+  }
+  const arraysOf = (blocks) => blocks.map((bytes) => new VIEWS[task.dtype](bytes.buffer));
+  const [inputs, written] = [arraysOf(task.inputs), arraysOf(task.outputs)];
+  const returned = method.apply(backend, argumentsOf(task, inputs, written));
+  const value = await returned;
+  if (task.method !== "recvAnysource") return { written };
+  const source = typeof value === "number" ? value : returned?.sourceRank?.();
+  return { written, source: source ?? -1 };
+}
+
+/** What a method is called with: c10d's arguments, for one tensor of each rank. */
+function argumentsOf(task, inputs, outputs) {
+  const options = { timeout: task.timeout < 0 ? null : task.timeout, dtype: task.dtype };
+  if (task.reduceOp >= 0) options.reduceOp = operatorOf(task.reduceOp);
+  if (task.root >= 0) options.rootRank = task.root;
+  const list = (blocks) => (blocks.length > 0 ? [blocks] : []);
+  switch (task.method) {
+    case "allgather":
+    case "gather":
+      return [list(outputs), inputs, options];
+    case "scatter":
+    case "reduceScatter":
+      return [outputs, list(inputs), options];
+    case "alltoall":
+      return [outputs, inputs, options];
+    case "barrier":
+      return [options];
+    case "send":
+      return [inputs, task.peer, task.tag];
+    case "recv":
+      return [outputs, task.peer, task.tag];
+    case "recvAnysource":
+      return [outputs, task.tag];
+    default:
+      return [outputs, options];
+  }
+}
+
+function nameOf(code) {
+  return [...DTYPES.values()].find((dtype) => dtype.code === code).name;
+}
+
+function operatorOf(code) {
+  return Object.values(ReduceOp).find((known) => known.value === code);
+}
+
+function bytesOf(array) {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
+const CONFIG = { key: "DISTRIBUTED_GET_BACKEND_CONFIG", required: 0, group: 0 };
+
+/** The kinds of those that c10d knows. */
+const KINDS = { tcp: BackendType.GLOO, gloo: BackendType.GLOO, nccl: BackendType.NCCL };
+Object.assign(KINDS, { mpi: BackendType.MPI });
+
+/** What runs a group's operations on one kind of device. */
+export class DeviceBackend {
+  #group;
+  #name;
+
+  constructor(made, group, name) {
+    if (made !== INTERNAL) throw new InvalidTypeError("a DeviceBackend is not made by `new`");
+    this.#group = group;
+    this.#name = name;
+  }
+
+  get options() {
+    const { timeout, groupName } = this.#group;
+    return { backend: this.#name, timeout, groupName, globalRanksInGroup: this.#group.ranks() };
+  }
+
+  get backendType() {
+    return KINDS[this.#name] ?? BackendType.CUSTOM;
+  }
+
+  name() {
+    return this.#name;
+  }
+
+  getBackendName() {
+    return this.#name;
+  }
+
+  backendName() {
+    return this.#name;
+  }
+
+  rank() {
+    return this.#group.rank();
+  }
+
+  size() {
+    return this.#group.size();
+  }
+
+  toString() {
+    const { groupName } = this.#group;
+    return `DeviceBackend(${this.#name} of ${groupName}, rank ${this.rank()} of ${this.size()})`;
+  }
+
+  [INSPECT]() {
+    return this.toString();
+  }
+
+  get [Symbol.toStringTag]() {
+    return "DeviceBackend";
+  }
+}
+
+/** The backend that serves a device in a group. */
+export function getBackend(group, device) {
+  if (handleOf(group)?.type !== "ProcessGroup") {
+    throw new InvalidTypeError("getBackend needs its group: write group.getBackend(…)");
+  }
+  const config = invoke(CONFIG, null, [group]);
+  const served = new Map(config.split(",").map((pair) => pair.split(":")));
+  const kind = typeof device === "number" ? "cuda" : /^(cpu|cuda)(:\d+)?$/.exec(device)?.[1];
+  if (kind === undefined) {
+    throw new InvalidArgumentError(
+      `'${String(device)}' is not a device; expected one of cpu, cuda:0, cuda:1, …`,
+    );
+  }
+  // Tensors of the host are served in every group.
+  const name = served.get(kind) ?? (kind === "cpu" ? "tcp" : undefined);
+  if (name !== undefined) return new DeviceBackend(INTERNAL, group, name);
+  throw new InvalidArgumentError(
+    `getBackend: no backend of group '${group.groupName}' serves ${device}; its backends are ` +
+      config,
+  );
+}
+
+findCausesBy((message) => causes.findLast(([text]) => message.endsWith(text))?.[1]);
+whenTasksCome(() => {
+  for (let task; (task = native.takeBackendTask() ?? null) !== null; ) run(task);
+});

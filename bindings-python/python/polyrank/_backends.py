@@ -1,0 +1,284 @@
+"""Backends that programs register: what their factories are told, and the threads on which they
+run. Each rank of a group has a thread with an event loop of its own for its backend.
+
+Methods are called there one after another. One that has to wait for other ranks while others are
+called is a coroutine, or returns a future or a work.
+"""
+
+# Backends are found by their methods.
+# pyright: basic
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from polyrank import _core
+
+__all__ = ["DistributedBackendOptions", "ProcessGroupFactory"]
+
+
+class ProcessGroupFactory(Protocol):
+    """What `register_backend` takes: makes the backend of this rank in a new group."""
+
+    def __call__(
+        self, store: _core.Store, rank: int, world_size: int, timeout: timedelta, /
+    ) -> Any: ...
+
+
+@dataclass(frozen=True)
+class DistributedBackendOptions:
+    """What a factory is told that is registered with `extended_api`: c10d's class."""
+
+    store: _core.Store
+    """The store of the group: no other group has these keys."""
+    group_rank: int
+    """This process's rank in the group."""
+    group_size: int
+    """The number of ranks."""
+    timeout: timedelta
+    """Limit of the group's operations; zero is none."""
+    group_id: str
+    """The group's name."""
+    global_ranks_in_group: list[int] = field(default_factory=list)
+    """Global ranks of the members, by rank in the group."""
+    enable_reconfigure: bool = False
+    """Whether the members of the group can be replaced: never."""
+
+
+#: The backends, by their numbers in the core.
+_runners: "dict[int, _Runner]" = {}
+
+
+def _deliver(task: Any, factory: Callable[..., Any], extended_api: bool) -> None:
+    """Takes a task of the core, on any thread, and does not wait for it."""
+    if task.method == "make":
+        runner = _runners[task.instance] = _Runner(factory, extended_api)
+        runner.start()
+    else:
+        runner = _runners.get(task.instance)
+    if runner is None:
+        return task.end()
+    if task.method == "abort":
+        # The thread may be in a method that waits: it is what ends that.
+        threading.Thread(target=runner.abort, args=(task,), daemon=True).start()
+    elif task.method == "forget":
+        _runners.pop(task.instance, None)
+        runner.stop()
+    else:
+        runner.put(task)
+    return None
+
+
+class _Runner:
+    """The thread of a backend."""
+
+    def __init__(self, factory: Callable[..., Any], extended_api: bool) -> None:
+        import asyncio
+
+        self._factory, self._extended_api = factory, extended_api
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="polyrank-backend", daemon=True)
+        self._tasks: set[Any] = set()
+        self._backend: Any = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, task: Any) -> None:
+        self._loop.call_soon_threadsafe(self._begin, task)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._leave)
+
+    def abort(self, task: Any) -> None:
+        abort = getattr(self._backend, "abort", None)
+        try:
+            if callable(abort):
+                abort()
+        except BaseException as error:
+            task.fail(error, _text(error))
+        else:
+            task.end()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _leave(self) -> None:
+        """Ends the loop. What still runs is cancelled in its last round."""
+        for running in self._tasks:
+            running.cancel()
+        self._loop.call_soon(self._loop.stop)
+
+    def _begin(self, task: Any) -> None:
+        """Calls the method of a task. What it returns may have to be awaited."""
+        try:
+            returned = self._made(task) if task.method == "make" else _called(self._backend, task)
+        except _LackingError:
+            task.lack()
+        except BaseException as error:
+            task.fail(error, _text(error))
+        else:
+            if returned is None and task.method != "make":
+                task.end()
+                return
+            running = self._loop.create_task(self._finish(task, returned))
+            # The loop keeps tasks weakly.
+            self._tasks.add(running)
+            running.add_done_callback(self._tasks.discard)
+
+    def _made(self, task: Any) -> Any:
+        context = task.context
+        if self._extended_api:
+            return self._factory(DistributedBackendOptions(**context), None)
+        names = ("store", "group_rank", "group_size", "timeout")
+        return self._factory(*(context[name] for name in names))
+
+    async def _finish(self, task: Any, returned: Any) -> None:
+        try:
+            if task.method == "make":
+                self._backend = await _awaited(returned) if _can_await(returned) else returned
+                if self._backend is None:
+                    raise TypeError("the factory returned None, not a backend")
+                task.end()
+            else:
+                value = await _awaited(returned)
+                task.end(_sender(task, returned, value))
+        except BaseException as error:
+            task.fail(error, _text(error))
+
+
+class _LackingError(Exception):
+    """The backend has no such method."""
+
+
+def _called(backend: Any, task: Any) -> Any:
+    """What a method returns."""
+    method = getattr(backend, task.method, None)
+    if not callable(method):
+        if task.method == "shutdown":
+            return None
+        raise _LackingError
+    return method(*_ARGUMENTS[task.method](task))
+
+
+async def _awaited(returned: Any) -> Any:
+    """The value of what a method returned: a work, a future, something that can be awaited."""
+    import asyncio
+    import concurrent.futures
+    import inspect
+
+    if inspect.isawaitable(returned):
+        return await returned
+    if isinstance(returned, concurrent.futures.Future):
+        return await asyncio.wrap_future(returned)
+    wait = getattr(returned, "wait", None)
+    if callable(wait):
+        return await _on_thread(wait)
+    if isinstance(returned, int):
+        return returned
+    raise TypeError(f"a method of a backend returned {returned!r}, which cannot be waited for")
+
+
+def _can_await(returned: Any) -> bool:
+    import concurrent.futures
+    import inspect
+
+    return inspect.isawaitable(returned) or isinstance(returned, concurrent.futures.Future)
+
+
+def _on_thread(wait: Callable[[], Any]) -> Any:
+    """A future of what `wait` returns, which may block. No thread of it keeps the process alive."""
+    import asyncio
+    import concurrent.futures
+
+    outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(wait())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="polyrank-backend-wait", daemon=True).start()
+    return asyncio.wrap_future(outcome)
+
+
+def _sender(task: Any, returned: Any, value: Any) -> int | None:
+    """The rank that sent what was received, if the backend says it."""
+    if task.method != "recv_anysource":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    for name in ("source_rank", "_source_rank"):
+        method = getattr(returned, name, None)
+        if callable(method):
+            return method()
+    return None
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _reducing(options: Any) -> Callable[[Any], Any]:
+    return lambda task: options(reduce_op=task.reduce_op, timeout=task.timeout)
+
+
+def _rooted(options: Any) -> Callable[[Any], Any]:
+    return lambda task: options(root_rank=task.root, timeout=task.timeout)
+
+
+def _plain(options: Any) -> Callable[[Any], Any]:
+    return lambda task: options(timeout=task.timeout)
+
+
+def _in_place(options: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda task: (task.outputs, options(task))
+
+
+def _lists(blocks: list[Any]) -> list[list[Any]]:
+    """The blocks of one tensor list, or none where this rank has none."""
+    return [blocks] if blocks else []
+
+
+#: What a method is called with: c10d's arguments, for one tensor of each rank.
+_ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "allreduce": _in_place(_reducing(_core.AllreduceOptions)),
+    "reduce": _in_place(
+        lambda task: _core.ReduceOptions(
+            reduce_op=task.reduce_op, root_rank=task.root, timeout=task.timeout
+        )
+    ),
+    "broadcast": _in_place(_rooted(_core.BroadcastOptions)),
+    "allgather": lambda task: (
+        _lists(task.outputs),
+        task.inputs,
+        _plain(_core.AllgatherOptions)(task),
+    ),
+    "gather": lambda task: (
+        _lists(task.outputs),
+        task.inputs,
+        _rooted(_core.GatherOptions)(task),
+    ),
+    "scatter": lambda task: (
+        task.outputs,
+        _lists(task.inputs),
+        _rooted(_core.ScatterOptions)(task),
+    ),
+    "reduce_scatter": lambda task: (
+        task.outputs,
+        _lists(task.inputs),
+        _reducing(_core.ReduceScatterOptions)(task),
+    ),
+    "alltoall": lambda task: (task.outputs, task.inputs, _plain(_core.AllToAllOptions)(task)),
+    "barrier": lambda task: (_plain(_core.BarrierOptions)(task),),
+    "send": lambda task: (task.inputs, task.peer, task.tag),
+    "recv": lambda task: (task.outputs, task.peer, task.tag),
+    "recv_anysource": lambda task: (task.outputs, task.tag),
+    "shutdown": lambda task: (),
+}

@@ -1,0 +1,254 @@
+//! Backends from outside the crate: how they are registered, what their factories are told, and how
+//! the ranks of a group of one come together. Knows no particular backend.
+//!
+//! A factory is called on every rank of a new group, and makes the part of the backend that runs
+//! there. What it makes is driven by [`Guarded`], which gives its operations what those of every
+//! backend have: numbers, deadlines, errors that say where, and an end when the group is aborted or
+//! left.
+
+mod deadlines;
+mod guarded;
+mod outside;
+mod waiting;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::guarded::Guarded;
+pub use self::outside::{BackendFactory, FactoryFuture};
+
+pub(crate) use self::waiting::until_ended;
+use super::registration::{Bootstrap, ConnectFuture, Registration};
+use super::{
+    Backend, BackendOptions, Call, Capabilities, Direction, EndFuture, IssueOptions,
+    IssuedOperation, Leaving, Transfer, registry,
+};
+use crate::generated::error::{Error, Result};
+use crate::rendezvous;
+use crate::store::Store;
+
+/// Kinds of devices that a backend can be named for.
+const DEVICES: [&str; 2] = ["cpu", "cuda"];
+
+/// What the factory of a backend is told of the group that is being made, and of this rank of it.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct BackendContext {
+    /// The name under which the backend was registered.
+    pub backend: String,
+    /// The store of the group: no other group has these keys.
+    pub store: Arc<dyn Store>,
+    /// This process's rank in the group.
+    pub rank: u32,
+    /// The number of ranks.
+    pub size: u32,
+    /// Limit of making the group and of its operations; zero is none.
+    pub timeout: Duration,
+    /// The group's name.
+    pub group_name: String,
+    /// Global ranks of the members, by rank in the group.
+    pub global_ranks_in_group: Vec<u32>,
+    /// What was chosen about a backend of the group, as `NcclOptions`.
+    pub options: Option<BackendOptions>,
+}
+
+/// What runs operations in memory of its own: a backend from outside, as [`Guarded`] needs it.
+pub(crate) trait Driver: Send + Sync {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::complete()
+    }
+    /// Issues a collective.
+    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation>;
+    /// Issues a message.
+    fn message(
+        &self,
+        direction: Direction,
+        transfer: Transfer,
+        options: IssueOptions,
+    ) -> Result<IssuedOperation>;
+    /// Is told that the group is aborted, or broke.
+    fn abort(&self, why: &str);
+    /// Leaves the group.
+    fn leave(&self, leaving: Leaving) -> EndFuture;
+}
+
+/// A driver that is being made.
+pub(crate) type DriverFuture = Pin<Box<dyn Future<Output = Result<Arc<dyn Driver>>> + Send>>;
+
+/// Makes a driver for each new group.
+pub(crate) trait DriverFactory: Send + Sync {
+    /// That of this rank.
+    fn make(&self, context: BackendContext) -> DriverFuture;
+}
+
+/// Registers a backend for all later groups of this process, and for good: its name can be given
+/// wherever a backend is named, alone, as `mine`, or for a kind of device, as
+/// `cpu:mine,cuda:nccl`.
+///
+/// - `name`: case does not matter.
+/// - `devices`: kinds of devices that it may be named for, `cpu` and `cuda`; none: `cpu`. The name
+///   alone stands for the first. Calls with tensors of a CUDA device are refused by name: a
+///   backend from outside runs on memory of the host.
+///
+/// # Errors
+/// [`Error::DuplicateBackend`] if there is a backend of this name; [`Error::InvalidArgument`] for
+/// what is no name, and for other devices.
+pub fn register_backend(name: &str, devices: &[&str], factory: impl BackendFactory) -> Result<()> {
+    register(name, &devices.join(","), Arc::new(outside::Factory(Arc::new(factory))))
+}
+
+/// As [`register_backend`], of any factory; devices are separated by commas.
+pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory>) -> Result<()> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || !name.chars().all(is_of_name) {
+        let message = format!(
+            "register_backend: '{name}' is no name for a backend; expected letters, digits, '_', \
+             '-' and '.'"
+        );
+        return Err(Error::InvalidArgument { message });
+    }
+    let mut known = Vec::new();
+    for device in devices.split(',') {
+        if devices.is_empty() {
+            break;
+        }
+        let Some(kind) = DEVICES.into_iter().find(|kind| kind.eq_ignore_ascii_case(device)) else {
+            let message = format!(
+                "register_backend: '{name}' cannot serve devices of kind '{device}'; expected cpu \
+                 or cuda"
+            );
+            return Err(Error::InvalidArgument { message });
+        };
+        known.push(kind);
+    }
+    let name: &'static str = name.to_ascii_lowercase().leak();
+    let device = known.first().copied().unwrap_or(DEVICES[0]);
+    let registration =
+        Registration { other_devices: known.leak(), ..Registration::new(name, device, connect) };
+    // Before anybody can ask for it.
+    let mut factories = factories();
+    registry::add(registration)?;
+    factories.push((name, factory));
+    Ok(())
+}
+
+/// The factories, by the names of their backends.
+static FACTORIES: Mutex<Vec<(&str, Arc<dyn DriverFactory>)>> = Mutex::new(Vec::new());
+
+fn factories() -> MutexGuard<'static, Vec<(&'static str, Arc<dyn DriverFactory>)>> {
+    FACTORIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn factory_of(backend: &str) -> Option<Arc<dyn DriverFactory>> {
+    let factories = factories();
+    let found = factories.iter().find(|(name, _)| *name == backend);
+    found.map(|(_, factory)| factory.clone())
+}
+
+/// Makes this rank's part of a group, and learns whether the others could make theirs.
+fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
+    let factory = factory_of(bootstrap.backend);
+    Box::pin(async move {
+        let Bootstrap { backend, store, rank, size, group, meeting, timeout, .. } = bootstrap;
+        let Some(factory) = factory else {
+            let why = "it is not registered".to_owned();
+            return Err(Error::BackendUnavailable { backend: backend.into(), why });
+        };
+        let context = BackendContext {
+            backend: backend.to_owned(),
+            store: store.clone(),
+            rank,
+            size,
+            timeout,
+            group_name: group.to_owned(),
+            global_ranks_in_group: bootstrap.members.to_vec(),
+            options: bootstrap.options.cloned(),
+        };
+        let made = factory.make(context).await;
+        let ranks = (rank, size);
+        match made {
+            Err(why) => {
+                let why = explained(why, backend, group, rank);
+                if size > 1 {
+                    rendezvous::refuse(&**store, meeting, ranks, &why, timeout).await;
+                }
+                Err(why)
+            }
+            Ok(made) => {
+                if size > 1 {
+                    rendezvous::join_async(&**store, meeting, rank, size, timeout).await?;
+                }
+                let guarded: Arc<dyn Backend> = Guarded::new(backend, group, ranks, made);
+                Ok(guarded)
+            }
+        }
+    })
+}
+
+/// What a factory failed with, with the backend and the rank.
+fn explained(why: Error, backend: &str, group: &str, rank: u32) -> Error {
+    let message = match why {
+        Error::Backend { message, .. } => message,
+        kept @ (Error::Unsupported { .. } | Error::BackendUnavailable { .. }) => return kept,
+        other => other.to_string(),
+    };
+    let message = format!("cannot be made for group '{group}' on rank {rank}: {message}");
+    Error::Backend { backend: backend.to_owned(), message }
+}
+
+impl fmt::Debug for BackendContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BackendContext { backend, rank, size, group_name, .. } = self;
+        write!(f, "BackendContext({backend} for {group_name}, rank {rank} of {size})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::backend::registry::BackendSpec;
+
+    fn none(_: BackendContext) -> Result<Arc<dyn Backend>> {
+        Err(Error::Unsupported { who: "a test".into(), operation: "it".into() })
+    }
+
+    #[test]
+    fn a_name_is_registered_once_in_any_case() {
+        register_backend("Twice-Named", &[], none).unwrap();
+        let again = register_backend("tWICE-nAMED", &["cpu"], none).unwrap_err();
+        assert_eq!(again, Error::DuplicateBackend { backend: "twice-named".into() });
+        for known in ["tcp", "GLOO", "nccl", "fake"] {
+            let error = register_backend(known, &[], none).unwrap_err();
+            assert!(matches!(error, Error::DuplicateBackend { .. }), "{known}: {error}");
+        }
+        let spec: BackendSpec = "TWICE-named".parse().unwrap();
+        assert_eq!(spec.to_string(), "cpu:twice-named");
+        assert_eq!(spec.check(), Ok(()));
+        let elsewhere: BackendSpec = "cpu:tcp,cuda:twice-named".parse().unwrap();
+        assert!(elsewhere.check().unwrap_err().to_string().contains("serves cpu tensors"));
+    }
+
+    #[test]
+    fn what_is_no_name_and_no_device_is_refused() {
+        for name in ["", "a:b", "a,b", "a b", "é"] {
+            let error = register_backend(name, &[], none).unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument { .. }), "'{name}': {error}");
+        }
+        let error = register_backend("on-tpus", &["tpu"], none).unwrap_err().to_string();
+        assert!(error.contains("devices of kind 'tpu'"), "{error}");
+        assert!("on-tpus".parse::<BackendSpec>().is_err());
+    }
+
+    #[test]
+    fn the_name_alone_is_for_its_first_device_and_others_may_be_named() {
+        register_backend("of-two", &["CPU", "cuda"], none).unwrap();
+        let spec: BackendSpec = "of-two".parse().unwrap();
+        assert_eq!(spec.to_string(), "cpu:of-two");
+        assert_eq!("cuda:of-two,cpu:of-two".parse::<BackendSpec>().unwrap().check(), Ok(()));
+    }
+}
