@@ -1,4 +1,5 @@
-// Meshes of ranks that are processes: layouts and sums from arithmetic, parts from torch's documents.
+// Meshes of ranks that are processes: layouts and sums come from arithmetic, parts from torch's
+// documents.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

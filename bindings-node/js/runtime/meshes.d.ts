@@ -6,7 +6,7 @@ import type { Tensor } from "./types.js";
 /** Nested arrays of global ranks, of equal lengths. */
 export type NestedRanks = readonly (number | NestedRanks)[];
 
-/** The ranks of a mesh: nested arrays, an array with one dimension, or with the shape of a tensor. */
+/** The ranks of a mesh: nested arrays, an array of one dimension, or one that has a shape. */
 export type MeshLike = NestedRanks | ArrayBufferView | Tensor;
 
 /** What other backends the groups of some dimensions of a mesh have, by index or name. */
