@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
+from polyrank._backends import ProcessGroupFactory
 from polyrank._core import (
     BackendOptions,
     NcclOptions,
@@ -19,6 +20,7 @@ from polyrank._core import (
 
 __all__ = [
     "ProcessGroup",
+    "ProcessGroupFactory",
     "current_process_group",
     "new_group",
     "process_group",
