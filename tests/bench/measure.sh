@@ -34,7 +34,8 @@ pieces() {
     done
     if ((ranks == 2)); then
       "$@" "put-2" --title "Into another rank's memory, next to MPI_Put and flush" \
-        put -n 2 "${ladder[@]}" --language rust,python --against openmpi,mpich,memcpy
+        put -n 2 "${both[@]}" -b 4 -e 16M -f 16 --language rust,python \
+        --against openmpi,mpich,memcpy
     fi
     "$@" "best-allreduce-$ranks" --title "Prepared calls and polyrank's own memory" \
       allreduce -n "$ranks" "${ladder[@]}" --language python \
