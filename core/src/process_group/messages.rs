@@ -142,6 +142,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::issue_message`].
+    #[cfg(feature = "objects")]
     pub(crate) fn issue_message_unhooked(
         &self,
         message: MessageRequest,
