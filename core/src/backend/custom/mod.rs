@@ -106,8 +106,8 @@ pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || !name.chars().all(is_of_name) {
         let message = format!(
-            "register_backend: '{name}' is not a name for a backend; expected letters, digits, '_', \
-             '-' and '.'"
+            "register_backend: '{name}' is not a name for a backend; expected letters, digits, \
+             '_', '-' and '.'"
         );
         return Err(Error::InvalidArgument { message });
     }
