@@ -133,10 +133,7 @@ export const BackendType: {
 /** The kinds of backends, with c10d's numbers; that of the TCP backend is c10d's `GLOO`. */
 export type BackendType = (typeof BackendType)[keyof typeof BackendType];
 
-/**
- * The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to
- * them.
- */
+/** The names of backends, with those that a program registers; `gloo` is an alias of `tcp`. */
 export const Backend: {
   /** None. */
   readonly UNDEFINED: "undefined";
@@ -154,17 +151,11 @@ export const Backend: {
   readonly TCP: "tcp";
   /** Ranks in browsers, and those that meet them. */
   readonly WEBSOCKET: "websocket";
-  /**
-   * One process, as a rank of a group of any size whose other ranks do not exist, for tests of
-   * programs: every operation is over when it is called.
-   */
+  /** One process as a rank of a group of any size, for tests of programs. */
   readonly FAKE: "fake";
 };
 
-/**
- * The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to
- * them.
- */
+/** The names of backends, with those that a program registers; `gloo` is an alias of `tcp`. */
 export type Backend = (typeof Backend)[keyof typeof Backend];
 
 /** How an operation ended, from `Work.getFutureResult`. */

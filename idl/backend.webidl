@@ -19,7 +19,7 @@ enum BackendType {
   "CUSTOM"
 };
 
-/// The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to them.
+/// The names of backends, with those that a program registers; `gloo` is an alias of `tcp`.
 [Constants, Since=0.1]
 enum Backend {
   /// None.
@@ -38,8 +38,7 @@ enum Backend {
   "tcp",
   /// Ranks in browsers, and those that meet them.
   "websocket",
-  /// One process, as a rank of a group of any size whose other ranks do not exist, for tests of
-  /// programs: every operation is over when it is called.
+  /// One process as a rank of a group of any size, for tests of programs.
   "fake"
 };
 
@@ -151,7 +150,8 @@ partial namespace distributed {
   /// - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
   ///   CUDA device are refused all the same.
   [Handwritten, Own=javascript, Throws=(DuplicateBackend, InvalidArgument)]
-  undefined register_backend(DOMString name, ProcessGroupFactory func, optional boolean extended_api = false,
+  undefined register_backend(DOMString name, ProcessGroupFactory func,
+                             optional boolean extended_api = false,
                              optional Object? devices = null);
 
   /// Whether this build has a backend and its library can be loaded here.

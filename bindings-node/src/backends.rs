@@ -16,7 +16,7 @@ struct Carrier(Arc<Mailbox>);
 
 impl TaskCarrier for Carrier {
     fn carry(&self, task: BackendTask) {
-        self.0.send(Event::Task(task));
+        self.0.send(Event::Task(Box::new(task)));
     }
 }
 

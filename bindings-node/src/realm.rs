@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// Nothing uses the memory any more whose owner is kept under this number.
     Unused(u32),
     /// A backend that this thread registered is asked for something.
-    Task(BackendTask),
+    Task(Box<BackendTask>),
 }
 
 /// What the listener is told where tasks have come for backends of its thread.
@@ -214,7 +214,7 @@ impl Realm {
                 Event::Task(task) => {
                     let id = self.next_id();
                     let mut state = self.state.borrow_mut();
-                    state.tasks.insert(id, task);
+                    state.tasks.insert(id, *task);
                     state.new_tasks.push_back(id);
                     continue;
                 }

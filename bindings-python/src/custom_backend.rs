@@ -1,5 +1,5 @@
-//! Backends that are written in Python: what the core asks of them is handed to `polyrank._backends`
-//! as tasks, which it runs on a thread of its own for each. Knows nothing of what they do.
+//! Backends that are written in Python: what the core asks of them is handed, as tasks, to
+//! `polyrank._backends`, which has a thread for each. Knows nothing of what they do.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

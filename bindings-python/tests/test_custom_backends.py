@@ -1,5 +1,5 @@
-"""Backends that are written in Python: one that exchanges everything over the store of its group has
-the results of NumPy, and what fails in it, or never ends, is that operation's error."""
+"""Backends that are written in Python: one that exchanges everything over the store of its group
+has the results of NumPy, and what fails in it, or never ends, is that operation's error."""
 
 import asyncio
 import concurrent.futures

@@ -1,6 +1,6 @@
-// Backends that are written in JavaScript: the native half asks them for things by tasks, which come
-// between turns of the event loop. Each task has copies of the bytes that it reads, and ends with the
-// bytes that it has written. Knows nothing of operations.
+// Backends that are written in JavaScript: the native half asks them for things by tasks, which
+// come between turns of the event loop. Each task has copies of the bytes that it reads, and ends
+// with the bytes that it has written. Knows nothing of operations.
 
 import { Backend, BackendType, DTYPES, ReduceOp } from "../generated/constants.js";
 import {

@@ -283,9 +283,9 @@ export interface Variable<T> {
 
 /** What a backend that is written in JavaScript is asked for. */
 export type BackendTask = [
-  /** -1: none. Its number, which of all that factories made is asked, the element type, the operator,
-   * the root, the other rank, the tag, the limit in ms; for a factory the rank, the number of ranks
-   * and the limit. */
+  /** -1: none. Its number, which of all that factories made is asked, the element type, the
+   * operator, the root, the other rank, the tag, the limit in ms; for a factory the rank, the
+   * number of ranks and the limit. */
   numbers: number[],
   backend: string,
   /** `make`, `abort`, `shutdown`, `forget`, or an operation, in the IDL's spelling. */

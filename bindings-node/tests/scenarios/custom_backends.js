@@ -102,7 +102,8 @@ const REDUCTIONS = {
 };
 
 function put(tensor, bytes) {
-  new Uint8Array(tensor.buffer, tensor.byteOffset, tensor.byteLength).set(new Uint8Array(bytes.buffer));
+  const { buffer, byteOffset, byteLength } = tensor;
+  new Uint8Array(buffer, byteOffset, byteLength).set(new Uint8Array(bytes.buffer));
 }
 
 function reduced(parts, { constructor: Elements }, { name }) {

@@ -225,10 +225,10 @@ export async function backends(): Promise<void> {
     void [store.timeout, size + timeout];
     return new Mine(rank);
   });
-  pr.registerBackend("more", async ({ groupRank, groupId }) => new Mine(groupRank + groupId.length), {
-    extendedApi: true,
-    devices: ["cpu"],
-  });
+  const more = async ({ groupRank, groupId }: pr.DistributedBackendOptions) => {
+    return new Mine(groupRank + groupId.length);
+  };
+  pr.registerBackend("more", more, { extendedApi: true, devices: ["cpu"] });
   const served: pr.DeviceBackend = pr.defaultGroup().getBackend("cpu");
   const kind: pr.BackendType = served.backendType;
   same<typeof pr.BackendType, typeof pr.ProcessGroup.BackendType>();

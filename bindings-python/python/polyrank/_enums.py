@@ -27,7 +27,7 @@ class BackendType(IntEnum):
 
 
 class Backend(BackendMethods, StrEnum):
-    """The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to them."""
+    """The names of backends, with those that a program registers; `gloo` is an alias of `tcp`."""
 
     UNDEFINED = "undefined"
     """None."""
@@ -46,7 +46,7 @@ class Backend(BackendMethods, StrEnum):
     WEBSOCKET = "websocket"
     """Ranks in browsers, and those that meet them."""
     FAKE = "fake"
-    """One process, as a rank of a group of any size whose other ranks do not exist, for tests of programs: every operation is over when it is called."""
+    """One process as a rank of a group of any size, for tests of programs."""
 
 
 class WorkResult(IntEnum):

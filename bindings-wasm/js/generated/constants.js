@@ -91,7 +91,7 @@ export const BackendType = Object.freeze({
   CUSTOM: 6,
 });
 
-/** The names of backends; `gloo` is an alias of `tcp`. Those that the program registers come to them. */
+/** The names of backends, with those that a program registers; `gloo` is an alias of `tcp`. */
 export const Backend = {
   UNDEFINED: "undefined",
   GLOO: "gloo",

@@ -96,7 +96,7 @@ pub(crate) trait DriverFactory: Send + Sync {
 ///
 /// # Errors
 /// [`Error::DuplicateBackend`] if there is a backend of this name; [`Error::InvalidArgument`] for
-/// what is no name, and for other devices.
+/// what cannot be a name, and for other devices.
 pub fn register_backend(name: &str, devices: &[&str], factory: impl BackendFactory) -> Result<()> {
     register(name, &devices.join(","), Arc::new(outside::Factory(Arc::new(factory))))
 }
@@ -106,8 +106,8 @@ pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || !name.chars().all(is_of_name) {
         let message = format!(
-            "register_backend: '{name}' is no name for a backend; expected letters, digits, '_', \
-             '-' and '.'"
+            "register_backend: '{name}' is not a name for a backend; expected letters, digits, \
+             '_', '-' and '.'"
         );
         return Err(Error::InvalidArgument { message });
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_and_no_device_is_refused() {
+    fn other_names_and_devices_are_refused() {
         for name in ["", "a:b", "a,b", "a b", "é"] {
             let error = register_backend(name, &[], none).unwrap_err();
             assert!(matches!(error, Error::InvalidArgument { .. }), "'{name}': {error}");
