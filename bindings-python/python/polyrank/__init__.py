@@ -7,6 +7,7 @@ buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 """
 
 from polyrank import _core
+from polyrank import device_mesh as device_mesh
 from polyrank import distributed as distributed
 from polyrank._backends import *
 from polyrank._coalescing import *
