@@ -26,7 +26,8 @@ fn main() -> Result<()> {
     destroy_process_group(Some(&weights))?;
     // The name is free again, and so is who is which rank.
     let other = size - 1 - rank;
-    let options = options.rank(other).world_size(size).version("8");
+    let options = options.store(views.get_group_store()).rank(other).world_size(size);
+    let options = options.version("8");
     check(&join_group("weights", options)?, other, size)?;
     if size > 1 {
         compare_versions(rank, size)?;

@@ -15,8 +15,8 @@ export async function main(pr, here) {
   if (!(twice instanceof pr.DuplicateGroupError)) throw new Error(`it joined twice: ${twice}`);
   await pr.destroyProcessGroup(weights);
   // The name is free again, and so is who is which rank.
-  const [initMethod, other] = [init.initMethod.split("?")[0], size - 1 - rank];
-  const place = { initMethod, rank: other, worldSize: size, timeout: MINUTE };
+  const [store, other] = [views.getGroupStore(), size - 1 - rank];
+  const place = { store, rank: other, worldSize: size, timeout: MINUTE };
   await check(await pr.joinGroup("weights", { ...place, version: "8" }), other, size);
   if (size > 1) await compareVersions(pr, { rank, size, init });
   here.say(`${here.language} rank ${rank} of ${size}: joined`);
@@ -48,7 +48,8 @@ async function compareVersions(pr, { rank, size, init }) {
     // Nobody else may be there yet.
     if (error instanceof pr.RendezvousTimeoutError) continue;
     const parts = ["'strict'", "version '2'", "version '1'"];
-    refused = error instanceof pr.RendezvousError && parts.every((it) => error.message.includes(it));
+    const says = (part) => error.message.includes(part);
+    refused = error instanceof pr.RendezvousError && parts.every(says);
     if (!refused) throw new Error(`it was not refused: ${error}`);
   }
   let group = await join("1", MINUTE);

@@ -27,7 +27,8 @@ def main():
         assert error.group_name == "weights", error
     pr.destroy_process_group(weights)
     # The name is free again, and so is who is which rank.
-    check(rejoin("weights", size - 1 - rank, size), size - 1 - rank, size)
+    store = views.get_group_store()
+    check(rejoin("weights", store, size - 1 - rank, size), size - 1 - rank, size)
     if size > 1:
         compare_versions(rank, size)
     print(f"Python rank {rank} of {size}: joined", flush=True)
@@ -35,9 +36,10 @@ def main():
     return 0
 
 
-def rejoin(name, rank, size):
-    """Joins by rank and size instead of by what the environment says."""
-    return pr.join_group(name, rank=rank, world_size=size, timeout=MINUTE, version="8")
+def rejoin(name, store, rank, size):
+    """Joins in a store, instead of by what the environment says."""
+    place = {"store": store, "rank": rank, "world_size": size}
+    return pr.join_group(name, **place, timeout=MINUTE, version="8")
 
 
 def check(group, rank, size):

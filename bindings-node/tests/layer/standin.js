@@ -77,6 +77,11 @@ class StandIn {
     return "9.9.9";
   }
 
+  /** Members never change here. */
+  checkMembers() {
+    return 0;
+  }
+
   alloc(bytes) {
     const memory = new Uint8Array(bytes);
     return { view: () => memory };

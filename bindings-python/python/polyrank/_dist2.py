@@ -43,8 +43,8 @@ def new_group(
     """Makes a group of all ranks that the environment names (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`,
     `MASTER_PORT`), which is registered nowhere: `destroy_process_group(group)` leaves it.
 
-    `device` is this rank's, `options` are those of the backend, as attributes of `BackendOptions` or
-    `NcclOptions`. Without a `group_name`, all ranks make their groups in one order.
+    `device` is this rank's, `options` are those of the backend, as attributes of `BackendOptions`
+    or `NcclOptions`. Without a `group_name`, all ranks make their groups in one order.
     """
     if options:
         if pg_options is not None:

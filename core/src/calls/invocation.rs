@@ -42,7 +42,16 @@ pub struct Entry {
     pub waits: bool,
     /// What it does. None for calls on tensors, which [`StagedOperation`](super::StagedOperation)
     /// runs, and for those that each language implements in its own way.
-    pub(crate) run: Option<fn(Invocation) -> AnswerFuture>,
+    pub(crate) run: Option<Run>,
+}
+
+/// The body of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Run {
+    /// One that never waits.
+    Now(fn(Invocation) -> Result<Answer>),
+    /// One that may wait for other ranks or for a store.
+    Later(fn(Invocation) -> AnswerFuture),
 }
 
 /// A place in the order of the calls of a store.
@@ -124,20 +133,19 @@ impl Invocation {
         self.entry.order == Order::Group && self.resolved.values.iter().any(is_outside)
     }
 
-    /// Starts what it does. Nothing happens before the future is polled.
+    /// Starts what it does. A call that waits does nothing before the future is polled.
     pub fn start(mut self) -> AnswerFuture {
-        let comm_name = self.comm_name.take();
         let answer = match self.entry.run {
-            Some(run) => run(self),
-            None => {
-                let error = unsupported(self.path());
-                Box::pin(std::future::ready(Err(error)))
+            Some(Run::Now(run)) => run(self),
+            Some(Run::Later(run)) => {
+                return match self.comm_name.take() {
+                    Some(name) => Box::pin(name.apply_to(run(self))),
+                    None => run(self),
+                };
             }
+            None => Err(unsupported(self.path())),
         };
-        match comm_name {
-            Some(name) => Box::pin(name.apply_to(answer)),
-            None => answer,
-        }
+        Box::pin(std::future::ready(answer))
     }
 
     /// Does what of the call belongs on the thread of the caller, where [`run`](Self::run) is

@@ -11,7 +11,7 @@ use super::roles::Order;
 use crate::Result;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::implementations;
-use crate::calls::invocation::{AnswerFuture, Entry, Invocation, references};
+use crate::calls::invocation::{Entry, Invocation, Run, references};
 use crate::calls::resolve::unsupported;
 use crate::calls::{Method, Overload, Parameter, Role, Type};
 
@@ -43,126 +43,128 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &DEVICE_MESH_DEVICE_TYPE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::device_type(call))),
+        run: Some(Run::Now(implementations::device_mesh::device_type)),
     },
     Entry {
         key: "DEVICE_MESH_EQUALS",
         method: &calls::DEVICE_MESH_EQUALS,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::equals(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::equals(call)))),
     },
     Entry {
         key: "DEVICE_MESH_FLATTEN",
         method: &calls::DEVICE_MESH_FLATTEN,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::device_mesh::flatten(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::flatten(call)))),
     },
     Entry {
         key: "DEVICE_MESH_FROM_GROUP",
         method: &calls::DEVICE_MESH_FROM_GROUP,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::from_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::from_group(call)))),
     },
     Entry {
         key: "DEVICE_MESH_GET_ALL_GROUPS",
         method: &calls::DEVICE_MESH_GET_ALL_GROUPS,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::get_all_groups(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::get_all_groups(call)))),
     },
     Entry {
         key: "DEVICE_MESH_GET_COORDINATE",
         method: &calls::DEVICE_MESH_GET_COORDINATE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::get_coordinate(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::get_coordinate(call)))),
     },
     Entry {
         key: "DEVICE_MESH_GET_GROUP",
         method: &calls::DEVICE_MESH_GET_GROUP,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::get_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::get_group(call)))),
     },
     Entry {
         key: "DEVICE_MESH_GET_LOCAL_RANK",
         method: &calls::DEVICE_MESH_GET_LOCAL_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::get_local_rank(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::get_local_rank(call)))),
     },
     Entry {
         key: "DEVICE_MESH_GET_RANK",
         method: &calls::DEVICE_MESH_GET_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::get_rank(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::get_rank(call)))),
     },
     Entry {
         key: "DEVICE_MESH_GET_ROOT_MESH",
         method: &calls::DEVICE_MESH_GET_ROOT_MESH,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::get_root_mesh(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::get_root_mesh(call)))),
     },
     Entry {
         key: "DEVICE_MESH_MESH",
         method: &DEVICE_MESH_MESH,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::mesh(call))),
+        run: Some(Run::Now(implementations::device_mesh::mesh)),
     },
     Entry {
         key: "DEVICE_MESH_MESH_DIM_NAMES",
         method: &DEVICE_MESH_MESH_DIM_NAMES,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::mesh_dim_names(call))),
+        run: Some(Run::Now(implementations::device_mesh::mesh_dim_names)),
     },
     Entry {
         key: "DEVICE_MESH_NDIM",
         method: &DEVICE_MESH_NDIM,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::ndim(call))),
+        run: Some(Run::Now(implementations::device_mesh::ndim)),
     },
     Entry {
         key: "DEVICE_MESH_NEW",
         method: &calls::DEVICE_MESH_NEW,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::device_mesh::new(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::new(call)))),
     },
     Entry {
         key: "DEVICE_MESH_SHAPE",
         method: &DEVICE_MESH_SHAPE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::shape(call))),
+        run: Some(Run::Now(implementations::device_mesh::shape)),
     },
     Entry {
         key: "DEVICE_MESH_SIZE",
         method: &calls::DEVICE_MESH_SIZE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::size(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::size(call)))),
     },
     Entry {
         key: "DEVICE_MESH_SLICE",
         method: &calls::DEVICE_MESH_SLICE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::device_mesh::slice(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::device_mesh::slice(call)))),
     },
     Entry {
         key: "DISTRIBUTED_ABORT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_ABORT_PROCESS_GROUP,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::abort_process_group(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::abort_process_group(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_ALL_GATHER",
@@ -190,7 +192,9 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_ALL_GATHER_OBJECT,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::all_gather_object(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::all_gather_object(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_ALL_REDUCE",
@@ -225,7 +229,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_BACKEND_UNAVAILABLE_REASON,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::backend_unavailable_reason(call))),
+        run: Some(Run::Now(implementations::distributed::backend_unavailable_reason)),
     },
     Entry {
         key: "DISTRIBUTED_BARRIER",
@@ -253,56 +257,64 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_BROADCAST_OBJECT_LIST,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::broadcast_object_list(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::broadcast_object_list(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_CREATE_STORE_CLIENT",
         method: &calls::DISTRIBUTED_CREATE_STORE_CLIENT,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::create_store_client(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::create_store_client(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_CURRENT_DEVICE_MESH",
         method: &calls::DISTRIBUTED_CURRENT_DEVICE_MESH,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::current_device_mesh(call))),
+        run: Some(Run::Now(implementations::distributed::current_device_mesh)),
     },
     Entry {
         key: "DISTRIBUTED_CURRENT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_CURRENT_PROCESS_GROUP,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::current_process_group(call))),
+        run: Some(Run::Now(implementations::distributed::current_process_group)),
     },
     Entry {
         key: "DISTRIBUTED_DEFAULT_GROUP",
         method: &calls::DISTRIBUTED_DEFAULT_GROUP,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::default_group(call))),
+        run: Some(Run::Now(implementations::distributed::default_group)),
     },
     Entry {
         key: "DISTRIBUTED_DEFAULT_PG_TIMEOUT",
         method: &DISTRIBUTED_DEFAULT_PG_TIMEOUT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::default_pg_timeout(call))),
+        run: Some(Run::Now(implementations::distributed::default_pg_timeout)),
     },
     Entry {
         key: "DISTRIBUTED_DESTROY_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_DESTROY_PROCESS_GROUP,
         order: Order::Left,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::destroy_process_group(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::destroy_process_group(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_EXTEND_DEVICE_MESH",
         method: &calls::DISTRIBUTED_EXTEND_DEVICE_MESH,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::extend_device_mesh(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::extend_device_mesh(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_GATHER",
@@ -316,93 +328,95 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_GATHER_OBJECT,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::gather_object(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::distributed::gather_object(call)))),
     },
     Entry {
         key: "DISTRIBUTED_GET_BACKEND",
         method: &calls::DISTRIBUTED_GET_BACKEND,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_backend(call))),
+        run: Some(Run::Now(implementations::distributed::get_backend)),
     },
     Entry {
         key: "DISTRIBUTED_GET_BACKEND_CONFIG",
         method: &calls::DISTRIBUTED_GET_BACKEND_CONFIG,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_backend_config(call))),
+        run: Some(Run::Now(implementations::distributed::get_backend_config)),
     },
     Entry {
         key: "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE",
         method: &calls::DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| {
-            Box::pin(implementations::distributed::get_default_backend_for_device(call))
-        }),
+        run: Some(Run::Now(implementations::distributed::get_default_backend_for_device)),
     },
     Entry {
         key: "DISTRIBUTED_GET_GLOBAL_RANK",
         method: &calls::DISTRIBUTED_GET_GLOBAL_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_global_rank(call))),
+        run: Some(Run::Now(implementations::distributed::get_global_rank)),
     },
     Entry {
         key: "DISTRIBUTED_GET_GROUP_RANK",
         method: &calls::DISTRIBUTED_GET_GROUP_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_group_rank(call))),
+        run: Some(Run::Now(implementations::distributed::get_group_rank)),
     },
     Entry {
         key: "DISTRIBUTED_GET_NODE_LOCAL_RANK",
         method: &calls::DISTRIBUTED_GET_NODE_LOCAL_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_node_local_rank(call))),
+        run: Some(Run::Now(implementations::distributed::get_node_local_rank)),
     },
     Entry {
         key: "DISTRIBUTED_GET_PG_COUNT",
         method: &calls::DISTRIBUTED_GET_PG_COUNT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_pg_count(call))),
+        run: Some(Run::Now(implementations::distributed::get_pg_count)),
     },
     Entry {
         key: "DISTRIBUTED_GET_PROCESS_GROUP_RANKS",
         method: &calls::DISTRIBUTED_GET_PROCESS_GROUP_RANKS,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_process_group_ranks(call))),
+        run: Some(Run::Now(implementations::distributed::get_process_group_ranks)),
     },
     Entry {
         key: "DISTRIBUTED_GET_RANK",
         method: &calls::DISTRIBUTED_GET_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_rank(call))),
+        run: Some(Run::Now(implementations::distributed::get_rank)),
     },
     Entry {
         key: "DISTRIBUTED_GET_WORLD_SIZE",
         method: &calls::DISTRIBUTED_GET_WORLD_SIZE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::get_world_size(call))),
+        run: Some(Run::Now(implementations::distributed::get_world_size)),
     },
     Entry {
         key: "DISTRIBUTED_INIT_DEVICE_MESH",
         method: &calls::DISTRIBUTED_INIT_DEVICE_MESH,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::init_device_mesh(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::init_device_mesh(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_INIT_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_INIT_PROCESS_GROUP,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::init_process_group(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::init_process_group(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_IRECV",
@@ -423,77 +437,79 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_IS_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_available)),
     },
     Entry {
         key: "DISTRIBUTED_IS_BACKEND_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_BACKEND_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_backend_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_backend_available)),
     },
     Entry {
         key: "DISTRIBUTED_IS_GLOO_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_GLOO_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_gloo_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_gloo_available)),
     },
     Entry {
         key: "DISTRIBUTED_IS_INITIALIZED",
         method: &calls::DISTRIBUTED_IS_INITIALIZED,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_initialized(call))),
+        run: Some(Run::Now(implementations::distributed::is_initialized)),
     },
     Entry {
         key: "DISTRIBUTED_IS_MPI_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_MPI_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_mpi_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_mpi_available)),
     },
     Entry {
         key: "DISTRIBUTED_IS_NCCL_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_NCCL_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_nccl_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_nccl_available)),
     },
     Entry {
         key: "DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED",
         method: &calls::DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_torchelastic_launched(call))),
+        run: Some(Run::Now(implementations::distributed::is_torchelastic_launched)),
     },
     Entry {
         key: "DISTRIBUTED_IS_UCC_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_UCC_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_ucc_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_ucc_available)),
     },
     Entry {
         key: "DISTRIBUTED_IS_XCCL_AVAILABLE",
         method: &calls::DISTRIBUTED_IS_XCCL_AVAILABLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::is_xccl_available(call))),
+        run: Some(Run::Now(implementations::distributed::is_xccl_available)),
     },
     Entry {
         key: "DISTRIBUTED_JOIN_GROUP",
         method: &calls::DISTRIBUTED_JOIN_GROUP,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::join_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::distributed::join_group(call)))),
     },
     Entry {
         key: "DISTRIBUTED_MONITORED_BARRIER",
         method: &calls::DISTRIBUTED_MONITORED_BARRIER,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::monitored_barrier(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::monitored_barrier(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_NAN_CHECK",
@@ -507,7 +523,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_NEW_GROUP,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::new_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::distributed::new_group(call)))),
     },
     Entry {
         key: "DISTRIBUTED_PROCESS_GROUP",
@@ -535,7 +551,9 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_RECV_OBJECT_LIST,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::recv_object_list(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::recv_object_list(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_REDUCE",
@@ -577,7 +595,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_RENDEZVOUS,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::rendezvous(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::distributed::rendezvous(call)))),
     },
     Entry {
         key: "DISTRIBUTED_SCATTER",
@@ -591,7 +609,9 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_SCATTER_OBJECT_LIST,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::scatter_object_list(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::scatter_object_list(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_SEND",
@@ -605,35 +625,37 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::DISTRIBUTED_SEND_OBJECT_LIST,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::send_object_list(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::send_object_list(call))
+        })),
     },
     Entry {
         key: "DISTRIBUTED_SET_TIMEOUT",
         method: &calls::DISTRIBUTED_SET_TIMEOUT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::distributed::set_timeout(call))),
+        run: Some(Run::Now(implementations::distributed::set_timeout)),
     },
     Entry {
         key: "DISTRIBUTED_SPLIT_GROUP",
         method: &calls::DISTRIBUTED_SPLIT_GROUP,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::distributed::split_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::distributed::split_group(call)))),
     },
     Entry {
         key: "FILE_STORE_NEW",
         method: &calls::FILE_STORE_NEW,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::file_store::new(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::file_store::new(call)))),
     },
     Entry {
         key: "FILE_STORE_PATH",
         method: &FILE_STORE_PATH,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::file_store::path(call))),
+        run: Some(Run::Now(implementations::file_store::path)),
     },
     Entry {
         key: "FUTURE_ADD_DONE_CALLBACK",
@@ -675,7 +697,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::HASH_STORE_NEW,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::hash_store::new(call))),
+        run: Some(Run::Now(implementations::hash_store::new)),
     },
     Entry {
         key: "P2P_OP_NEW",
@@ -689,21 +711,21 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PREFIX_STORE_NEW,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::prefix_store::new(call))),
+        run: Some(Run::Now(implementations::prefix_store::new)),
     },
     Entry {
         key: "PREFIX_STORE_PREFIX",
         method: &PREFIX_STORE_PREFIX,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::prefix_store::prefix(call))),
+        run: Some(Run::Now(implementations::prefix_store::prefix)),
     },
     Entry {
         key: "PREFIX_STORE_UNDERLYING_STORE",
         method: &PREFIX_STORE_UNDERLYING_STORE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::prefix_store::underlying_store(call))),
+        run: Some(Run::Now(implementations::prefix_store::underlying_store)),
     },
     Entry {
         key: "PREPARED_OPERATION_RUN",
@@ -731,14 +753,14 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_ABORT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_abort(call))),
+        run: Some(Run::Now(process_group_abort)),
     },
     Entry {
         key: "PROCESS_GROUP_AGREE",
         method: &calls::PROCESS_GROUP_AGREE,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(process_group_agree(call))),
+        run: Some(Run::Later(|call| Box::pin(process_group_agree(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_ALLGATHER",
@@ -808,7 +830,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &PROCESS_GROUP_BOUND_DEVICE_ID,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::process_group::bound_device_id(call))),
+        run: Some(Run::Now(implementations::process_group::bound_device_id)),
     },
     Entry {
         key: "PROCESS_GROUP_BROADCAST",
@@ -850,70 +872,72 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_GET_ERROR,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::process_group::get_error(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::get_error(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_GET_GROUP_STORE",
         method: &calls::PROCESS_GROUP_GET_GROUP_STORE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_get_group_store(call))),
+        run: Some(Run::Now(process_group_get_group_store)),
     },
     Entry {
         key: "PROCESS_GROUP_GET_RECONFIGURE_HANDLE",
         method: &calls::PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_get_reconfigure_handle(call))),
+        run: Some(Run::Now(process_group_get_reconfigure_handle)),
     },
     Entry {
         key: "PROCESS_GROUP_GROUP_DESC",
         method: &PROCESS_GROUP_GROUP_DESC,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_group_desc(call))),
+        run: Some(Run::Now(process_group_group_desc)),
     },
     Entry {
         key: "PROCESS_GROUP_GROUP_NAME",
         method: &PROCESS_GROUP_GROUP_NAME,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_group_name(call))),
+        run: Some(Run::Now(process_group_group_name)),
     },
     Entry {
         key: "PROCESS_GROUP_MERGE_REMOTE_GROUP",
         method: &calls::PROCESS_GROUP_MERGE_REMOTE_GROUP,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::process_group::merge_remote_group(call))),
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::process_group::merge_remote_group(call))
+        })),
     },
     Entry {
         key: "PROCESS_GROUP_MONITORED_BARRIER",
         method: &calls::PROCESS_GROUP_MONITORED_BARRIER,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(process_group_monitored_barrier(call))),
+        run: Some(Run::Later(|call| Box::pin(process_group_monitored_barrier(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_NAME",
         method: &calls::PROCESS_GROUP_NAME,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_name(call))),
+        run: Some(Run::Now(process_group_name)),
     },
     Entry {
         key: "PROCESS_GROUP_NEW",
         method: &calls::PROCESS_GROUP_NEW,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::process_group::new(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::new(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_NEW_WINDOW",
         method: &calls::PROCESS_GROUP_NEW_WINDOW,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::process_group::new_window(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::new_window(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_PREPARE_ALLREDUCE",
@@ -927,21 +951,21 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_RANK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_rank(call))),
+        run: Some(Run::Now(process_group_rank)),
     },
     Entry {
         key: "PROCESS_GROUP_RANKS",
         method: &calls::PROCESS_GROUP_RANKS,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_ranks(call))),
+        run: Some(Run::Now(process_group_ranks)),
     },
     Entry {
         key: "PROCESS_GROUP_RECONFIGURE",
         method: &calls::PROCESS_GROUP_RECONFIGURE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::process_group::reconfigure(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::reconfigure(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_RECV",
@@ -1018,7 +1042,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_REVOKE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_revoke(call))),
+        run: Some(Run::Now(process_group_revoke)),
     },
     Entry {
         key: "PROCESS_GROUP_SCATTER",
@@ -1039,280 +1063,280 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::PROCESS_GROUP_SET_TIMEOUT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_set_timeout(call))),
+        run: Some(Run::Now(process_group_set_timeout)),
     },
     Entry {
         key: "PROCESS_GROUP_SHRINK_GROUP",
         method: &calls::PROCESS_GROUP_SHRINK_GROUP,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::process_group::shrink_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::shrink_group(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_SHUTDOWN",
         method: &calls::PROCESS_GROUP_SHUTDOWN,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(process_group_shutdown(call))),
+        run: Some(Run::Later(|call| Box::pin(process_group_shutdown(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_SIZE",
         method: &calls::PROCESS_GROUP_SIZE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_size(call))),
+        run: Some(Run::Now(process_group_size)),
     },
     Entry {
         key: "PROCESS_GROUP_SPLIT_GROUP",
         method: &calls::PROCESS_GROUP_SPLIT_GROUP,
         order: Order::Group,
         waits: true,
-        run: Some(|call| Box::pin(implementations::process_group::split_group(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::split_group(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_SUPPORTS_RECONFIGURE",
         method: &PROCESS_GROUP_SUPPORTS_RECONFIGURE,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_supports_reconfigure(call))),
+        run: Some(Run::Now(process_group_supports_reconfigure)),
     },
     Entry {
         key: "PROCESS_GROUP_SUPPORTS_WINDOW",
         method: &PROCESS_GROUP_SUPPORTS_WINDOW,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::process_group::supports_window(call))),
+        run: Some(Run::Now(implementations::process_group::supports_window)),
     },
     Entry {
         key: "PROCESS_GROUP_TIMEOUT",
         method: &PROCESS_GROUP_TIMEOUT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_timeout(call))),
+        run: Some(Run::Now(process_group_timeout)),
     },
     Entry {
         key: "PROCESS_GROUP_UNREGISTER_ABORT_HOOK",
         method: &calls::PROCESS_GROUP_UNREGISTER_ABORT_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_unregister_abort_hook(call))),
+        run: Some(Run::Now(process_group_unregister_abort_hook)),
     },
     Entry {
         key: "PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK",
         method: &calls::PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_unregister_completion_hook(call))),
+        run: Some(Run::Now(process_group_unregister_completion_hook)),
     },
     Entry {
         key: "PROCESS_GROUP_UNREGISTER_POST_HOOK",
         method: &calls::PROCESS_GROUP_UNREGISTER_POST_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_unregister_post_hook(call))),
+        run: Some(Run::Now(process_group_unregister_post_hook)),
     },
     Entry {
         key: "PROCESS_GROUP_UNREGISTER_PRE_HOOK",
         method: &calls::PROCESS_GROUP_UNREGISTER_PRE_HOOK,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_unregister_pre_hook(call))),
+        run: Some(Run::Now(process_group_unregister_pre_hook)),
     },
     Entry {
         key: "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS",
         method: &PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_use_pg_for_symm_mem_rendezvous(call))),
+        run: Some(Run::Now(process_group_use_pg_for_symm_mem_rendezvous)),
     },
     Entry {
         key: "PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET",
         method: &PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(process_group_set_use_pg_for_symm_mem_rendezvous(call))),
+        run: Some(Run::Now(process_group_set_use_pg_for_symm_mem_rendezvous)),
     },
     Entry {
         key: "STORE_ADD",
         method: &calls::STORE_ADD,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_add(call))),
+        run: Some(Run::Later(|call| Box::pin(store_add(call)))),
     },
     Entry {
         key: "STORE_APPEND",
         method: &calls::STORE_APPEND,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_append(call))),
+        run: Some(Run::Later(|call| Box::pin(store_append(call)))),
     },
     Entry {
         key: "STORE_BARRIER",
         method: &calls::STORE_BARRIER,
         order: Order::StoreUntilBegun,
         waits: true,
-        run: Some(|call| Box::pin(store_barrier(call))),
+        run: Some(Run::Later(|call| Box::pin(store_barrier(call)))),
     },
     Entry {
         key: "STORE_CHECK",
         method: &calls::STORE_CHECK,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_check(call))),
+        run: Some(Run::Later(|call| Box::pin(store_check(call)))),
     },
     Entry {
         key: "STORE_CLONE",
         method: &calls::STORE_CLONE,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::store::clone(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::store::clone(call)))),
     },
     Entry {
         key: "STORE_COMPARE_SET",
         method: &calls::STORE_COMPARE_SET,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_compare_set(call))),
+        run: Some(Run::Later(|call| Box::pin(store_compare_set(call)))),
     },
     Entry {
         key: "STORE_DELETE_KEY",
         method: &calls::STORE_DELETE_KEY,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_delete_key(call))),
+        run: Some(Run::Later(|call| Box::pin(store_delete_key(call)))),
     },
     Entry {
         key: "STORE_GET",
         method: &calls::STORE_GET,
         order: Order::StoreUntilBegun,
         waits: true,
-        run: Some(|call| Box::pin(store_get(call))),
+        run: Some(Run::Later(|call| Box::pin(store_get(call)))),
     },
     Entry {
         key: "STORE_HAS_EXTENDED_API",
         method: &calls::STORE_HAS_EXTENDED_API,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(store_has_extended_api(call))),
+        run: Some(Run::Now(store_has_extended_api)),
     },
     Entry {
         key: "STORE_LIST_KEYS",
         method: &calls::STORE_LIST_KEYS,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_list_keys(call))),
+        run: Some(Run::Later(|call| Box::pin(store_list_keys(call)))),
     },
     Entry {
         key: "STORE_MULTI_GET",
         method: &calls::STORE_MULTI_GET,
         order: Order::StoreUntilBegun,
         waits: true,
-        run: Some(|call| Box::pin(store_multi_get(call))),
+        run: Some(Run::Later(|call| Box::pin(store_multi_get(call)))),
     },
     Entry {
         key: "STORE_MULTI_SET",
         method: &calls::STORE_MULTI_SET,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_multi_set(call))),
+        run: Some(Run::Later(|call| Box::pin(store_multi_set(call)))),
     },
     Entry {
         key: "STORE_NUM_KEYS",
         method: &calls::STORE_NUM_KEYS,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_num_keys(call))),
+        run: Some(Run::Later(|call| Box::pin(store_num_keys(call)))),
     },
     Entry {
         key: "STORE_QUEUE_LEN",
         method: &calls::STORE_QUEUE_LEN,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_queue_len(call))),
+        run: Some(Run::Later(|call| Box::pin(store_queue_len(call)))),
     },
     Entry {
         key: "STORE_QUEUE_POP",
         method: &calls::STORE_QUEUE_POP,
         order: Order::StoreUntilBegun,
         waits: true,
-        run: Some(|call| Box::pin(store_queue_pop(call))),
+        run: Some(Run::Later(|call| Box::pin(store_queue_pop(call)))),
     },
     Entry {
         key: "STORE_QUEUE_PUSH",
         method: &calls::STORE_QUEUE_PUSH,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_queue_push(call))),
+        run: Some(Run::Later(|call| Box::pin(store_queue_push(call)))),
     },
     Entry {
         key: "STORE_SET",
         method: &calls::STORE_SET,
         order: Order::Store,
         waits: true,
-        run: Some(|call| Box::pin(store_set(call))),
+        run: Some(Run::Later(|call| Box::pin(store_set(call)))),
     },
     Entry {
         key: "STORE_SET_TIMEOUT",
         method: &calls::STORE_SET_TIMEOUT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(store_set_timeout(call))),
+        run: Some(Run::Now(store_set_timeout)),
     },
     Entry {
         key: "STORE_TIMEOUT",
         method: &STORE_TIMEOUT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(store_timeout(call))),
+        run: Some(Run::Now(store_timeout)),
     },
     Entry {
         key: "STORE_WAIT",
         method: &calls::STORE_WAIT,
         order: Order::StoreUntilBegun,
         waits: true,
-        run: Some(|call| Box::pin(implementations::store::wait(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::store::wait(call)))),
     },
     Entry {
         key: "TCP_STORE_HOST",
         method: &TCP_STORE_HOST,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::tcp_store::host(call))),
+        run: Some(Run::Now(implementations::tcp_store::host)),
     },
     Entry {
         key: "TCP_STORE_LIBUV_BACKEND",
         method: &TCP_STORE_LIBUV_BACKEND,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::tcp_store::libuv_backend(call))),
+        run: Some(Run::Now(implementations::tcp_store::libuv_backend)),
     },
     Entry {
         key: "TCP_STORE_NEW",
         method: &calls::TCP_STORE_NEW,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::tcp_store::new(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::tcp_store::new(call)))),
     },
     Entry {
         key: "TCP_STORE_PORT",
         method: &TCP_STORE_PORT,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::tcp_store::port(call))),
+        run: Some(Run::Now(implementations::tcp_store::port)),
     },
     Entry {
         key: "WEB_SOCKET_STORE_NEW",
         method: &calls::WEB_SOCKET_STORE_NEW,
         order: Order::Free,
         waits: true,
-        run: Some(|call| Box::pin(implementations::web_socket_store::new(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::web_socket_store::new(call)))),
     },
     Entry {
         key: "WEB_SOCKET_STORE_URL",
         method: &WEB_SOCKET_STORE_URL,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::web_socket_store::url(call))),
+        run: Some(Run::Now(implementations::web_socket_store::url)),
     },
     Entry {
         key: "WINDOW_ACCUMULATE",
@@ -1361,14 +1385,14 @@ pub(crate) static ENTRIES: &[Entry] = &[
         method: &calls::WINDOW_GET_ATTR,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::window::get_attr(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::window::get_attr(call)))),
     },
     Entry {
         key: "WINDOW_MAP_REMOTE_TENSOR",
         method: &calls::WINDOW_MAP_REMOTE_TENSOR,
         order: Order::Free,
         waits: false,
-        run: Some(|call| Box::pin(implementations::window::map_remote_tensor(call))),
+        run: Some(Run::Later(|call| Box::pin(implementations::window::map_remote_tensor(call)))),
     },
     Entry {
         key: "WINDOW_PUT",
@@ -1526,44 +1550,43 @@ const fn attribute(interface: &'static str, name: &'static str) -> Method {
 
 /// What only stands in the surface. Resolving such a call fails before it gets here.
 #[allow(dead_code, reason = "all may be built")]
-fn unbuilt(call: Invocation) -> AnswerFuture {
-    let error = unsupported(call.path());
-    Box::pin(std::future::ready(Err(error)))
+fn unbuilt(call: Invocation) -> Result<Answer> {
+    Err(unsupported(call.path()))
 }
 
 /// `ProcessGroup.rank`
-async fn process_group_rank(call: Invocation) -> Result<Answer> {
+fn process_group_rank(call: Invocation) -> Result<Answer> {
     call.this_group()?.rank().into_answer()
 }
 
 /// `ProcessGroup.size`
-async fn process_group_size(call: Invocation) -> Result<Answer> {
+fn process_group_size(call: Invocation) -> Result<Answer> {
     call.this_group()?.size().into_answer()
 }
 
 /// `ProcessGroup.name`
-async fn process_group_name(call: Invocation) -> Result<Answer> {
+fn process_group_name(call: Invocation) -> Result<Answer> {
     call.this_group()?.backend_name().into_answer()
 }
 
 /// `ProcessGroup.get_group_store`
-async fn process_group_get_group_store(call: Invocation) -> Result<Answer> {
+fn process_group_get_group_store(call: Invocation) -> Result<Answer> {
     call.this_group()?.get_group_store().into_answer()
 }
 
 /// `ProcessGroup.set_timeout`
-async fn process_group_set_timeout(mut call: Invocation) -> Result<Answer> {
+fn process_group_set_timeout(mut call: Invocation) -> Result<Answer> {
     let timeout: Duration = call.take(0)?;
     call.this_group()?.set_timeout(timeout).into_answer()
 }
 
 /// `ProcessGroup.ranks`
-async fn process_group_ranks(call: Invocation) -> Result<Answer> {
+fn process_group_ranks(call: Invocation) -> Result<Answer> {
     call.this_group()?.ranks().into_answer()
 }
 
 /// `ProcessGroup.abort`
-async fn process_group_abort(call: Invocation) -> Result<Answer> {
+fn process_group_abort(call: Invocation) -> Result<Answer> {
     call.this_group()?.abort().into_answer()
 }
 
@@ -1580,36 +1603,36 @@ async fn process_group_monitored_barrier(mut call: Invocation) -> Result<Answer>
 }
 
 /// `ProcessGroup.unregister_pre_hook`
-async fn process_group_unregister_pre_hook(mut call: Invocation) -> Result<Answer> {
+fn process_group_unregister_pre_hook(mut call: Invocation) -> Result<Answer> {
     let hook_id: i64 = call.take(0)?;
     call.this_group()?.unregister_pre_hook(hook_id).into_answer()
 }
 
 /// `ProcessGroup.unregister_post_hook`
-async fn process_group_unregister_post_hook(mut call: Invocation) -> Result<Answer> {
+fn process_group_unregister_post_hook(mut call: Invocation) -> Result<Answer> {
     let hook_id: i64 = call.take(0)?;
     call.this_group()?.unregister_post_hook(hook_id).into_answer()
 }
 
 /// `ProcessGroup.unregister_completion_hook`
-async fn process_group_unregister_completion_hook(mut call: Invocation) -> Result<Answer> {
+fn process_group_unregister_completion_hook(mut call: Invocation) -> Result<Answer> {
     let hook_id: i64 = call.take(0)?;
     call.this_group()?.unregister_completion_hook(hook_id).into_answer()
 }
 
 /// `ProcessGroup.unregister_abort_hook`
-async fn process_group_unregister_abort_hook(mut call: Invocation) -> Result<Answer> {
+fn process_group_unregister_abort_hook(mut call: Invocation) -> Result<Answer> {
     let hook_id: i64 = call.take(0)?;
     call.this_group()?.unregister_abort_hook(hook_id).into_answer()
 }
 
 /// `ProcessGroup.get_reconfigure_handle`
-async fn process_group_get_reconfigure_handle(call: Invocation) -> Result<Answer> {
+fn process_group_get_reconfigure_handle(call: Invocation) -> Result<Answer> {
     call.this_group()?.get_reconfigure_handle().into_answer()
 }
 
 /// `ProcessGroup.revoke`
-async fn process_group_revoke(call: Invocation) -> Result<Answer> {
+fn process_group_revoke(call: Invocation) -> Result<Answer> {
     call.this_group()?.revoke().into_answer()
 }
 
@@ -1621,33 +1644,33 @@ async fn process_group_agree(mut call: Invocation) -> Result<Answer> {
 }
 
 /// `ProcessGroup.group_name`
-async fn process_group_group_name(call: Invocation) -> Result<Answer> {
+fn process_group_group_name(call: Invocation) -> Result<Answer> {
     call.this_group()?.group_name().into_answer()
 }
 
 /// `ProcessGroup.group_desc`
-async fn process_group_group_desc(call: Invocation) -> Result<Answer> {
+fn process_group_group_desc(call: Invocation) -> Result<Answer> {
     call.this_group()?.group_desc().into_answer()
 }
 
 /// `ProcessGroup.use_pg_for_symm_mem_rendezvous`
-async fn process_group_use_pg_for_symm_mem_rendezvous(call: Invocation) -> Result<Answer> {
+fn process_group_use_pg_for_symm_mem_rendezvous(call: Invocation) -> Result<Answer> {
     call.this_group()?.use_pg_for_symm_mem_rendezvous().into_answer()
 }
 
 /// `ProcessGroup.set_use_pg_for_symm_mem_rendezvous`
-async fn process_group_set_use_pg_for_symm_mem_rendezvous(mut call: Invocation) -> Result<Answer> {
+fn process_group_set_use_pg_for_symm_mem_rendezvous(mut call: Invocation) -> Result<Answer> {
     let value: bool = call.take(0)?;
     call.this_group()?.set_use_pg_for_symm_mem_rendezvous(value).into_answer()
 }
 
 /// `ProcessGroup.timeout`
-async fn process_group_timeout(call: Invocation) -> Result<Answer> {
+fn process_group_timeout(call: Invocation) -> Result<Answer> {
     call.this_group()?.timeout().into_answer()
 }
 
 /// `ProcessGroup.supports_reconfigure`
-async fn process_group_supports_reconfigure(call: Invocation) -> Result<Answer> {
+fn process_group_supports_reconfigure(call: Invocation) -> Result<Answer> {
     call.this_group()?.supports_reconfigure().into_answer()
 }
 
@@ -1703,7 +1726,7 @@ async fn store_delete_key(mut call: Invocation) -> Result<Answer> {
 }
 
 /// `Store.has_extended_api`
-async fn store_has_extended_api(call: Invocation) -> Result<Answer> {
+fn store_has_extended_api(call: Invocation) -> Result<Answer> {
     call.this_store()?.get().has_extended_api().into_answer()
 }
 
@@ -1755,7 +1778,7 @@ async fn store_queue_len(mut call: Invocation) -> Result<Answer> {
 }
 
 /// `Store.set_timeout`
-async fn store_set_timeout(mut call: Invocation) -> Result<Answer> {
+fn store_set_timeout(mut call: Invocation) -> Result<Answer> {
     let timeout: Duration = call.take(0)?;
     call.this_store()?.get().set_timeout(timeout).into_answer()
 }
@@ -1769,6 +1792,6 @@ async fn store_barrier(mut call: Invocation) -> Result<Answer> {
 }
 
 /// `Store.timeout`
-async fn store_timeout(call: Invocation) -> Result<Answer> {
+fn store_timeout(call: Invocation) -> Result<Answer> {
     call.this_store()?.get().timeout().into_answer()
 }

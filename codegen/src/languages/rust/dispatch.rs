@@ -8,7 +8,7 @@ use crate::languages::plain::{given, is_direct, is_plain, taken};
 use crate::languages::roads::{is_object, is_run_by_core};
 use crate::languages::stamp;
 use crate::model::names::snake_case;
-use crate::model::{Api, Attribute, Interface, Method, Order};
+use crate::model::{Api, Attribute, Interface, Method, Order, Overload, Type};
 
 #[derive(Template)]
 #[template(path = "rust/dispatch.rs.jinja", escape = "none")]
@@ -52,6 +52,8 @@ struct Call {
     this: String,
     /// The core's method and its arguments.
     direct: String,
+    /// Whether its body is asynchronous.
+    waits: bool,
 }
 
 pub(super) fn dispatch(api: &Api) -> Dispatch {
@@ -96,7 +98,7 @@ impl Dispatch {
     fn add_method(&mut self, api: &Api, method: &Method, answers: bool, direct: bool) {
         let key = method_constant(method);
         let run = if method.common.unbuilt {
-            "Some(unbuilt)".to_owned()
+            "Some(Run::Now(unbuilt))".to_owned()
         } else if !answers || !is_run_by_core(api, method) {
             "None".to_owned()
         } else if direct && method.name != "new" && !method.common.handwritten && is_direct(method)
@@ -110,13 +112,11 @@ impl Dispatch {
             let arguments: Vec<String> =
                 parameters.iter().map(|it| given(&it.name, &it.ty)).collect();
             let direct = direct_call(method, core, &arguments.join(", "));
-            self.add_call(&method.owner, &method.name, takes.collect(), direct)
+            let waits = method.common.waits;
+            self.add_call((&method.owner, &method.name), takes.collect(), direct, waits)
         } else {
-            format!(
-                "Some(|call| Box::pin(implementations::{}::{}(call)))",
-                snake_case(&method.owner),
-                method.name
-            )
+            let body = format!("implementations::{}::{}", snake_case(&method.owner), method.name);
+            run_of(&body, is_asynchronous(method))
         };
         let order = format!("{:?}", method.order());
         let waits = method.common.waits;
@@ -128,13 +128,10 @@ impl Dispatch {
         let is_direct = direct && !attribute.common.handwritten && is_plain(&attribute.ty);
         let core = attribute.common.rust.as_deref().unwrap_or(&attribute.name);
         let run = if is_direct {
-            self.add_call(owner, &attribute.name, Vec::new(), format!("{core}()"))
+            self.add_call((owner, &attribute.name), Vec::new(), format!("{core}()"), false)
         } else {
-            format!(
-                "Some(|call| Box::pin(implementations::{}::{}(call)))",
-                snake_case(owner),
-                attribute.name
-            )
+            let body = format!("implementations::{}::{}", snake_case(owner), attribute.name);
+            run_of(&body, false)
         };
         let (interface, name) = (owner.to_owned(), attribute.name.clone());
         let set = match attribute.readonly {
@@ -165,7 +162,7 @@ impl Dispatch {
                 let take = format!("let value: {} = call.take(0)?;", taken(&attribute.ty));
                 let value = given("value", &attribute.ty);
                 let name = format!("set_{}", attribute.name);
-                self.add_call(owner, &name, vec![take], format!("set_{core}({value})"))
+                self.add_call((owner, &name), vec![take], format!("set_{core}({value})"), false)
             }
             None => "None".to_owned(),
         };
@@ -180,17 +177,40 @@ impl Dispatch {
     }
 
     /// Adds a call that is written here; what runs it.
-    fn add_call(&mut self, owner: &str, name: &str, takes: Vec<String>, direct: String) -> String {
+    fn add_call(
+        &mut self,
+        (owner, name): (&str, &str),
+        takes: Vec<String>,
+        direct: String,
+        waits: bool,
+    ) -> String {
         // Both of the core's types are what their objects hold.
         let this = match owner {
             "Store" => "call.this_store()?.get()",
             _ => "call.this_group()?",
         };
         let function = format!("{}_{name}", snake_case(owner));
-        let run = format!("Some(|call| Box::pin({function}(call)))");
+        let run = run_of(&function, waits);
         let path = format!("{owner}.{name}");
-        self.calls.push(Call { name: function, path, takes, this: this.to_owned(), direct });
+        let this = this.to_owned();
+        self.calls.push(Call { name: function, path, takes, this, direct, waits });
         run
+    }
+}
+
+/// Whether the body of a call is asynchronous, also where its caller gets a handle to wait by.
+fn is_asynchronous(method: &Method) -> bool {
+    let is_work = |ty: &Type| matches!(ty, Type::Interface(name) if name == "Work");
+    let gives_work = |overload: &Overload| is_work(overload.returns.non_null());
+    method.common.waits || method.common.handwritten || method.overloads.iter().any(gives_work)
+}
+
+/// What runs a call whose body is the function `body`.
+fn run_of(body: &str, waits: bool) -> String {
+    match waits {
+        true => format!("Some(Run::Later(|call| Box::pin({body}(call))))"),
+        // One future for all of them: a page need not load one of each.
+        false => format!("Some(Run::Now({body}))"),
     }
 }
 

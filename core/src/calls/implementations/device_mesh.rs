@@ -57,17 +57,17 @@ pub(crate) async fn extend_device_mesh(mut call: Invocation) -> Result<Answer> {
 }
 
 /// The current mesh of this thread; languages know their own.
-pub(crate) async fn current_device_mesh(_: Invocation) -> Result<Answer> {
+pub(crate) fn current_device_mesh(_: Invocation) -> Result<Answer> {
     device_mesh::current_device_mesh().into_answer()
 }
 
 /// `cpu` or `cuda`.
-pub(crate) async fn device_type(call: Invocation) -> Result<Answer> {
+pub(crate) fn device_type(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.device_type().into_answer()
 }
 
 /// The ranks: a tensor, or nested lists for JavaScript.
-pub(crate) async fn mesh(call: Invocation) -> Result<Answer> {
+pub(crate) fn mesh(call: Invocation) -> Result<Answer> {
     let mesh = call.this_mesh()?;
     if call.language().is_script() {
         return nested(mesh.shape(), mesh.ranks());
@@ -80,17 +80,17 @@ pub(crate) async fn mesh(call: Invocation) -> Result<Answer> {
 }
 
 /// The names of the dimensions.
-pub(crate) async fn mesh_dim_names(call: Invocation) -> Result<Answer> {
+pub(crate) fn mesh_dim_names(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.names().map(<[String]>::to_vec).into_answer()
 }
 
 /// The number of dimensions.
-pub(crate) async fn ndim(call: Invocation) -> Result<Answer> {
+pub(crate) fn ndim(call: Invocation) -> Result<Answer> {
     (call.this_mesh()?.ndim() as u32).into_answer()
 }
 
 /// The length of each dimension.
-pub(crate) async fn shape(call: Invocation) -> Result<Answer> {
+pub(crate) fn shape(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.shape().into_answer()
 }
 

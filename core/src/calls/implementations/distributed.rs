@@ -14,38 +14,38 @@ use crate::generated::error::{Error, Result};
 use crate::process_group::DEFAULT_TIMEOUT;
 
 /// Limit of operations of a group that was given none.
-pub(crate) async fn default_pg_timeout(_: Invocation) -> Result<Answer> {
+pub(crate) fn default_pg_timeout(_: Invocation) -> Result<Answer> {
     DEFAULT_TIMEOUT.into_answer()
 }
 
 /// Whether this package can be used here.
-pub(crate) async fn is_available(_: Invocation) -> Result<Answer> {
+pub(crate) fn is_available(_: Invocation) -> Result<Answer> {
     true.into_answer()
 }
 
 /// Whether a launcher started this process.
-pub(crate) async fn is_torchelastic_launched(_: Invocation) -> Result<Answer> {
+pub(crate) fn is_torchelastic_launched(_: Invocation) -> Result<Answer> {
     let names = [variable::POLYRANK_RUN_ID, variable::TORCHELASTIC_RUN_ID];
     names.into_iter().any(Variable::is_set).into_answer()
 }
 
 /// Whether the default group exists.
-pub(crate) async fn is_initialized(_: Invocation) -> Result<Answer> {
+pub(crate) fn is_initialized(_: Invocation) -> Result<Answer> {
     distributed::is_initialized().into_answer()
 }
 
 /// The default group.
-pub(crate) async fn default_group(_: Invocation) -> Result<Answer> {
+pub(crate) fn default_group(_: Invocation) -> Result<Answer> {
     distributed::default_group().into_answer()
 }
 
 /// The default group: what is current besides is for each language to know.
-pub(crate) async fn current_process_group(_: Invocation) -> Result<Answer> {
+pub(crate) fn current_process_group(_: Invocation) -> Result<Answer> {
     distributed::default_group().into_answer()
 }
 
 /// This process's rank in a group.
-pub(crate) async fn get_rank(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_rank(call: Invocation) -> Result<Answer> {
     if call.is_outside(get_rank::GROUP) {
         return (-1).into_answer();
     }
@@ -53,7 +53,7 @@ pub(crate) async fn get_rank(call: Invocation) -> Result<Answer> {
 }
 
 /// The number of ranks of a group.
-pub(crate) async fn get_world_size(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_world_size(call: Invocation) -> Result<Answer> {
     if call.is_outside(get_world_size::GROUP) {
         return (-1).into_answer();
     }
@@ -61,7 +61,7 @@ pub(crate) async fn get_world_size(call: Invocation) -> Result<Answer> {
 }
 
 /// This process's rank among those on its host, as the launcher said.
-pub(crate) async fn get_node_local_rank(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn get_node_local_rank(mut call: Invocation) -> Result<Answer> {
     let fallback: Option<i32> = call.take(get_node_local_rank::FALLBACK_RANK)?;
     let said = variable::LOCAL_RANK.text().and_then(|text| text.parse::<i32>().ok());
     said.or(fallback)
@@ -74,52 +74,52 @@ pub(crate) async fn get_node_local_rank(mut call: Invocation) -> Result<Answer> 
 }
 
 /// The number of groups that this process made and has not destroyed.
-pub(crate) async fn get_pg_count(_: Invocation) -> Result<Answer> {
+pub(crate) fn get_pg_count(_: Invocation) -> Result<Answer> {
     distributed::get_pg_count().into_answer()
 }
 
 /// The name of a group's backend.
-pub(crate) async fn get_backend(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_backend(call: Invocation) -> Result<Answer> {
     call.group(get_backend::GROUP)?.backend_name().into_answer()
 }
 
 /// Which backend serves which device.
-pub(crate) async fn get_backend_config(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_backend_config(call: Invocation) -> Result<Answer> {
     call.group(get_backend_config::GROUP)?.backend_config().into_answer()
 }
 
 /// The rank in a group of a global rank.
-pub(crate) async fn get_group_rank(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn get_group_rank(mut call: Invocation) -> Result<Answer> {
     let global: u32 = call.take(get_group_rank::GLOBAL_RANK)?;
     call.group(get_group_rank::GROUP)?.group_rank(global).into_answer()
 }
 
 /// The global rank of a rank in a group.
-pub(crate) async fn get_global_rank(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn get_global_rank(mut call: Invocation) -> Result<Answer> {
     let in_group: u32 = call.take(get_global_rank::GROUP_RANK)?;
     call.group(get_global_rank::GROUP)?.global_rank(in_group).into_answer()
 }
 
 /// The global ranks of a group's members.
-pub(crate) async fn get_process_group_ranks(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_process_group_ranks(call: Invocation) -> Result<Answer> {
     call.group(get_process_group_ranks::GROUP)?.ranks().into_answer()
 }
 
 /// Sets the limit of a group's later operations.
-pub(crate) async fn set_timeout(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn set_timeout(mut call: Invocation) -> Result<Answer> {
     let timeout: Duration = call.take(set_timeout::TIMEOUT)?;
     call.group(set_timeout::GROUP)?.set_timeout(timeout);
     ().into_answer()
 }
 
 /// Whether this build has a backend and its library can be loaded here.
-pub(crate) async fn is_backend_available(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn is_backend_available(mut call: Invocation) -> Result<Answer> {
     let backend: String = call.take(is_backend_available::BACKEND)?;
     distributed::is_backend_available(&backend).into_answer()
 }
 
 /// Why a backend cannot be used here; empty if it can.
-pub(crate) async fn backend_unavailable_reason(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn backend_unavailable_reason(mut call: Invocation) -> Result<Answer> {
     let backend: String = call.take(backend_unavailable_reason::BACKEND)?;
     distributed::backend_unavailable_reason(&backend).unwrap_or_default().into_answer()
 }
@@ -127,7 +127,7 @@ pub(crate) async fn backend_unavailable_reason(mut call: Invocation) -> Result<A
 macro_rules! is_available {
     ($($function:ident: $backend:literal),*) => {$(
         /// Whether the backend is available.
-        pub(crate) async fn $function(_: Invocation) -> Result<Answer> {
+        pub(crate) fn $function(_: Invocation) -> Result<Answer> {
             distributed::is_backend_available($backend).into_answer()
         }
     )*};
@@ -139,7 +139,7 @@ is_available! {
 }
 
 /// The name of the backend that serves a kind of device.
-pub(crate) async fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
     let device: String = call.take(get_default_backend_for_device::DEVICE)?;
     match device.split(':').next().unwrap_or_default() {
         "cpu" => "tcp".into_answer(),

@@ -26,7 +26,7 @@ mod here {
     }
 
     /// The file.
-    pub(crate) async fn path(call: Invocation) -> Result<Answer> {
+    pub(crate) fn path(call: Invocation) -> Result<Answer> {
         let store = call.this_store()?;
         let path = store.file().ok_or_else(|| Error::InvalidType {
             message: "the store is not a FileStore".to_owned(),
@@ -37,13 +37,13 @@ mod here {
 
 /// There are no files here.
 #[cfg(target_family = "wasm")]
-pub(crate) async fn new(_: Invocation) -> Result<Answer> {
-    let (who, operation) = ("a browser".to_owned(), "FileStore".to_owned());
-    Err(crate::generated::error::Error::Unsupported { who, operation })
+pub(crate) async fn new(call: Invocation) -> Result<Answer> {
+    path(call)
 }
 
 /// There is no such store here.
 #[cfg(target_family = "wasm")]
-pub(crate) async fn path(call: Invocation) -> Result<Answer> {
-    new(call).await
+pub(crate) fn path(_: Invocation) -> Result<Answer> {
+    let (who, operation) = ("a browser".to_owned(), "FileStore".to_owned());
+    Err(crate::generated::error::Error::Unsupported { who, operation })
 }

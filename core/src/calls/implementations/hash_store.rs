@@ -7,6 +7,6 @@ use crate::generated::error::Result;
 use crate::store::HashStore;
 
 /// An empty store.
-pub(crate) async fn new(_: Invocation) -> Result<Answer> {
+pub(crate) fn new(_: Invocation) -> Result<Answer> {
     StoreObject::from(HashStore::new()).into_answer()
 }

@@ -66,7 +66,7 @@ pub(crate) async fn merge_remote_group(mut call: Invocation) -> Result<Answer> {
 }
 
 /// The device that the group is bound to, if it is.
-pub(crate) async fn bound_device_id(call: Invocation) -> Result<Answer> {
+pub(crate) fn bound_device_id(call: Invocation) -> Result<Answer> {
     call.this_group()?.bound_device_id().into_answer()
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn get_error(call: Invocation) -> Result<Answer> {
 }
 
 /// Whether the group has windows.
-pub(crate) async fn supports_window(call: Invocation) -> Result<Answer> {
+pub(crate) fn supports_window(call: Invocation) -> Result<Answer> {
     call.this_group()?.supports_window().into_answer()
 }
 

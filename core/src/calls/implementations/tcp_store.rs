@@ -48,7 +48,7 @@ mod here {
     }
 
     /// The host that was given.
-    pub(crate) async fn host(call: Invocation) -> Result<Answer> {
+    pub(crate) fn host(call: Invocation) -> Result<Answer> {
         call.this_store()?.tcp().ok_or_else(no_tcp_store)?.host.as_str().into_answer()
     }
 
@@ -57,31 +57,31 @@ mod here {
     }
 
     /// The port on which the server listens.
-    pub(crate) async fn port(call: Invocation) -> Result<Answer> {
+    pub(crate) fn port(call: Invocation) -> Result<Answer> {
         call.this_store()?.tcp().ok_or_else(no_tcp_store)?.port.into_answer()
     }
 }
 
 /// There are no sockets here.
 #[cfg(not(feature = "tcp"))]
-pub(crate) async fn new(_: Invocation) -> Result<Answer> {
+pub(crate) async fn new(call: Invocation) -> Result<Answer> {
+    port(call)
+}
+
+/// There is no such store here.
+#[cfg(not(feature = "tcp"))]
+pub(crate) fn host(call: Invocation) -> Result<Answer> {
+    port(call)
+}
+
+/// There is no such store here.
+#[cfg(not(feature = "tcp"))]
+pub(crate) fn port(_: Invocation) -> Result<Answer> {
     let (who, operation) = ("a browser".to_owned(), "TCPStore".to_owned());
     Err(crate::generated::error::Error::Unsupported { who, operation })
 }
 
-/// There is no such store here.
-#[cfg(not(feature = "tcp"))]
-pub(crate) async fn host(call: Invocation) -> Result<Answer> {
-    new(call).await
-}
-
-/// There is no such store here.
-#[cfg(not(feature = "tcp"))]
-pub(crate) async fn port(call: Invocation) -> Result<Answer> {
-    new(call).await
-}
-
 /// Whether the server is libuv's; never.
-pub(crate) async fn libuv_backend(_: Invocation) -> Result<Answer> {
+pub(crate) fn libuv_backend(_: Invocation) -> Result<Answer> {
     false.into_answer()
 }

@@ -21,7 +21,7 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
 }
 
 /// The address that was given.
-pub(crate) async fn url(call: Invocation) -> Result<Answer> {
+pub(crate) fn url(call: Invocation) -> Result<Answer> {
     let no = || Error::InvalidType { message: "the store is not a WebSocketStore".to_owned() };
     call.this_store()?.url().ok_or_else(no)?.into_answer()
 }
