@@ -1270,7 +1270,7 @@ export class DeviceMesh {
    * @throws {@link InvalidGroupError}
    * @throws {@link MeshDimensionError}
    */
-  slice(meshDimNames: readonly string[]): DeviceMesh;
+  slice(meshDimNames: string): DeviceMesh;
   /**
    * The part of the mesh that has this process and these dimensions, in the order in which they
    * stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name
@@ -1280,7 +1280,7 @@ export class DeviceMesh {
    * @throws {@link InvalidGroupError}
    * @throws {@link MeshDimensionError}
    */
-  slice(meshDimNames: string): DeviceMesh;
+  slice(meshDimNames: readonly string[]): DeviceMesh;
   /**
    * A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
    * of this mesh call it. The mesh that this one was sliced out of knows it by its name, too.

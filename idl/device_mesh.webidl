@@ -85,8 +85,8 @@ interface DeviceMesh {
   /// stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name may
   /// be one that `flatten` gave.
   [Handwritten, Throws=(InvalidArgument, InvalidGroup, MeshDimension)]
-  DeviceMesh slice(sequence<DOMString> mesh_dim_names);
-  [Handwritten] DeviceMesh slice(DOMString mesh_dim_names);
+  DeviceMesh slice(DOMString mesh_dim_names);
+  [Handwritten] DeviceMesh slice(sequence<DOMString> mesh_dim_names);
 
   /// A mesh with all dimensions of this one in one, whose group is made by this call. All ranks of
   /// this mesh call it. The mesh that this one was sliced out of knows it by its name, too.

@@ -110,8 +110,9 @@ def test_wrong_calls_are_type_errors_that_list_the_forms(pair):
 
 
 def unbuilt(here):
-    with pytest.raises(polyrank.UnsupportedError, match="register_backend") as caught:
-        polyrank.register_backend("mine", print)
+    options = polyrank.AllreduceOptions(sparse_indices=np.array([1]))
+    with pytest.raises(polyrank.UnsupportedError, match="'sparse_indices' of allreduce") as caught:
+        here.group.allreduce([np.ones(2)], options)
     assert isinstance(caught.value, NotImplementedError)
 
 

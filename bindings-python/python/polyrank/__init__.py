@@ -20,10 +20,14 @@ from polyrank._members import *
 from polyrank._memory import *
 from polyrank._objects import *
 
-# Where c10d has them.
-setattr(ProcessGroup, "BackendType", BackendType)
-for _kind in BackendType:
-    setattr(ProcessGroup, _kind.name, _kind)
-del _kind
+
+def _add_backend_types() -> None:
+    """Puts the kinds of backends where c10d has them."""
+    setattr(ProcessGroup, "BackendType", BackendType)
+    for kind in BackendType:
+        setattr(ProcessGroup, kind.name, kind)
+
+
+_add_backend_types()
 
 __version__: str = getattr(_core, "__version__")

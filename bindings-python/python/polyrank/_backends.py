@@ -53,14 +53,13 @@ _runners: "dict[int, _Runner]" = {}
 
 def _deliver(task: Any, factory: Callable[..., Any], extended_api: bool) -> None:
     """Takes a task of the core, on any thread, and does not wait for it."""
+    runner = _runners.get(task.instance)
     if task.method == "make":
         runner = _runners[task.instance] = _Runner(factory, extended_api)
         runner.start()
-    else:
-        runner = _runners.get(task.instance)
     if runner is None:
-        return task.end()
-    if task.method == "abort":
+        task.end()
+    elif task.method == "abort":
         # The thread may be in a method that waits: it is what ends that.
         threading.Thread(target=runner.abort, args=(task,), daemon=True).start()
     elif task.method == "forget":
@@ -68,7 +67,6 @@ def _deliver(task: Any, factory: Callable[..., Any], extended_api: bool) -> None
         runner.stop()
     else:
         runner.put(task)
-    return None
 
 
 class _Runner:
@@ -216,8 +214,9 @@ def _sender(task: Any, returned: Any, value: Any) -> int | None:
         return value
     for name in ("source_rank", "_source_rank"):
         method = getattr(returned, name, None)
-        if callable(method):
-            return method()
+        source: Any = method() if callable(method) else None
+        if isinstance(source, int):
+            return source
     return None
 
 

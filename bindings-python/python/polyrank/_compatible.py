@@ -76,7 +76,7 @@ class BackendMethods:
     def _add(cls, name: str) -> None:
         """A member for a backend that was registered: `Backend.MINE`."""
         value = name.lower()
-        member = cast("Any", str.__new__(cast("Any", cls), value))
+        member: Any = str.__new__(cast("Any", cls), value)
         key = value.upper().replace("-", "_").replace(".", "_")
         member._name_, member._value_, member.__objclass__ = key, value, cls
         known = cast("Any", cls)

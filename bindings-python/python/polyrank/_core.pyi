@@ -1267,20 +1267,20 @@ class DeviceMesh:
         Raises `InvalidGroupError`.
         """
     @overload
-    def slice(self, mesh_dim_names: Sequence[str]) -> DeviceMesh:
+    def slice(self, mesh_dim_names: str) -> DeviceMesh:
         """The part of the mesh that has this process and these dimensions, in the order in which they
         stand in the mesh; `mesh["dp", "tp"]` in Python. Its groups are those of the mesh. A name may
         be one that `flatten` gave.
 
         Forms:
 
-        - `slice(mesh_dim_names: Sequence[str])`
         - `slice(mesh_dim_names: str)`
+        - `slice(mesh_dim_names: Sequence[str])`
 
         Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
         """
     @overload
-    def slice(self, mesh_dim_names: str) -> DeviceMesh: ...
+    def slice(self, mesh_dim_names: Sequence[str]) -> DeviceMesh: ...
     def flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
         """A mesh with all dimensions of this one in one, whose group is made by this call. All ranks of
         this mesh call it. The mesh that this one was sliced out of knows it by its name, too.

@@ -168,8 +168,8 @@ impl DeviceMesh {
     ///
     /// Forms:
     ///
-    /// - `slice(mesh_dim_names: Sequence[str])`
     /// - `slice(mesh_dim_names: str)`
+    /// - `slice(mesh_dim_names: Sequence[str])`
     ///
     /// Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
     #[pyo3(name = "slice", signature = (*positional, **keywords), text_signature = "($self, mesh_dim_names)")]

@@ -604,10 +604,10 @@ pub static DEVICE_MESH_SLICE: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[
+        Overload { parameters: &[required("mesh_dim_names", Type::Str, Role::None)] },
         Overload {
             parameters: &[required("mesh_dim_names", Type::Sequence(&Type::Str), Role::None)],
         },
-        Overload { parameters: &[required("mesh_dim_names", Type::Str, Role::None)] },
     ],
 };
 
