@@ -92,7 +92,7 @@ impl DeviceMesh {
     /// - `size(mesh_dim: str)`
     ///
     /// Raises `InvalidArgumentError`, `MeshDimensionError`.
-    #[pyo3(name = "size", signature = (*positional, **keywords), text_signature = "($self, mesh_dim)")]
+    #[pyo3(name = "size", signature = (*positional, **keywords), text_signature = "($self, mesh_dim=None)")]
     fn py_size<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -126,7 +126,7 @@ impl DeviceMesh {
     /// - `get_local_rank(mesh_dim: str)`
     ///
     /// Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
-    #[pyo3(name = "get_local_rank", signature = (*positional, **keywords), text_signature = "($self, mesh_dim)")]
+    #[pyo3(name = "get_local_rank", signature = (*positional, **keywords), text_signature = "($self, mesh_dim=None)")]
     fn py_get_local_rank<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,
@@ -144,7 +144,7 @@ impl DeviceMesh {
     /// - `get_group(mesh_dim: str)`
     ///
     /// Raises `InvalidArgumentError`, `InvalidGroupError`, `MeshDimensionError`.
-    #[pyo3(name = "get_group", signature = (*positional, **keywords), text_signature = "($self, mesh_dim)")]
+    #[pyo3(name = "get_group", signature = (*positional, **keywords), text_signature = "($self, mesh_dim=None)")]
     fn py_get_group<'py>(
         slf: &Bound<'py, Self>,
         positional: &Bound<'py, PyTuple>,

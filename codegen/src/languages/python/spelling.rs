@@ -175,10 +175,12 @@ pub(super) fn text_signature(method: &Method, receiver: &str) -> Option<String> 
         parts.push(receiver.to_owned());
     }
     for (place, parameter) in longest.parameters.iter().enumerate() {
-        parts.push(match parameter.optional {
-            true => format!("{}={}", named(parameter), shown_default(parameter)),
-            false if place >= always => format!("{}={UNSHOWN}", named(parameter)),
-            false => named(parameter),
+        // What one form lets out, a call may let out.
+        let mut forms = method.overloads.iter().filter_map(|it| it.parameters.get(place));
+        parts.push(match forms.find(|parameter| parameter.optional) {
+            Some(optional) => format!("{}={}", named(optional), shown_default(optional)),
+            None if place >= always => format!("{}={UNSHOWN}", named(parameter)),
+            None => named(parameter),
         });
     }
     Some(format!("({})", parts.join(", ")))
@@ -331,6 +333,9 @@ interface Store {
   /// Gets.
   undefined get(DOMString key);
   undefined get(sequence<DOMString> keys);
+  /// Asks.
+  undefined ask(optional long? what = null);
+  undefined ask(DOMString what);
 };
 /// It broke.
 [Error, Python=BrokenError, Message=\"broken\"]
@@ -353,6 +358,7 @@ dictionary Broken {};
         assert_eq!(shown("wait").as_deref(), Some("($self, keys, timeout=...)"));
         assert_eq!(shown("open").as_deref(), Some("($self, timeout=300)"));
         assert_eq!(shown("reduce").as_deref(), Some("($self, tensor, op=...)"));
+        assert_eq!(shown("ask").as_deref(), Some("($self, what=None)"));
         assert_eq!(shown("get"), None, "its forms have not the same names");
         let doc = method_doc(&api, &method(&api, "reduce"));
         assert_eq!(doc, ["Reduces.", "", "`op` is `ReduceOp.SUM` by default."]);
