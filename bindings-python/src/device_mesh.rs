@@ -5,11 +5,10 @@ use std::hash::{Hash, Hasher};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
-use crate::context_variable::ContextVariable;
+use crate::context_variable::ContextBlocks;
 
-static ENTERED: ContextVariable = ContextVariable::new("polyrank.current_device_mesh");
+static ENTERED: ContextBlocks = ContextBlocks::new("polyrank.current_device_mesh");
 
 /// The ranks of a job in an n-dimensional array, with a group along each of its dimensions.
 ///
@@ -22,17 +21,7 @@ pub(crate) struct DeviceMesh {
 
 /// The mesh of the innermost block; none outside of all.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    let meshes = entered(py)?;
-    meshes.len().checked_sub(1).map(|last| meshes.get_item(last)).transpose()
-}
-
-/// The meshes of the blocks that this thread or task is in, the innermost last. One mesh may be
-/// that of several tasks: what each of them puts back is in its own context.
-fn entered(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
-    match ENTERED.get(py)? {
-        Some(meshes) => Ok(meshes.cast_into()?),
-        None => Ok(PyTuple::empty(py)),
-    }
+    ENTERED.innermost(py)
 }
 
 #[pymethods]
@@ -68,22 +57,17 @@ impl DeviceMesh {
     }
 
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        let py = slf.py();
-        let meshes = entered(py)?.add(PyTuple::new(py, [slf])?)?;
-        ENTERED.set(py, &meshes)?;
+        ENTERED.enter(slf.as_any(), slf.as_any())?;
         Ok(slf.clone())
     }
 
     #[pyo3(signature = (_kind, _error, _traceback, /))]
     fn __exit__(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         _kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let meshes = entered(py)?;
-        let outer = meshes.get_slice(0, meshes.len().saturating_sub(1));
-        ENTERED.set(py, outer.as_any()).map(drop)
+        ENTERED.exit(slf.as_any())
     }
 }

@@ -109,3 +109,74 @@ def in_tasks(here):
 
 def test_each_task_has_names_of_its_own(pair):
     pair.run(in_tasks)
+
+
+def seen_names(group):
+    seen = []
+    group.register_pre_hook(0, lambda args: seen.append(args.comm_name))
+    return seen
+
+
+def shared_blocks():
+    """Several threads enter one block at a time; blocks of generators end in any order."""
+    group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="shared")
+    seen = seen_names(group)
+    block, in_group = polyrank.record_comm("shared"), polyrank.process_group(group)
+    entered, leave = threading.Barrier(3), threading.Barrier(3)
+
+    def enter():
+        with block, in_group:
+            entered.wait()
+            group.barrier().wait()
+            assert polyrank.current_process_group() is not None
+            leave.wait()
+        group.barrier().wait()
+        with pytest.raises(polyrank.NotInitializedError):
+            polyrank.current_process_group()
+
+    threads = [threading.Thread(target=enter) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    entered.wait()
+    group.barrier().wait()
+    leave.wait()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, seen)) == ["None", "None", "None", "shared", "shared"]
+    seen.clear()
+
+    def generator(name):
+        with polyrank.record_comm(name):
+            yield
+
+    first, second = generator("first"), generator("second")
+    next(first)
+    next(second)
+    first.close()
+    group.barrier().wait()
+    second.close()
+    group.barrier().wait()
+    assert seen == ["second", None]
+    group.shutdown()
+
+
+def test_blocks_may_be_shared_and_end_in_any_order():
+    shared_blocks()
+
+
+def test_a_task_keeps_the_name_of_the_block_in_which_it_was_started():
+    group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="tasks")
+    seen = seen_names(group)
+
+    async def later():
+        await group.barrier()
+
+    async def main():
+        with polyrank.record_comm("started"):
+            task = asyncio.create_task(later())
+        await group.barrier()
+        await task
+
+    asyncio.run(main())
+    assert sorted(map(str, seen)) == ["None", "started"]
+    group.shutdown()

@@ -1,6 +1,7 @@
 """The names of `_dist2`: groups as objects, for programs without a default group."""
 
 import socket
+import threading
 
 import numpy as np
 import pytest
@@ -59,3 +60,26 @@ def test_a_destroyed_group_is_refused(environment):
     for ask in asked:
         with pytest.raises(polyrank.InvalidGroupError, match="Invalid process group specified"):
             ask()
+
+
+def test_threads_cannot_be_the_same_rank():
+    store = polyrank.HashStore()
+    made, refused = [], []
+    ready = threading.Barrier(4)
+
+    def join():
+        ready.wait()
+        try:
+            made.append(polyrank.join_group("one", store=store, rank=0, world_size=1))
+        except polyrank.DuplicateGroupError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=join) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(made), len(refused)) == (1, 3)
+    with pytest.raises(polyrank.DuplicateGroupError):
+        polyrank.init_process_group(store=store, rank=0, world_size=1, group_name="one")
+    polyrank.destroy_process_group(made[0])

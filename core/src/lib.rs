@@ -190,7 +190,6 @@ pub use tensor::{
     TensorRef,
 };
 pub use work::comm_name::{
-    CommName, CommNameBlock, record_comm, record_comm_async, set_comm_name_source,
-    set_thread_comm_name,
+    CommName, record_comm, record_comm_async, set_comm_name_source, set_thread_comm_name,
 };
 pub use work::{Work, WorkResult};

@@ -8,9 +8,12 @@ use std::time::Duration;
 use polyrank::{Error, ProcessGroup, record_comm, record_comm_async};
 use polyrank_tests::ranks;
 
-/// The name and the user's name of each operation that hooks are told of: before, after, at the end.
-fn told(group: &ProcessGroup) -> Arc<Mutex<Vec<(&'static str, Option<String>)>>> {
-    let log: Arc<Mutex<Vec<_>>> = Arc::default();
+/// The name of each operation, and what the user calls it.
+type Names = Arc<Mutex<Vec<(&'static str, Option<String>)>>>;
+
+/// The names that hooks are told: before an operation, after its issue, at the end.
+fn told(group: &ProcessGroup) -> Names {
+    let log = Names::default();
     let note = {
         let log = log.clone();
         move |name, called: &Option<Arc<str>>| {

@@ -49,8 +49,8 @@ pub async fn join_group_async(name: &str, options: InitOptions) -> Result<Proces
         };
         return Err(Error::InvalidArgument { message: message.to_owned() });
     }
-    let is_joined = joined().iter().any(|made| made.group.group_name() == name);
-    if is_joined || super::world().as_ref().is_some_and(|world| world.has_group(name)) {
+    let _reserved = ReservedName::of(name)?;
+    if super::world().as_ref().is_some_and(|world| world.has_group(name)) {
         return Err(Error::DuplicateGroup { group_name: name.to_owned() });
     }
     let made = form(&options, name, name).await?;
@@ -64,6 +64,41 @@ pub(super) fn take(group: &ProcessGroup) -> Option<World> {
     let mut joined = joined();
     let found = joined.iter().position(|made| made.group.identity() == group.identity());
     found.map(|found| joined.remove(found))
+}
+
+/// Refuses a name that a group has which was joined, or that is being joined.
+///
+/// # Errors
+/// [`Error::DuplicateGroup`].
+pub(super) fn refuse_name(name: &str) -> Result<()> {
+    ReservedName::of(name).map(drop)
+}
+
+/// The name of a group that is being joined. A second thread that joined it would be the same rank.
+struct ReservedName(String);
+
+/// The names of those, and the processes that join them.
+static RESERVED: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+
+impl ReservedName {
+    fn of(name: &str) -> Result<ReservedName> {
+        let ours = crate::clock::process_id();
+        let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.retain(|(process_id, _)| *process_id == ours);
+        let is_joined = joined().iter().any(|made| made.group.group_name() == name);
+        if is_joined || reserved.iter().any(|(_, known)| known == name) {
+            return Err(Error::DuplicateGroup { group_name: name.to_owned() });
+        }
+        reserved.push((ours, name.to_owned()));
+        Ok(ReservedName(name.to_owned()))
+    }
+}
+
+impl Drop for ReservedName {
+    fn drop(&mut self) {
+        let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.retain(|(_, known)| *known != self.0);
+    }
 }
 
 /// Whether a group was joined, and is not left.

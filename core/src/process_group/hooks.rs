@@ -67,7 +67,7 @@ pub(crate) struct HookedOperation {
 impl Inner {
     /// As [`ProcessGroup::is_observed`].
     pub(super) fn is_observed(&self) -> bool {
-        self.has_hooks() || comm_name::is_in_use()
+        self.has_hooks() || CommName::current().is_some()
     }
 
     fn has_hooks(&self) -> bool {
@@ -156,8 +156,8 @@ impl ProcessGroup {
         self.inner.hooks.change(|known| drop(known.abort.remove(&hook_id)));
     }
 
-    /// Whether operations have hooks, or may have names of the user, so that none takes a fast
-    /// path.
+    /// Whether operations have hooks, or those that this thread calls now a name of the user, so
+    /// that none takes a fast path.
     #[doc(hidden)]
     pub fn is_observed(&self) -> bool {
         self.inner.is_observed()

@@ -1,13 +1,13 @@
 //! The name that a user gives to the operations that a block of code calls: of the block of this
 //! thread, or of whatever a language calls one. Knows no operations.
 //!
-//! Programs without such blocks look at one counter.
+//! Programs that never had such a block look at one flag.
 
 use std::cell::RefCell;
 use std::fmt::{self, Display, Formatter};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -17,12 +17,8 @@ use crate::generated::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommName(Arc<str>);
 
-/// A block of a language that has begun; it ends when this is dropped, on any thread.
-#[derive(Debug)]
-pub struct CommNameBlock(());
-
-/// How many blocks there are in this process.
-static BLOCKS: AtomicUsize = AtomicUsize::new(0);
+/// Whether there was a block in this process.
+static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// Where a language keeps the name that counts for what calls now.
 static SOURCE: OnceLock<fn() -> Option<CommName>> = OnceLock::new();
@@ -58,21 +54,17 @@ pub async fn record_comm_async<F: Future>(name: &str, future: F) -> F::Output {
 pub fn set_thread_comm_name(name: Option<&str>) {
     NAMES.with_borrow_mut(|names| match name {
         Some(name) => {
-            BLOCKS.fetch_add(1, Ordering::Relaxed);
+            IS_USED.store(true, Ordering::Relaxed);
             names.push(CommName::new(name));
         }
-        None => {
-            if names.pop().is_some() {
-                BLOCKS.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+        None => drop(names.pop()),
     });
 }
 
-/// Has `source` say which name counts, where no block of Rust does: it is asked only while there
-/// is a [`CommNameBlock`]. The first one stays.
+/// Has `source` say from now on which name counts, where no block of Rust does. The first one stays.
 pub fn set_comm_name_source(source: fn() -> Option<CommName>) {
     SOURCE.get_or_init(|| source);
+    IS_USED.store(true, Ordering::Relaxed);
 }
 
 impl CommName {
@@ -83,7 +75,7 @@ impl CommName {
 
     /// The name that counts for what this thread calls now.
     pub fn current() -> Option<CommName> {
-        if !is_in_use() {
+        if !IS_USED.load(Ordering::Relaxed) {
             return None;
         }
         let own = NAMES.with_borrow(|names| names.last().cloned());
@@ -92,7 +84,7 @@ impl CommName {
 
     /// Runs `f` with this name, as [`record_comm`].
     pub fn apply<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _block = CommNameBlock::new();
+        IS_USED.store(true, Ordering::Relaxed);
         NAMES.with_borrow_mut(|names| names.push(self.clone()));
         let _restore = RestoreGuard;
         f()
@@ -100,8 +92,7 @@ impl CommName {
 
     /// `future`, whose calls have this name, as [`record_comm_async`].
     pub(crate) fn apply_to<F: Future>(&self, future: F) -> NamedFuture<F> {
-        let (name, future) = (self.clone(), Box::pin(future));
-        NamedFuture { name, future, _block: CommNameBlock::new() }
+        NamedFuture { name: self.clone(), future: Box::pin(future) }
     }
 
     /// The text.
@@ -129,26 +120,6 @@ impl Display for CommName {
     }
 }
 
-impl CommNameBlock {
-    /// Has names asked for, until it is dropped.
-    #[expect(clippy::new_without_default, reason = "a block begins when somebody says so")]
-    pub fn new() -> CommNameBlock {
-        BLOCKS.fetch_add(1, Ordering::Relaxed);
-        CommNameBlock(())
-    }
-}
-
-impl Drop for CommNameBlock {
-    fn drop(&mut self) {
-        BLOCKS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Whether any operation may have a name.
-pub(crate) fn is_in_use() -> bool {
-    BLOCKS.load(Ordering::Relaxed) > 0
-}
-
 /// `result`, whose error has the name of the block that this thread is in, if it is in one.
 pub(crate) fn describe_error<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| match CommName::current() {
@@ -161,7 +132,6 @@ pub(crate) fn describe_error<T>(result: Result<T>) -> Result<T> {
 pub(crate) struct NamedFuture<F> {
     name: CommName,
     future: Pin<Box<F>>,
-    _block: CommNameBlock,
 }
 
 impl<F: Future> Future for NamedFuture<F> {
