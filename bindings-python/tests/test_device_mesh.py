@@ -212,6 +212,7 @@ def of_groups(here):
         ((groups, "cpu", ranks[0]), ("a",), "2 groups make a mesh of 2 dimensions, not 1"),
         ((groups, "cpu", ranks.T), ("a", "b"), "cannot be that of dimension 0"),
         ((groups, "cpu", ranks[:, ::-1]), ("a", "b"), "cannot be that of dimension"),
+        ((groups, "cpu", [[0], [1]]), ("a", "b"), "cannot be that of dimension 1"),
         (([], "cpu", ranks), ("a", "b"), "0 groups make a mesh of 0 dimensions"),
         ((world, "cuda:0"), None, "not 'cuda:0'; it has no index: give 'cuda'"),
     ]:

@@ -170,18 +170,24 @@ impl DeviceMesh {
             return invalid("Must pass mesh_dim_names if passing multiple ProcessGroups".into());
         }
         let layout = Layout::new(device_type, shape.to_vec(), ranks.to_vec(), options.names)?;
+        let refuse = |dim: usize, group: &ProcessGroup, line: &[u32]| {
+            let (name, members, length) = (group.group_name(), group.ranks(), shape[dim]);
+            invalid(format!(
+                "group '{name}' with ranks {members:?} cannot be that of dimension {dim} of \
+                 {layout}, which has {length} ranks here: {line:?}"
+            ))
+        };
+        // Ranks in groups of other sizes are no coordinate.
+        let mut sizes = groups.iter().zip(shape).enumerate();
+        if let Some((dim, (group, _))) = sizes.find(|(_, (group, size))| group.size() != **size) {
+            return refuse(dim, group, &[]);
+        }
         let coordinate: Vec<u32> = groups.iter().map(ProcessGroup::rank).collect();
         for (dim, group) in groups.iter().enumerate() {
-            let is_inside = group.size() == shape[dim];
-            let line = if is_inside { layout.part(&[dim], &coordinate) } else { Vec::new() };
+            let line = layout.part(&[dim], &coordinate);
             // Others have no global ranks, or not those of the default group.
-            let is_known = distributed::is_registered(group);
-            if !is_inside || (is_known && group.ranks() != line) {
-                let (name, members, length) = (group.group_name(), group.ranks(), shape[dim]);
-                return invalid(format!(
-                    "group '{name}' with ranks {members:?} cannot be that of dimension {dim} of \
-                     {layout}, which has {length} ranks here: {line:?}"
-                ));
+            if distributed::is_registered(group) && group.ranks() != line {
+                return refuse(dim, group, &line);
             }
         }
         let rank = Some(layout.rank_at(&coordinate));
