@@ -342,8 +342,29 @@ def test_one_that_never_ends_passes_its_deadline(pair):
     pair.run(late)
 
 
+def late_in_a_callback(here):
+    first, second = (over(here, name, "odd", timeout=0.2) for name in ("first", "second"))
+    ended = threading.Event()
+
+    def wait(_):
+        with pytest.raises(dist.CollectiveTimeoutError):
+            second.barrier().wait()
+        ended.set()
+
+    work = first.barrier()
+    work.get_future().add_done_callback(wait)
+    with pytest.raises(dist.CollectiveTimeoutError):
+        work.wait()
+    assert ended.wait(LIMIT), "what waits in a callback has no deadline"
+
+
+def test_what_waits_in_a_callback_passes_its_deadline_too(pair):
+    pair.run(late_in_a_callback)
+
+
 def aborting(here):
     group = over(here, "aborting", "odd")
+    before = ABORTED.count("group")
     work = group.barrier()
     with pytest.raises(dist.WaitTimeoutError):
         work.wait(0.05)
@@ -351,7 +372,7 @@ def aborting(here):
     with pytest.raises(dist.AbortedError):
         work.wait()
     deadline = time.monotonic() + LIMIT
-    while "group" not in ABORTED:
+    while ABORTED.count("group") == before:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -7,7 +7,7 @@ use crate::clock::Instant;
 
 /// What can be late.
 pub(super) trait Expiring: Send + Sync {
-    /// The deadline has come. Must not wait.
+    /// The deadline has come.
     fn expire(&self);
 }
 
@@ -25,10 +25,11 @@ pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
 
 #[cfg(not(target_family = "wasm"))]
 mod threaded {
-    use std::sync::{Condvar, Mutex, PoisonError, Weak};
+    use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
     use super::Expiring;
     use crate::clock::{Instant, process_id};
+    use crate::completion::guarded;
 
     /// What is watched, and the process whose thread does it: a forked child has none.
     struct Watched {
@@ -67,7 +68,7 @@ mod threaded {
             let due: Vec<_> = watched.all.extract_if(.., |(until, _)| *until <= now).collect();
             if !due.is_empty() {
                 drop(watched);
-                due.iter().filter_map(|(_, what)| what.upgrade()).for_each(|what| what.expire());
+                due.iter().filter_map(|(_, what)| what.upgrade()).for_each(tell);
                 watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -79,6 +80,17 @@ mod threaded {
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+        }
+    }
+
+    /// Calls it on a thread of its own: it calls functions of the user, which may wait for what
+    /// has a deadline, too.
+    fn tell(what: Arc<dyn Expiring>) {
+        let thread = std::thread::Builder::new().name("polyrank-expired".to_owned());
+        let late = what.clone();
+        if let Err(error) = thread.spawn(move || late.expire()) {
+            tracing::warn!(%error, "cannot start a thread for what is late");
+            guarded(|| what.expire());
         }
     }
 }
