@@ -254,9 +254,9 @@ const DEFAULT_NAME: &str = "default_pg";
 /// Makes the default group. Blocks until all ranks are there.
 ///
 /// # Errors
-/// [`Error::AlreadyInitialized`]; [`Error::DuplicateGroup`] for the name of a group that was joined;
-/// [`Error::InvalidArgument`] for both a store and a URL, or a store without rank and size; the
-/// errors of the rendezvous, which name missing ranks.
+/// [`Error::AlreadyInitialized`]; [`Error::DuplicateGroup`] for the name of a group that was
+/// joined; [`Error::InvalidArgument`] for both a store and a URL, or a store without rank and size;
+/// the errors of the rendezvous, which name missing ranks.
 pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
     block_on(init_process_group_async(options))
 }

@@ -448,9 +448,10 @@ export function withProcessGroup<R>(group: ProcessGroup, callback: () => R): R;
 /**
  * Runs `callback`, and returns its result; `name` is the name of all operations, of every group,
  * that it calls: their errors say it beside the collective, as in
- * `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it as `commName`. The innermost block counts. It changes nothing else, and
- * ranks may name the same operation differently. In Node the name lasts through everything that the
- * callback awaits; in a browser until the callback awaits for the first time.
+ * `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it as `commName`. The innermost
+ * block counts. It changes nothing else, and ranks may name the same operation differently. In
+ * Node the name lasts through everything that the callback awaits; in a browser until the callback
+ * awaits for the first time.
  *
  * @throws {@link InvalidTypeError}
  */

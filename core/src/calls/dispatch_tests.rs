@@ -68,7 +68,7 @@ fn what_cannot_be_called_says_so() {
     assert_eq!(kind(invoke("PROCESS_GROUP_RANK", Some(&store), vec![])), "InvalidType");
     assert_eq!(kind(invoke("STORE_GET", Some(&store), vec![])), "InvalidType");
     assert_eq!(kind(invoke("TCP_STORE_PORT", Some(&store), vec![])), "InvalidType");
-    assert_eq!(kind(invoke("DISTRIBUTED_REGISTER_BACKEND", None, vec![])), "Unsupported");
+    assert_eq!(kind(invoke("DISTRIBUTED_REGISTER_BACKEND", None, vec![])), "InvalidType");
     let outside = Some(&Object::NonGroupMember);
     let error = invoke("PROCESS_GROUP_SIZE", outside, vec![]).unwrap_err();
     assert!(matches!(error, Error::InvalidGroup { .. }), "{error}");

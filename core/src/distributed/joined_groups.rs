@@ -63,7 +63,16 @@ pub async fn join_group_async(name: &str, options: InitOptions) -> Result<Proces
 pub(super) fn take(group: &ProcessGroup) -> Option<World> {
     let mut joined = joined();
     let found = joined.iter().position(|made| made.group.identity() == group.identity());
-    found.map(|found| joined.remove(found))
+    let mut made = joined.remove(found?);
+    // Where the server serves another group, it does not end with this one.
+    let serves_on = joined.iter().any(|other| other.hosting && store_of(other) == store_of(&made));
+    made.hosting &= !serves_on;
+    Some(made)
+}
+
+/// Where the ranks of a group met.
+fn store_of(made: &World) -> Option<String> {
+    made.claim.as_ref().map(|claim| claim.store().description())
 }
 
 /// Refuses a name that a group has which was joined, or that is being joined.

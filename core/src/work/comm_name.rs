@@ -61,7 +61,8 @@ pub fn set_thread_comm_name(name: Option<&str>) {
     });
 }
 
-/// Has `source` say from now on which name counts, where no block of Rust does. The first one stays.
+/// Has `source` say from now on which name counts, where no block of Rust does. The first one
+/// stays.
 pub fn set_comm_name_source(source: fn() -> Option<CommName>) {
     SOURCE.get_or_init(|| source);
     IS_USED.store(true, Ordering::Relaxed);

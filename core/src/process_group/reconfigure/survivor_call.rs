@@ -184,7 +184,7 @@ impl SurvivorCall<'_> {
     /// Whether it is certain that a rank's process is gone, or has left the group.
     async fn is_gone(&self, rank: u32, look: &mut Option<Look>) -> bool {
         let members = &**self.group.inner;
-        if members.cpu.has_died(rank) || members.cpu.has_left(rank) {
+        if members.cpu.has_left(rank) {
             return true;
         }
         if look.is_none()
@@ -195,6 +195,12 @@ impl SurvivorCall<'_> {
         if let Some(look) = look
             && look.is_gone(members.members[rank as usize]).await
         {
+            return true;
+        }
+        // A rank that lives closes its connections, too, when the group broke, which this rank may
+        // have heard of later. The server that a rank hosts knows which processes have ended.
+        let is_certain = members.liveness.as_ref().is_some_and(|it| it.host.is_some());
+        if !(look.is_some() && is_certain) && members.cpu.has_died(rank) {
             return true;
         }
         match &members.origins {
