@@ -49,9 +49,9 @@ test("a backend of a Worker that has ended fails, and does not hang", async () =
 
 test("the program of the page does what it says", async () => {
   const page = await readFile(path("../../site/concepts/own-backends.md"), "utf8");
-  const [, program] = page.match(/^```ts \[JavaScript\]\n(.*?)^```/ms);
+  const [, program] = page.match(/^```javascript \[JavaScript\]\n(.*?)^```/ms);
   const entry = new URL("../js/index.js", import.meta.url).href;
-  const text = `import * as pr from "${entry}";\n${program}`;
+  const text = program.replace('"polyrank"', JSON.stringify(entry));
   const words = ["run", "-n", "3", "--", process.execPath, "--input-type=module", "-e", text];
   const { stdout } = await promisify(execFile)(`${TARGET}/polyrank`, words, { timeout: 120_000 });
   assert.equal(stdout.match(/mine: 3$/gm)?.length, 3, stdout);

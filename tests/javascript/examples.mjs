@@ -28,7 +28,7 @@ export class Example {
     this.body = body;
     /** A file that a line of its README runs, as the tests of the packages do. */
     this.isNamed = /^\/\/ [\w.]+\.\w+\n/.test(body);
-    this.isWhole = this.isNamed || /^await pr\.initProcessGroup/m.test(body);
+    this.isWhole = this.isNamed || /^(import \* as pr from|await pr\.initProcessGroup)/m.test(body);
     this.isOfBrowser = /["']polyrank-web["']/.test(body);
     this.isOfDevice = /CudaTensor/.test(body);
   }
