@@ -1025,8 +1025,9 @@ export interface JoinGroupOptions extends WaitOptions {
   deviceId?: unknown;
   /**
    * The version of what this program has to say to the others. A rank of another one is refused,
-   * with an error that names both, and those that wait go on waiting. One that gives none
-   * belongs to any.
+   * with an error that names both, and those that wait go on waiting. Where rank 0 serves the
+   * store, it is rank 0's version that counts, otherwise that of the rank that came first. One
+   * that gives none belongs to any.
    */
   version?: string | null | undefined;
 }

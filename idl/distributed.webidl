@@ -110,8 +110,9 @@ namespace distributed {
   /// - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
   /// - `backend`: none: `tcp`.
   /// - `version`: the version of what this program has to say to the others. A rank of another one
-  ///   is refused, with an error that names both, and those that wait go on waiting. One that gives
-  ///   none belongs to any.
+  ///   is refused, with an error that names both, and those that wait go on waiting. Where rank 0
+  ///   serves the store, it is rank 0's version that counts, otherwise that of the rank that came
+  ///   first. One that gives none belongs to any.
   [Waits, Throws=(DuplicateGroup, InvalidArgument, Network, Rendezvous, RendezvousTimeout,
                   UnknownBackend)]
   ProcessGroup join_group(DOMString group_name, optional DOMString? init_method = null,
@@ -169,7 +170,7 @@ namespace distributed {
   undefined set_timeout(Duration timeout, [Positional] optional ProcessGroup? group = null);
 
   /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
-  [Handwritten, Own=javascript, Throws=(Rendezvous, RendezvousTimeout)]
+  [Handwritten, Waits, Own=javascript, Throws=(Rendezvous, RendezvousTimeout)]
   Object rendezvous(DOMString url, optional long rank = -1, optional long world_size = -1,
                     optional Duration? timeout = null);
 

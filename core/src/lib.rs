@@ -109,6 +109,7 @@ mod completion;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod completion;
+mod context;
 pub mod device_mesh;
 pub mod distributed;
 #[cfg(not(feature = "internals"))]

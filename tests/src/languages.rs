@@ -120,3 +120,22 @@ pub fn job(program: Program, parts: &[(Language, u32)]) -> Option<Output> {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     Some(launcher.output().expect("the launcher starts"))
 }
+
+/// Runs one job as [`job`], which must succeed, and in which each rank says what `ends` makes of
+/// its number and the number of ranks: `Rust rank 0 of 3: 5 steps`.
+pub fn every_rank_says(
+    program: Program,
+    parts: &[(Language, u32)],
+    ends: impl Fn(usize, u32) -> String,
+) {
+    let Some(output) = job(program, parts) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    let world: u32 = parts.iter().map(|(_, count)| count).sum();
+    let ranks = parts.iter().flat_map(|(language, count)| vec![language; *count as usize]);
+    for (rank, language) in ranks.enumerate() {
+        let line = format!("{language:?} rank {rank} of {world}: {}", ends(rank, world));
+        assert!(said.contains(&line), "{line} is missing:\n{said}\n{errors}");
+    }
+}

@@ -17,6 +17,7 @@ pub mod over_store;
 pub mod processes;
 pub mod rounding;
 pub mod support;
+pub mod windows;
 
 use std::sync::Arc;
 use std::thread;

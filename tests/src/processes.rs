@@ -30,16 +30,16 @@ pub struct ProcessEnd {
 }
 
 /// What each rank but the victim has reported, by rank: one line. The victim was killed.
-pub fn lines_of_survivors(ended: &[ProcessEnd], victim: u32) -> Vec<(u32, &str)> {
-    let size = ended.len();
+pub fn lines_of_survivors(all: &[ProcessEnd], victim: u32) -> Vec<(u32, &str)> {
+    let size = all.len();
     let mut lines = Vec::new();
-    for (rank, ended) in (0..).zip(ended) {
+    for (rank, ended) in (0..).zip(all) {
         if rank == victim {
-            assert_eq!(ended.signal, Some(9), "{}", ended.output);
+            assert_eq!(ended.signal, Some(9), "{}", outputs(all));
             continue;
         }
         let [line] = ended.printed.as_slice() else {
-            panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, ended.output)
+            panic!("rank {rank} of {size} printed {:?}\n{}", ended.printed, outputs(all))
         };
         lines.push((rank, line.as_str()));
     }
@@ -228,4 +228,18 @@ fn collect(mut child: Child, start: Instant) -> std::thread::JoinHandle<ProcessE
         use std::os::unix::process::ExitStatusExt;
         ProcessEnd { code: status.code(), signal: status.signal(), printed, output, after }
     })
+}
+
+/// Every process ended well.
+pub fn all_went_well(ended: &[ProcessEnd]) {
+    for (rank, end) in ended.iter().enumerate() {
+        assert_eq!(end.code, Some(0), "rank {rank}:\n{}", outputs(ended));
+    }
+}
+
+/// What all ranks printed: the one that went wrong first may be another than the one whose check
+/// failed.
+fn outputs(ended: &[ProcessEnd]) -> String {
+    let of = |(rank, end): (usize, &ProcessEnd)| format!("rank {rank}:\n{}\n", end.output);
+    ended.iter().enumerate().map(of).collect()
 }

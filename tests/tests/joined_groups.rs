@@ -2,23 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use polyrank_tests::languages::{Language, Program, job};
+use polyrank_tests::languages::{Language, Program, every_rank_says};
 
 use Language::{Browser, Node, Python, Rust};
 
 const JOINS: Program = Program { example: "joined", script: "joined/run" };
 
 fn run(parts: &[(Language, u32)]) {
-    let Some(output) = job(JOINS, parts) else { return };
-    let said = String::from_utf8(output.stdout).unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
-    let world: u32 = parts.iter().map(|(_, count)| count).sum();
-    let ranks = parts.iter().flat_map(|(language, count)| vec![language; *count as usize]);
-    for (rank, language) in ranks.enumerate() {
-        let line = format!("{language:?} rank {rank} of {world}: joined");
-        assert!(said.contains(&line), "{line} is missing:\n{said}\n{errors}");
-    }
+    every_rank_says(JOINS, parts, |_, _| "joined".to_owned());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{Error, GroupOptions, ProcessGroup, ReduceOp};
-use polyrank_tests::languages::{Language, Program, job};
+use polyrank_tests::languages::{Language, Program, every_rank_says};
 use polyrank_tests::processes::{
     ProcessEnd, bare_processes, die, lines_of_survivors, report, with_variable,
 };
@@ -19,18 +19,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the steps in one job of these ranks; every rank must have made all that it is part of.
 fn run(parts: &[(Language, u32)]) {
-    let Some(output) = job(STEPS, parts) else { return };
-    let said = String::from_utf8(output.stdout).unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
-    let world: u32 = parts.iter().map(|(_, count)| count).sum();
-    let ranks = parts.iter().flat_map(|(language, count)| vec![language; *count as usize]);
-    for (rank, language) in ranks.enumerate() {
-        // The second step is without rank 0.
-        let steps = if rank == 0 && world > 1 { 4 } else { 5 };
-        let line = format!("{language:?} rank {rank} of {world}: {steps} steps");
-        assert!(said.contains(&line), "{line} is missing:\n{said}\n{errors}");
-    }
+    // The second step is without rank 0.
+    let steps = |rank, world| if rank == 0 && world > 1 { 4 } else { 5 };
+    every_rank_says(STEPS, parts, |rank, world| format!("{} steps", steps(rank, world)));
 }
 
 #[test]

@@ -48,10 +48,14 @@ fn reduces(group: &ProcessGroup) {
 
 /// The group breaks, `victim` is killed after that, and the others go on without it.
 fn is_killed_when_broken(test: &str, size: u32, victim: u32) {
-    let ended = ranks(test, size, |group, _| {
+    let ended = ranks(test, size, |group, store| {
         reduces(&group);
         assert_eq!(group.get_error(), WorkResult::Success);
+        let looked = |rank: u32| format!("looked/{rank}");
+        store.set(&looked(group.rank()), b"").unwrap();
         if group.rank() == (victim + 1) % size {
+            let all: Vec<String> = (0..size).map(looked).collect();
+            store.wait(&all.iter().map(String::as_str).collect::<Vec<_>>(), None).unwrap();
             group.revoke();
         }
         assert!(group.barrier(()).is_err());

@@ -4,14 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::{DType, ProcessGroup, Region, Tensor, Window};
-use polyrank_tests::languages::{Language, WINDOWS, job};
-use polyrank_tests::processes::{ProcessEnd, processes, with_variable};
+use polyrank_tests::languages::{Language, WINDOWS, every_rank_says};
+use polyrank_tests::processes::{all_went_well, processes, with_variable};
+use polyrank_tests::windows::MAPPED_ELEMENTS;
 
 /// Numbers of ranks.
 const WORLDS: [u32; 5] = [1, 2, 3, 5, 8];
 
 /// Elements of a registered tensor: of memory that no other process can map, and of more.
-const ELEMENTS: [usize; 2] = [67, 40_003];
+const ELEMENTS: [usize; 2] = [67, MAPPED_ELEMENTS];
 
 /// Elements of an access: none, one, an odd number, more than one segment.
 const PARTS: [usize; 4] = [0, 1, 5, 33_001];
@@ -51,12 +52,6 @@ fn own_way() -> Way {
         (Ok(tcp), _) if tcp == "tcp" => Way::Tcp,
         (_, Ok(slots)) if slots == "slots" => Way::Slots,
         _ => Way::Usual,
-    }
-}
-
-fn all_went_well(ended: &[ProcessEnd]) {
-    for (rank, end) in ended.iter().enumerate() {
-        assert_eq!(end.code, Some(0), "rank {rank}:\n{}", end.output);
     }
 }
 
@@ -236,16 +231,7 @@ fn puts_that_are_not_waited_for_come_before_the_signal_after_them() {
 /// Runs the program of all languages on a job of these ranks, each of which must say that all went
 /// well.
 fn run(parts: &[(Language, u32)]) {
-    let Some(output) = job(WINDOWS, parts) else { return };
-    let said = String::from_utf8(output.stdout).unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
-    let world: u32 = parts.iter().map(|(_, count)| count).sum();
-    let ranks = parts.iter().flat_map(|(language, count)| vec![language; *count as usize]);
-    for (rank, language) in ranks.enumerate() {
-        let line = format!("{language:?} rank {rank} of {world}: windows passed");
-        assert!(said.contains(&line), "{line} is missing:\n{said}\n{errors}");
-    }
+    every_rank_says(WINDOWS, parts, |_, _| "windows passed".to_owned());
 }
 
 #[test]

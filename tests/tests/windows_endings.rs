@@ -12,20 +12,8 @@ use polyrank::distributed::destroy_process_group;
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::HashStore;
 use polyrank::{DType, Error, GroupOptions, ProcessGroup, ReduceOp, Tensor, Window};
-use polyrank_tests::processes::{ProcessEnd, processes, with_variable};
-
-/// How ranks reach one another: mapped memory, frames over shared memory, frames over TCP.
-const WAYS: [(&str, &str); 3] =
-    [("POLYRANK_COPY", "auto"), ("POLYRANK_COPY", "slots"), ("POLYRANK_TRANSPORT", "tcp")];
-
-/// Elements that are mapped, if ranks map anything.
-const ELEMENTS: usize = 40_003;
-
-fn all_went_well(ended: &[ProcessEnd]) {
-    for (rank, end) in ended.iter().enumerate() {
-        assert_eq!(end.code, Some(0), "rank {rank}:\n{}", end.output);
-    }
-}
+use polyrank_tests::processes::{all_went_well, processes, with_variable};
+use polyrank_tests::windows::{MAPPED_ELEMENTS as ELEMENTS, WAYS};
 
 fn zeros() -> Tensor {
     Tensor::zeros(DType::I32, &[ELEMENTS]).unwrap()
@@ -281,7 +269,7 @@ fn hooks_see_no_operation_of_a_window_and_nothing_waits_for_them() {
         window.fence().unwrap();
         window.tensor_deregister().unwrap();
         drop(group.new_window().unwrap());
-        assert_eq!(seen.load(Ordering::Relaxed), 0, "they are no operations of the program");
+        assert_eq!(seen.load(Ordering::Relaxed), 0, "the program has called none of them");
         group.barrier(()).unwrap();
         assert_eq!(seen.load(Ordering::Relaxed), 1);
         group.unregister_pre_hook(0);

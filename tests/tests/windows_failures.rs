@@ -6,21 +6,9 @@
 
 use polyrank::{DType, Error, ProcessGroup, ReduceOp, Tensor};
 use polyrank_tests::processes::{
-    ProcessEnd, die, lines_of_survivors, processes, report, with_variable,
+    all_went_well, die, lines_of_survivors, processes, report, with_variable,
 };
-
-/// How ranks reach one another: mapped memory, frames over shared memory, frames over TCP.
-const WAYS: [(&str, &str); 3] =
-    [("POLYRANK_COPY", "auto"), ("POLYRANK_COPY", "slots"), ("POLYRANK_TRANSPORT", "tcp")];
-
-/// Elements that are mapped, if ranks map anything.
-const ELEMENTS: usize = 40_003;
-
-fn all_went_well(ended: &[ProcessEnd]) {
-    for (rank, end) in ended.iter().enumerate() {
-        assert_eq!(end.code, Some(0), "rank {rank}:\n{}", end.output);
-    }
-}
+use polyrank_tests::windows::{MAPPED_ELEMENTS as ELEMENTS, WAYS};
 
 fn zeros() -> Tensor {
     Tensor::zeros(DType::F32, &[ELEMENTS]).unwrap()

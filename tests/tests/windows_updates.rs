@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::{DType, ProcessGroup, ReduceOp, Tensor, Window};
-use polyrank_tests::processes::{ProcessEnd, processes, with_variable};
+use polyrank_tests::processes::{all_went_well, processes, with_variable};
 
 /// How the ranks go to one another's memory, by what they are told.
 const WAYS: [(&str, &str); 4] = [
@@ -29,12 +29,6 @@ const OPERATORS: [ReduceOp; 8] = [
     ReduceOp::Bxor,
     ReduceOp::PremulSum(2.0),
 ];
-
-fn all_went_well(ended: &[ProcessEnd]) {
-    for (rank, end) in ended.iter().enumerate() {
-        assert_eq!(end.code, Some(0), "rank {rank}:\n{}", end.output);
-    }
-}
 
 /// The bytes of one element with this value, from 0 to 127.
 fn element(dtype: DType, value: u32) -> Vec<u8> {

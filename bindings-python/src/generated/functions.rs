@@ -185,8 +185,9 @@ fn py_new_group<'py>(
 /// - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
 /// - `backend`: none: `tcp`.
 /// - `version`: the version of what this program has to say to the others. A rank of another one
-///   is refused, with an error that names both, and those that wait go on waiting. One that gives
-///   none belongs to any.
+///   is refused, with an error that names both, and those that wait go on waiting. Where rank 0
+///   serves the store, it is rank 0's version that counts, otherwise that of the rank that came
+///   first. One that gives none belongs to any.
 ///
 /// Raises `DuplicateGroupError`, `InvalidArgumentError`, `DistNetworkError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
 #[pyfunction]

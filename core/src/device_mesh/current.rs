@@ -1,11 +1,11 @@
 //! The current mesh of a thread or of a task. Knows no groups.
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 
 use super::DeviceMesh;
 use super::layout::invalid;
+use crate::context;
 use crate::generated::error::Result;
 
 thread_local! {
@@ -17,28 +17,16 @@ thread_local! {
 /// # Errors
 /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) outside of all.
 pub fn current_device_mesh() -> Result<DeviceMesh> {
-    let current = CURRENT.with_borrow(|meshes| meshes.last().cloned());
+    let current = context::innermost(&CURRENT);
     current.map_or_else(|| invalid("No device mesh is currently active!".into()), Ok)
 }
 
 /// Runs `f`, on this thread, with `mesh` as the current mesh.
 pub fn with_device_mesh<R>(mesh: &DeviceMesh, f: impl FnOnce() -> R) -> R {
-    CURRENT.with_borrow_mut(|meshes| meshes.push(mesh.clone()));
-    let _restore = RestoreGuard;
-    f()
+    context::within(&CURRENT, mesh.clone(), f)
 }
 
 /// Runs a task with `mesh` as its current mesh, on whatever threads it is polled.
 pub async fn with_device_mesh_async<F: Future>(mesh: &DeviceMesh, task: F) -> F::Output {
-    let mut task = pin!(task);
-    poll_fn(|context| with_device_mesh(mesh, || task.as_mut().poll(context))).await
-}
-
-/// Makes the mesh before current again, after a panic as well.
-struct RestoreGuard;
-
-impl Drop for RestoreGuard {
-    fn drop(&mut self) {
-        drop(CURRENT.with_borrow_mut(Vec::pop));
-    }
+    context::within_async(&CURRENT, mesh.clone(), task).await
 }

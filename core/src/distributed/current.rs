@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
 
 use super::default_group;
+use crate::context;
 use crate::generated::error::Result;
 use crate::process_group::ProcessGroup;
 
@@ -18,16 +18,13 @@ thread_local! {
 /// # Errors
 /// [`Error::NotInitialized`](crate::Error::NotInitialized).
 pub fn current_process_group() -> Result<ProcessGroup> {
-    let current = CURRENT.with_borrow(|groups| groups.last().cloned());
-    current.map_or_else(default_group, Ok)
+    context::innermost(&CURRENT).map_or_else(default_group, Ok)
 }
 
 /// Runs `f`, on this thread, with `group` as the current group. What asks for the default group
 /// gets that all the same.
 pub fn with_process_group<R>(group: &ProcessGroup, f: impl FnOnce() -> R) -> R {
-    CURRENT.with_borrow_mut(|groups| groups.push(group.clone()));
-    let _restore = RestoreGuard;
-    f()
+    context::within(&CURRENT, group.clone(), f)
 }
 
 /// As [`with_process_group`], through everything that `future` awaits, whatever threads and
@@ -55,17 +52,5 @@ pub fn with_process_group<R>(group: &ProcessGroup, f: impl FnOnce() -> R) -> R {
 /// # Ok::<(), polyrank::Error>(())
 /// ```
 pub async fn with_process_group_async<F: Future>(group: &ProcessGroup, future: F) -> F::Output {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| with_process_group(group, || future.as_mut().poll(context)))
-        .await
-}
-
-/// Makes the group before current again, after a panic as well.
-struct RestoreGuard;
-
-impl Drop for RestoreGuard {
-    fn drop(&mut self) {
-        // Dropped outside of the borrow: the last handle of a group does more than a `pop`.
-        drop(CURRENT.with_borrow_mut(Vec::pop));
-    }
+    context::within_async(&CURRENT, group.clone(), future).await
 }

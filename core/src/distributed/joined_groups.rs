@@ -17,8 +17,9 @@ static JOINED: Mutex<Vec<World>> = Mutex::new(Vec::new());
 /// those in one store are told apart by their names.
 ///
 /// A rank of another [`version`](InitOptions::version) than those that wait is refused, and they go
-/// on waiting. Where the place of a rank is free again, because its program ended, the next group
-/// of this name has a place for it.
+/// on waiting; where rank 0 serves the store, it is rank 0's version that counts. Where the place
+/// of a rank is free again, because its program ended, the next group of this name has a place for
+/// it.
 ///
 /// [`destroy_process_group`](super::destroy_process_group) leaves it.
 ///

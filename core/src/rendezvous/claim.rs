@@ -300,55 +300,54 @@ impl RankClaim {
 
     /// What is wrong with the generation if it is of another run.
     async fn compare_runs(&self, met: &Rendezvous) -> Result<Option<Fit>> {
-        let why = |ours: &str, theirs: &str| {
-            format!(
+        let refused = |ours: &str, theirs: &str| {
+            Fit::Refused(format!(
                 "rank {} of run '{ours}' came to group '{}' of run '{theirs}'. If these are two \
                  jobs, give each its own port or store; if they are one, give all its ranks the \
                  same run id (--run-id, POLYRANK_RUN_ID, or run_id= in the URL)",
                 met.rank, self.name
-            )
+            ))
         };
-        Ok(self.compare(met, "run", met.run_id.as_deref(), why).await?.map(|why| match why {
-            Some(why) => Fit::Refused(why),
-            None => Fit::Abandoned,
-        }))
+        self.compare(met, "run", met.run_id.as_deref(), refused).await
     }
 
     /// What is wrong with the generation if its programs are of another version.
     async fn compare_versions(&self, met: &Rendezvous) -> Result<Option<Fit>> {
-        let why = |ours: &str, theirs: &str| {
-            format!(
+        let turned_away = |ours: &str, theirs: &str| match met.hosting {
+            // The group is that of the host of the store: those of another version that came
+            // before it come along, and are turned away.
+            true => Fit::Abandoned,
+            // Another program of the right version may come: those that wait go on.
+            false => Fit::TurnedAway(format!(
                 "rank {} of version '{ours}' came to group '{}', whose ranks are of version \
                  '{theirs}'. Run programs of one version, or give each version a group of its own \
                  name",
                 met.rank, self.name
-            )
+            )),
         };
-        // Another program of the right version may come: those that wait go on.
-        Ok(self.compare(met, "version", met.version.as_deref(), why).await?.map(|why| match why {
-            Some(why) => Fit::TurnedAway(why),
-            None => Fit::Abandoned,
-        }))
+        self.compare(met, "version", met.version.as_deref(), turned_away).await
     }
 
-    /// Why the generation is none for this rank, if it is of another `what`: `why`, of ours and
-    /// theirs; none if nobody of it is there any more. It is ours if nobody has said what it is of,
-    /// or if this rank does not know.
+    /// What is wrong with the generation if it is of another `what`: what `differs` makes of ours
+    /// and theirs, if anybody of it is there. It is ours if nobody has said what it is of, or if
+    /// this rank does not know.
     async fn compare(
         &self,
         met: &Rendezvous,
         what: &str,
         ours: Option<&str>,
-        why: impl FnOnce(&str, &str) -> String,
-    ) -> Result<Option<Option<String>>> {
+        differs: impl FnOnce(&str, &str) -> Fit,
+    ) -> Result<Option<Fit>> {
         let Some(ours) = ours else { return Ok(None) };
         let key = format!("{}/{what}", self.scope);
         let theirs = met.store.compare_set_async(&key, b"", ours.as_bytes()).await?;
         if theirs == ours.as_bytes() {
             return Ok(None);
         }
-        let has_others = self.has_others(met, met.world_size).await?;
-        Ok(Some(has_others.then(|| why(ours, &String::from_utf8_lossy(&theirs)))))
+        Ok(Some(match self.has_others(met, met.world_size).await? {
+            true => differs(ours, &String::from_utf8_lossy(&theirs)),
+            false => Fit::Abandoned,
+        }))
     }
 
     /// Whether any other rank of this generation, which has so many places, is there.

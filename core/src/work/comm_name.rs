@@ -6,11 +6,10 @@
 use std::cell::RefCell;
 use std::fmt::{self, Display, Formatter};
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 
+use crate::context;
 use crate::generated::error::{Error, Result};
 
 /// What a user calls the operations of a block: `FSDP::all_gather (layer1)`.
@@ -79,21 +78,19 @@ impl CommName {
         if !IS_USED.load(Ordering::Relaxed) {
             return None;
         }
-        let own = NAMES.with_borrow(|names| names.last().cloned());
-        own.or_else(|| SOURCE.get().and_then(|source| source()))
+        context::innermost(&NAMES).or_else(|| SOURCE.get().and_then(|source| source()))
     }
 
     /// Runs `f` with this name, as [`record_comm`].
     pub fn apply<R>(&self, f: impl FnOnce() -> R) -> R {
         IS_USED.store(true, Ordering::Relaxed);
-        NAMES.with_borrow_mut(|names| names.push(self.clone()));
-        let _restore = RestoreGuard;
-        f()
+        context::within(&NAMES, self.clone(), f)
     }
 
     /// `future`, whose calls have this name, as [`record_comm_async`].
-    pub(crate) fn apply_to<F: Future>(&self, future: F) -> NamedFuture<F> {
-        NamedFuture { name: self.clone(), future: Box::pin(future) }
+    pub(crate) fn apply_to<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        IS_USED.store(true, Ordering::Relaxed);
+        context::within_async(&NAMES, self, future)
     }
 
     /// The text.
@@ -127,28 +124,4 @@ pub(crate) fn describe_error<T>(result: Result<T>) -> Result<T> {
         Some(name) => name.describe(error),
         None => error,
     })
-}
-
-/// A future whose calls have a name.
-pub(crate) struct NamedFuture<F> {
-    name: CommName,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for NamedFuture<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let NamedFuture { name, future, .. } = &mut *self;
-        name.apply(|| future.as_mut().poll(context))
-    }
-}
-
-/// Makes the name before current again, after a panic as well.
-struct RestoreGuard;
-
-impl Drop for RestoreGuard {
-    fn drop(&mut self) {
-        NAMES.with_borrow_mut(Vec::pop);
-    }
 }

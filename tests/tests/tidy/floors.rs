@@ -8,11 +8,12 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 27] = [
+const FLOORS: [&str; 28] = [
     "fork",
     "fnv",
     "random",
     "clock",
+    "context",
     "sorted",
     "price",
     "setters",

@@ -202,7 +202,7 @@ impl Dispatch {
 fn is_asynchronous(method: &Method) -> bool {
     let is_work = |ty: &Type| matches!(ty, Type::Interface(name) if name == "Work");
     let gives_work = |overload: &Overload| is_work(overload.returns.non_null());
-    method.common.waits || method.common.handwritten || method.overloads.iter().any(gives_work)
+    method.common.waits || method.overloads.iter().any(gives_work)
 }
 
 /// What runs a call whose body is the function `body`.

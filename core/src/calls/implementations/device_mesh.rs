@@ -32,7 +32,7 @@ pub(crate) async fn init_device_mesh(mut call: Invocation) -> Result<Answer> {
 }
 
 /// Makes a mesh of groups that exist.
-pub(crate) async fn from_group(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn from_group(mut call: Invocation) -> Result<Answer> {
     let groups = call.objects(from_group::GROUP).into_iter().map(Object::group);
     let groups = groups.map(|group| group.cloned()).collect::<Result<Vec<_>>>()?;
     let device_type: String = call.take(from_group::DEVICE_TYPE)?;
@@ -48,7 +48,7 @@ pub(crate) async fn from_group(mut call: Invocation) -> Result<Answer> {
 }
 
 /// A mesh with one more dimension.
-pub(crate) async fn extend_device_mesh(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn extend_device_mesh(mut call: Invocation) -> Result<Answer> {
     use functions::extend_device_mesh::{DIM, MESH, NAME, PG};
     let mesh = call.object(MESH).ok_or_else(|| invalid("'mesh' must be a DeviceMesh"))?;
     let (mesh, group) = (mesh.mesh()?.clone(), call.group(PG)?);
@@ -95,37 +95,37 @@ pub(crate) fn shape(call: Invocation) -> Result<Answer> {
 }
 
 /// The number of ranks, or the length of a dimension.
-pub(crate) async fn size(call: Invocation) -> Result<Answer> {
+pub(crate) fn size(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.size(dim_of(call.value(size::MESH_DIM))?).into_answer()
 }
 
 /// This process's global rank.
-pub(crate) async fn get_rank(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_rank(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.rank().into_answer()
 }
 
 /// This process's index in each dimension.
-pub(crate) async fn get_coordinate(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_coordinate(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.coordinate().into_answer()
 }
 
 /// This process's index in a dimension.
-pub(crate) async fn get_local_rank(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_local_rank(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.local_rank(dim_of(call.value(get_local_rank::MESH_DIM))?).into_answer()
 }
 
 /// The group along a dimension.
-pub(crate) async fn get_group(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_group(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.group(dim_of(call.value(get_group::MESH_DIM))?).into_answer()
 }
 
 /// The groups along all dimensions.
-pub(crate) async fn get_all_groups(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_all_groups(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.groups()?.to_vec().into_answer()
 }
 
 /// The part with this process and some dimensions.
-pub(crate) async fn slice(mut call: Invocation) -> Result<Answer> {
+pub(crate) fn slice(mut call: Invocation) -> Result<Answer> {
     let mesh = call.this_mesh()?;
     let names: Vec<String> = match call.value(slice::MESH_DIM_NAMES) {
         Value::Str(name) => vec![name.clone()],
@@ -141,13 +141,13 @@ pub(crate) async fn flatten(mut call: Invocation) -> Result<Answer> {
 }
 
 /// Whether two meshes have the same ranks, shape, names and device type.
-pub(crate) async fn equals(call: Invocation) -> Result<Answer> {
+pub(crate) fn equals(call: Invocation) -> Result<Answer> {
     let other = call.object(equals::OTHER).map(Object::mesh).transpose()?;
     (other == Some(&call.this_mesh()?)).into_answer()
 }
 
 /// What the mesh was made of.
-pub(crate) async fn get_root_mesh(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_root_mesh(call: Invocation) -> Result<Answer> {
     call.this_mesh()?.root().into_answer()
 }
 

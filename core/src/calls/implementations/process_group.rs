@@ -87,7 +87,7 @@ pub(crate) async fn shrink_group(mut call: Invocation) -> Result<Answer> {
 }
 
 /// How the group stands, by its number.
-pub(crate) async fn get_error(call: Invocation) -> Result<Answer> {
+pub(crate) fn get_error(call: Invocation) -> Result<Answer> {
     (call.this_group()?.get_error() as u16).into_answer()
 }
 

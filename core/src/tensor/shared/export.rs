@@ -205,7 +205,7 @@ mod tests {
         let pipe = claim(&reads.into());
         for pool_bytes in [0, 4096] {
             let pipe = ExportedMemory { pool_bytes, ..pipe };
-            assert!(pipe.map(std::process::id()).is_none(), "it is no file");
+            assert!(pipe.map(std::process::id()).is_none(), "a pipe is not a file");
         }
     }
 }
