@@ -302,7 +302,7 @@ fn an_abort_ends_the_way_to_a_host_that_does_not_answer() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let member = Member::newcomer();
     // A former member is older than a newcomer.
-    let eldest = format!("polyrank-1/0/{:016x}/0/tcp://{}", 7, silent.local_addr().unwrap());
+    let eldest = format!("polyrank-1/0/{:016x}/0/tcp://{}/1f", 7, silent.local_addr().unwrap());
     let options = ReconfigureOptions::new(1, [member.handle(), eldest]);
     let work = member.ask(|group| group.reconfigure(options).unwrap()).recv().unwrap();
     let (_held, _) = silent.accept().unwrap();
@@ -330,7 +330,8 @@ fn a_group_that_was_destroyed_gets_no_members_and_meets_nobody() {
     reconfigure(1, &[first, second]);
     for member in members.iter().chain(&others) {
         let handle = member.handle();
-        let place = handle.rsplit("://").next().unwrap().to_owned();
+        let (_, place) = handle.rsplit_once("://").unwrap();
+        let place = place.split('/').next().unwrap().to_owned();
         assert!(TcpStream::connect(&place).is_ok(), "{place}");
         let left = member.ask(|group| {
             group.shutdown_within(Duration::ZERO).unwrap();

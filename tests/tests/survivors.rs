@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use polyrank::store::{HashStore, Store};
-use polyrank::{Error, ProcessGroup, WorkResult};
+use polyrank::{Error, ProcessGroup, SplitOptions, WorkResult};
 use polyrank_tests::LIMIT;
 use polyrank_tests::members::{Member, check, reconfigure, world, world_in};
 
@@ -130,6 +131,53 @@ fn ranks_that_call_different_things_are_told() {
         }
         assert_eq!(agree(&[(a, 1), (b, 3), (c, 5)]), [1; 3]);
     }
+}
+
+#[test]
+fn a_rank_that_a_call_leaves_out_is_in_step_once_that_has_failed() {
+    let members = world(3);
+    let [a, b, c] = [&members[0], &members[1], &members[2]];
+    for reconfigures in [false, true] {
+        if reconfigures {
+            reconfigure(1, &[a, b, c]);
+        }
+        // The first two would go on without the third, of whom one does not come.
+        let shrink = |group: &ProcessGroup| group.shrink_group(&[2], Some(SHORT))?.wait(None);
+        assert!(calls(&[a], shrink).into_iter().all(|it| is_late(it, &[1])));
+        // The third does not take part in that, and waits for them in the next.
+        let asked = c.ask(|group| group.agree(6, Some(LIMIT)));
+        assert!(calls(&[b], shrink).into_iter().all(|it| is_late(it, &[1])));
+        assert_eq!(agree(&[(a, 7), (b, 3)]), [2; 2]);
+        assert_eq!(asked.recv().unwrap().unwrap(), 2);
+        assert_eq!(agree(&[(a, 7), (b, 6), (c, 12)]), [4; 3]);
+    }
+    // Whom the others have left behind is told so.
+    exclude(&[2], &[a, b]);
+    let error = c.ask(|group| group.agree(1, Some(LIMIT)).unwrap_err()).recv().unwrap();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+    assert!(error.to_string().contains("rank 2 calls agree, where the one"), "{error}");
+}
+
+#[test]
+fn who_has_left_a_group_made_out_of_another_is_not_waited_for() {
+    let members = world(3);
+    let split = |group: &ProcessGroup| {
+        let options = SplitOptions::default().name("part");
+        Ok(group.split_group(&[0, 1, 2], options).unwrap().unwrap())
+    };
+    let all: Vec<&Member> = members.iter().collect();
+    let parts: Vec<ProcessGroup> = calls(&all, split).into_iter().map(Result::unwrap).collect();
+    let [first, second, third] = parts.as_slice() else { panic!("three ranks") };
+    first.revoke();
+    assert!(second.barrier(()).is_err() && third.barrier(()).is_err());
+    let _ = third.shutdown();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| second.agree(6, Some(LIMIT)).unwrap());
+        assert_eq!(first.agree(3, Some(LIMIT)).unwrap(), 2);
+        assert_eq!(other.join().unwrap(), 2);
+    });
+    // All three are members of the group it was made out of.
+    assert_eq!(agree(&[(all[0], 7), (all[1], 6), (all[2], 12)]), [4; 3]);
 }
 
 #[test]

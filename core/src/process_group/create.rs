@@ -169,7 +169,7 @@ impl ProcessGroup {
         origin: Origin,
     ) -> Result<ProcessGroup> {
         options.check()?;
-        let Origin { share, open_comparisons, store_prefix, mut liveness } = origin;
+        let Origin { share, open_comparisons, store_prefix, liveness } = origin;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
@@ -210,10 +210,10 @@ impl ProcessGroup {
             Some(backend) => Some(connect(backend, &store, share, Some(cpu.clone())).await?),
             None => None,
         };
-        if is_root {
-            let host = Liveness::find_host(&*alive).await?;
-            liveness = Some(Liveness::new(name, alive, host));
-        }
+        let liveness = match is_root {
+            true => Some(Liveness::new(name, alive, None).await?),
+            false => liveness.as_ref().map(Liveness::share),
+        };
         let identity = next_identity();
         group_names::add(identity, name);
         let inner = Inner {

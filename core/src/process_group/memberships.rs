@@ -113,12 +113,12 @@ impl Inner {
 
     /// Ends what waits in the store of these members, and keeps nothing open.
     pub(super) fn close_stores(&self) {
-        self.store.close();
-        if self.store_prefix.is_empty()
+        if !self.store.is_closed()
             && let Some(liveness) = &self.liveness
         {
             liveness.close();
         }
+        self.store.close();
         let mut barriers = self.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
         let open = barriers.take();
         drop(barriers);

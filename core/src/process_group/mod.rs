@@ -284,7 +284,7 @@ impl ProcessGroup {
             _ => Ok(()),
         };
         let broken = self.is_broken();
-        if !limit.is_zero() && !broken {
+        if !limit.is_zero() {
             let _ = block_on(self.note_departure());
         }
         let ended = settled.and(self.shutdown_as(Leaving { limit, compare_until }));
@@ -319,9 +319,7 @@ impl ProcessGroup {
         };
         let leaving = Leaving { limit: SHUTDOWN_LIMIT, compare_until };
         let broken = self.is_broken();
-        if !broken {
-            let _ = self.note_departure().await;
-        }
+        let _ = self.note_departure().await;
         let mut ended = settled;
         if WaitMode::current() == WaitMode::Block {
             ended = ended.and(self.shutdown_as(leaving));

@@ -1,6 +1,7 @@
 //! Where processes meet that have no store in common yet: a store that one of them hosts, or that
-//! of a WebSocket. A place is a text that others may be given: `tcp://10.0.0.1:40111`. Knows
-//! nothing of what they do there.
+//! of a WebSocket. A place is a text that others may be given: `tcp://10.0.0.1:40111/1b9c…`, with a
+//! number that no other place has, and that stands in its store: when its host is gone, another may
+//! listen on its port. Knows nothing of what they do there.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,10 +10,13 @@ use std::time::Duration;
 use super::open_web_socket_store;
 #[cfg(feature = "tcp")]
 use crate::blocking::unblock;
+use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
-use crate::generated::error::Error;
-use crate::generated::error::Result;
+use crate::random;
 use crate::store::{Store, WebSocketStoreOptions};
+
+/// What the key begins with that says which place the store is.
+const PLACE: &str = "polyrank-place/";
 
 /// The place that this process hosts, as long as it has this.
 pub(crate) struct HostedPlace {
@@ -43,7 +47,9 @@ pub(crate) fn host(near: Option<IpAddr>) -> Result<HostedPlace> {
     let address = address.unwrap_or(near);
     let options = TcpStoreOptions::new(address.to_string(), 0).is_master(true);
     let store = TcpStore::new(options.timeout(Duration::ZERO))?;
-    let url = format!("tcp://{}", SocketAddr::new(address, store.port()));
+    let number = format!("{:016x}", u64::from_le_bytes(random::bytes::<8>()?));
+    store.set(&format!("{PLACE}{number}"), b"")?;
+    let url = format!("tcp://{}/{number}", SocketAddr::new(address, store.port()));
     Ok(HostedPlace { store: Arc::new(store), url })
 }
 
@@ -75,13 +81,28 @@ pub(crate) fn near(_: Option<&str>) -> Result<Option<IpAddr>> {
 /// was known, so that it is not waited for.
 ///
 /// # Errors
-/// [`Error::Network`] if nobody listens there, or does not answer within `timeout` (zero is no
-/// limit).
+/// [`Error::Network`] if nobody listens there, or another process does, or there is no answer
+/// within `timeout` (zero is no limit).
 pub(crate) async fn open(url: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
-    let Some(address) = url.strip_prefix("tcp://") else {
+    let Some(place) = url.strip_prefix("tcp://") else {
         return open_web_socket_store(url, WebSocketStoreOptions::new(timeout)).await;
     };
-    open_tcp(address, timeout).await
+    let (address, number) = place.split_once('/').ok_or_else(|| no_place(place))?;
+    let store = open_tcp(address, timeout).await?;
+    if is_place(&*store, number).await? {
+        return Ok(store);
+    }
+    let message = format!("another process listens at {address} than the one that was met there");
+    Err(Error::Network { message })
+}
+
+async fn is_place(store: &dyn Store, number: &str) -> Result<bool> {
+    store.check_async(&[&format!("{PLACE}{number}")]).await
+}
+
+fn no_place(text: &str) -> Error {
+    let message = format!("'{text}' is not an address; expected host:port/number");
+    Error::InvalidArgument { message }
 }
 
 #[cfg(feature = "tcp")]
@@ -105,13 +126,11 @@ fn split(address: &str) -> Result<(String, u16)> {
     let parts = address.rsplit_once(':').and_then(|(host, port)| {
         Some((host.trim_matches(['[', ']']).to_owned(), port.parse::<u16>().ok()?))
     });
-    parts.ok_or_else(|| Error::InvalidArgument {
-        message: format!("'{address}' is not an address; expected host:port"),
-    })
+    parts.ok_or_else(|| no_place(address))
 }
 
 /// Whether it is certain that the process that hosted a place is gone: its host says that nobody
-/// listens there. A host that does not answer says nothing.
+/// listens there, or the store there is another. A host that does not answer says nothing.
 #[cfg(feature = "tcp")]
 pub(crate) async fn is_gone(url: &str) -> bool {
     use std::io::ErrorKind;
@@ -120,15 +139,22 @@ pub(crate) async fn is_gone(url: &str) -> bool {
     /// How long a host may take to answer.
     const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
-    let address = url.strip_prefix("tcp://").and_then(|address| split(address).ok());
-    let Some((host, port)) = address else { return false };
+    let place = url.strip_prefix("tcp://").and_then(|place| place.split_once('/'));
+    let Some((address, number)) = place else { return false };
+    let Ok((host, port)) = split(address) else { return false };
     let looked = unblock(move || {
         let found = (host.as_str(), port).to_socket_addrs().ok().and_then(|mut it| it.next());
         let Some(address) = found else { return Ok(false) };
         let tried = TcpStream::connect_timeout(&address, ANSWER_LIMIT);
         Ok(tried.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
     });
-    looked.await.unwrap_or(false)
+    if looked.await.unwrap_or(false) {
+        return true;
+    }
+    match open_tcp(address, ANSWER_LIMIT).await {
+        Ok(store) => is_place(&*store, number).await.is_ok_and(|is_place| !is_place),
+        Err(_) => false,
+    }
 }
 
 /// A browser is not told why it cannot connect.
@@ -157,6 +183,17 @@ mod tests {
         let url = place.url.clone();
         drop(place);
         assert!(gone(&url));
+    }
+
+    #[test]
+    fn who_listens_where_a_place_was_is_not_taken_for_it() {
+        let place = host(None).unwrap();
+        let (address, _) = place.url.rsplit_once('/').unwrap();
+        let earlier = format!("{address}/0123456789abcdef");
+        let gone = |url: &str| block_on(async { Ok(is_gone(url).await) }).unwrap();
+        assert!(gone(&earlier) && !gone(&place.url));
+        let error = block_on(open(&earlier, Duration::from_secs(10))).err().unwrap();
+        assert!(error.to_string().contains("another process listens"), "{error}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ const MARK: &str = "polyrank-1";
 /// Longest handle; what comes from elsewhere is not trusted.
 const MAX_BYTES: usize = 1024;
 
-/// Who a member is: `polyrank-1/0/1b9c…/3/tcp://10.0.0.1:40111`.
+/// Who a member is: `polyrank-1/0/1b9c…/3/tcp://10.0.0.1:40111/8d2e…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     /// Its rank in the members that it leaves, if it is one of any.
@@ -36,7 +36,7 @@ impl Handle {
             let (rank, nonce, count) = (parts.next()?, parts.next()?, parts.next()?);
             let rank = if rank == "-" { None } else { Some(rank.parse().ok()?) };
             let nonce = u64::from_str_radix(nonce, 16).ok()?;
-            let place = parts.next().filter(|place| place.contains("://"))?.to_owned();
+            let place = parts.next().filter(|place| is_place(place))?.to_owned();
             Some(Handle { rank, nonce, count: count.parse().ok()?, place })
         };
         let found = Some(text).filter(|text| text.len() <= MAX_BYTES).and_then(|_| read());
@@ -72,6 +72,14 @@ impl fmt::Display for Handle {
     }
 }
 
+/// Whether `text` may be a place: a URL, that of a store of a member with its number.
+fn is_place(text: &str) -> bool {
+    match text.strip_prefix("tcp://") {
+        Some(rest) => rest.contains('/'),
+        None => text.contains("://"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -79,7 +87,7 @@ mod tests {
     use super::*;
 
     fn handle(rank: Option<u32>, nonce: u64) -> Handle {
-        Handle { rank, nonce, count: 7, place: "tcp://[::1]:4000".into() }
+        Handle { rank, nonce, count: 7, place: "tcp://[::1]:4000/1f".into() }
     }
 
     #[test]
@@ -95,8 +103,9 @@ mod tests {
 
     #[test]
     fn what_is_no_handle_is_refused() {
-        let long = format!("{MARK}/0/1/1/tcp://{}", "x".repeat(MAX_BYTES));
-        for text in ["", "x", "polyrank-2/0/1/1/tcp://a:1", "polyrank-1/0/1/1", &long] {
+        let long = format!("{MARK}/0/1/1/tcp://a:1/{}", "x".repeat(MAX_BYTES));
+        let other = "polyrank-2/0/1/1/tcp://a:1/1";
+        for text in ["", "x", other, "polyrank-1/0/1/1", "polyrank-1/0/1/1/tcp://a:1", &long] {
             let error = Handle::parse(text).unwrap_err().to_string();
             assert!(error.contains("not a handle"), "{error}");
         }

@@ -178,7 +178,7 @@ impl Meeting {
         };
         let eldest = self.eldest();
         let host = (!self.handles.iter().any(Handle::is_deaf)).then_some(eldest);
-        let liveness = Liveness::new(group.group_name(), scoped.clone(), host);
+        let liveness = Liveness::new(group.group_name(), scoped.clone(), host).await?;
         let origins = Origins {
             places: self.handles.iter().map(|handle| handle.place.clone()).collect(),
             host,

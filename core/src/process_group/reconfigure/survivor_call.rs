@@ -4,7 +4,8 @@
 //! Each gives its part in a store, and waits until the others have, or are known to be gone. The
 //! first that sees how the call ends writes that, once, and all return it: also those that come
 //! later, or were taken for gone. So a call ends in the same way on all ranks, well or badly, and
-//! the next of one is the next of all.
+//! the next of one is the next of all: a rank that a call leaves out passes over it, once that has
+//! failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,11 +62,12 @@ pub(super) struct SurvivorCall<'a> {
 }
 
 /// Where those meet that take part.
-struct Refuge {
+struct MeetingStore {
     store: Arc<dyn Store>,
-    /// The keys of this call.
-    keys: Arc<dyn Store>,
+    /// What the keys of their calls begin with there.
     prefix: String,
+    /// If members are looked for in the same store.
+    look: Option<Look>,
 }
 
 impl SurvivorCall<'_> {
@@ -78,16 +80,19 @@ impl SurvivorCall<'_> {
     ) -> Result<(Vec<u8>, u64)> {
         let began = Instant::now();
         let members = &**self.group.inner;
-        let count = members.survivor_calls.count.fetch_add(1, Ordering::Relaxed);
         let host = self.host();
-        let refuge = self.open(count).await.map_err(|error| self.explained(error, host))?;
-        let ended = self.meet(&refuge, began, part, settle).await;
-        let ended = ended.map_err(|error| self.explained(error, host))?;
-        if self.goes_on {
-            self.tidy(&refuge, ended.first() == Some(&DONE)).await;
+        let explained = |error| self.explained(error, host);
+        let mut place = self.open().await.map_err(explained)?;
+        loop {
+            let count = members.survivor_calls.count.fetch_add(1, Ordering::Relaxed);
+            let prefix = format!("{}{count}", place.prefix);
+            let keys = PrefixStore::new(prefix.clone(), place.store.clone());
+            let met = self.meet(&keys, &mut place.look, began, (part, &settle)).await;
+            let Some(ended) = met.map_err(explained)? else { continue };
+            self.tidy(&*place.store, prefix, ended.first() == Some(&DONE)).await;
+            let digest = members.origins.as_ref().map_or(0, |origins| origins.digest);
+            return self.result(ended).map(|settled| (settled, digest.wrapping_add(count)));
         }
-        let digest = members.origins.as_ref().map_or(0, |origins| origins.digest);
-        self.result(ended).map(|settled| (settled, digest.wrapping_add(count)))
     }
 
     /// The rank that hosts the store in which they meet, if one does.
@@ -98,58 +103,57 @@ impl SurvivorCall<'_> {
         self.elsewhere.or_else(|| in_group(of_root()?).map(|rank| rank as u32))
     }
 
-    async fn open(&self, count: u64) -> Result<Refuge> {
+    async fn open(&self) -> Result<MeetingStore> {
         let members = &**self.group.inner;
-        let elsewhere = self.elsewhere.zip(members.origins.as_ref());
-        let (store, prefix) = match elsewhere {
-            None => {
-                let store = members.store.underlying()?.reopen_async(self.timeout).await?;
-                (store, format!("alive/calls/{count}"))
+        if let Some((rank, origins)) = self.elsewhere.zip(members.origins.as_ref()) {
+            let place = &origins.places[rank as usize];
+            let hosted = self.group.inner.site.hosted().filter(|it| it.url == *place);
+            let store = match hosted {
+                Some(hosted) => hosted.store.clone_store_async().await?,
+                None => meeting_place::open(place, self.timeout).await?,
+            };
+            let prefix = format!("{PREFIX}{:016x}/", origins.digest);
+            return Ok(MeetingStore { store, prefix, look: None });
+        }
+        let (store, look) = match &members.liveness {
+            Some(liveness) => {
+                let look = liveness.look(self.timeout).await?;
+                (look.store.clone(), Some(look))
             }
-            Some((rank, origins)) => {
-                let place = &origins.places[rank as usize];
-                let hosted = self.group.inner.site.hosted().filter(|it| it.url == *place);
-                let store = match hosted {
-                    Some(hosted) => hosted.store.clone_store_async().await?,
-                    None => meeting_place::open(place, self.timeout).await?,
-                };
-                (store, format!("{PREFIX}{:016x}/{count}", origins.digest))
-            }
+            // Nobody else is a member, and nobody comes.
+            None => (members.store.underlying()?.reopen_async(self.timeout).await?, None),
         };
-        let keys = Arc::new(PrefixStore::new(prefix.clone(), store.clone()));
-        Ok(Refuge { store, keys, prefix })
+        let prefix = match members.store_prefix.as_str() {
+            "" => "calls/".to_owned(),
+            prefix => format!("calls/{prefix}/"),
+        };
+        Ok(MeetingStore { store, prefix, look })
     }
 
-    /// Waits for the others, and returns how the call ended.
+    /// Waits for the others, and returns how the call ended; `None` if it was one of others, which
+    /// did not go on without this rank.
     async fn meet(
         &self,
-        refuge: &Refuge,
+        keys: &dyn Store,
+        look: &mut Option<Look>,
         began: Instant,
-        part: &[u8],
-        settle: impl Fn(&[Vec<u8>]) -> Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        let keys = &*refuge.keys;
-        let called = keys.compare_set_async(CALLED, b"", self.what.as_bytes()).await?;
-        if called != self.what.as_bytes() {
-            let why = self.difference(&called);
-            let ended = self.end(keys, DIFFERS, &why).await?;
-            // What the others called may have ended well, without this rank.
-            let is_over = ended.first() == Some(&DONE);
-            return Ok(if is_over { [&[DIFFERS][..], &why].concat() } else { ended });
+        (part, settle): (&[u8], &impl Fn(&[Vec<u8>]) -> Vec<u8>),
+    ) -> Result<Option<Vec<u8>>> {
+        let ours = self.called();
+        let called = keys.compare_set_async(CALLED, b"", ours.as_bytes()).await?;
+        if called != ours.as_bytes() {
+            return self.meet_others(keys, &called, began).await;
         }
         keys.set_async(&key(self.group.rank()), part).await?;
-        let mut look = None;
         loop {
-            let left = self.timeout.saturating_sub(began.elapsed());
-            let late = !self.timeout.is_zero() && left.is_zero();
-            let limit = if self.timeout.is_zero() { LOOK_AFTER } else { left.min(LOOK_AFTER) };
+            let (limit, late) = self.next_look(began);
             let missing = await_keys(keys, &self.ranks, limit).await?;
             if keys.check_async(&[END]).await? {
-                return keys.get_async(END).await;
+                return keys.get_async(END).await.map(Some);
             }
             let mut awaited = Vec::new();
             for &rank in &missing {
-                match self.is_gone(rank, &mut look).await {
+                match self.is_gone(rank, look).await {
                     true if self.goes_on => {}
                     true => return self.end(keys, GONE, rank.to_string().as_bytes()).await,
                     false => awaited.push(rank),
@@ -169,16 +173,62 @@ impl SurvivorCall<'_> {
         }
     }
 
-    /// How the call ended: in this way, unless somebody has said another before.
-    async fn end(&self, keys: &dyn Store, kind: u8, text: &[u8]) -> Result<Vec<u8>> {
-        let ours = [&[kind], text].concat();
-        keys.compare_set_async(END, b"", &ours).await
+    /// As [`SurvivorCall::meet`], where those that came first have called something else. If it is
+    /// without this rank, it is not disturbed.
+    async fn meet_others(
+        &self,
+        keys: &dyn Store,
+        called: &[u8],
+        began: Instant,
+    ) -> Result<Option<Vec<u8>>> {
+        let called = String::from_utf8_lossy(called);
+        let (ranks, what) = called.split_once(' ').unwrap_or(("", &called));
+        let rank = self.group.rank();
+        let difference =
+            format!("rank {rank} calls {}, where the one that came first calls {what}", self.what);
+        let is_member = ranks.split(',').any(|member| member.parse() == Ok(rank));
+        if is_member {
+            let ended = self.end(keys, DIFFERS, difference.as_bytes()).await?;
+            // What the others called may have ended well, without this rank.
+            let is_over = ended.as_ref().is_some_and(|ended| ended.first() == Some(&DONE));
+            return Ok(if is_over { differs(&difference) } else { ended });
+        }
+        loop {
+            let (limit, late) = self.next_look(began);
+            match keys.wait_async(&[END], Some(limit)).await {
+                Err(Error::StoreTimeout { .. }) if !late => continue,
+                Err(Error::StoreTimeout { .. }) => return Ok(differs(&difference)),
+                waited => waited?,
+            }
+            let ended = keys.get_async(END).await?;
+            return Ok(match ended.first() {
+                Some(&DONE) => differs(&difference),
+                Some(&DIFFERS) => Some(ended),
+                _ => None,
+            });
+        }
     }
 
-    fn difference(&self, called: &[u8]) -> Vec<u8> {
-        let (rank, what) = (self.group.rank(), &self.what);
-        let called = String::from_utf8_lossy(called);
-        format!("rank {rank} calls {what}, where the one that came first calls {called}").into()
+    /// How long to wait until the next look at who is gone, and whether it is the last one.
+    fn next_look(&self, began: Instant) -> (Duration, bool) {
+        let left = self.timeout.saturating_sub(began.elapsed());
+        match self.timeout.is_zero() {
+            true => (LOOK_AFTER, false),
+            // Zero would be no limit.
+            false => (left.clamp(Duration::from_millis(1), LOOK_AFTER), left.is_zero()),
+        }
+    }
+
+    /// What all that take part say alike, and who they are.
+    fn called(&self) -> String {
+        let ranks: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
+        format!("{} {}", ranks.join(","), self.what)
+    }
+
+    /// How the call ended: in this way, unless somebody has said another before.
+    async fn end(&self, keys: &dyn Store, kind: u8, text: &[u8]) -> Result<Option<Vec<u8>>> {
+        let ours = [&[kind], text].concat();
+        keys.compare_set_async(END, b"", &ours).await.map(Some)
     }
 
     /// Whether it is certain that a rank's process is gone, or has left the group.
@@ -190,10 +240,10 @@ impl SurvivorCall<'_> {
         if look.is_none()
             && let Some(liveness) = &members.liveness
         {
-            *look = liveness.look(self.timeout).await;
+            *look = liveness.look(self.timeout).await.ok();
         }
         if let Some(look) = look
-            && look.is_gone(members.members[rank as usize]).await
+            && look.is_gone(&members.store_prefix, members.members[rank as usize]).await
         {
             return true;
         }
@@ -279,23 +329,33 @@ impl SurvivorCall<'_> {
         }
     }
 
-    /// Removes what earlier calls of all left in the store: with one that ended well, all that live
-    /// have read how those ended.
-    async fn tidy(&self, refuge: &Refuge, is_done: bool) {
+    /// Removes what earlier calls of all left in the store: with one that ended well, and that all
+    /// ranks are called to, all that live have read how those ended.
+    async fn tidy(&self, store: &dyn Store, prefix: String, is_done: bool) {
         let over = {
             let kept = &self.group.inner.survivor_calls.kept;
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let over = if is_done { std::mem::take(&mut *kept) } else { Vec::new() };
-            kept.push(refuge.prefix.clone());
+            let over = match is_done && self.goes_on {
+                true => std::mem::take(&mut *kept),
+                false => Vec::new(),
+            };
+            if self.elsewhere.is_none() {
+                kept.push(prefix);
+            }
             over
         };
         for prefix in over {
             for key in [key(self.group.rank()), CALLED.to_owned(), END.to_owned()] {
                 // It stays, then.
-                let _ = refuge.store.delete_key_async(&format!("{prefix}/{key}")).await;
+                let _ = store.delete_key_async(&format!("{prefix}/{key}")).await;
             }
         }
     }
+}
+
+/// The end of a call of others, who say something else.
+fn differs(why: &str) -> Option<Vec<u8>> {
+    Some([&[DIFFERS], why.as_bytes()].concat())
 }
 
 fn key(rank: u32) -> String {
@@ -306,8 +366,7 @@ fn key(rank: u32) -> String {
 async fn await_keys(store: &dyn Store, ranks: &[u32], limit: Duration) -> Result<Vec<u32>> {
     let keys: Vec<String> = ranks.iter().map(|&rank| key(rank)).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    // Zero would be no limit.
-    match store.wait_async(&keys, Some(limit.max(Duration::from_millis(1)))).await {
+    match store.wait_async(&keys, Some(limit)).await {
         Ok(()) => return Ok(Vec::new()),
         Err(Error::StoreTimeout { .. }) => {}
         Err(error) => return Err(error),
