@@ -298,6 +298,27 @@ fn one_order_on_some_members_and_another_on_others_is_found() {
 }
 
 #[test]
+fn a_host_that_does_not_answer_is_named_in_time() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("tcp://{}/1f", silent.local_addr().unwrap());
+    let eldest = format!("polyrank-1/0/{:016x}/0/{place}", 7);
+    let member = Member::newcomer();
+    let limit = Duration::from_millis(300);
+    let options = ReconfigureOptions::new(1, [member.handle(), eldest]).timeout(limit);
+    let work = member.ask(|group| group.reconfigure(options).unwrap()).recv().unwrap();
+    let error = work.wait(None).unwrap_err();
+    let text = error.to_string();
+    let is_named =
+        matches!(error, Error::RendezvousTimeout { missing_ranks, .. } if *missing_ranks == [1]);
+    assert!(
+        is_named
+            && text.contains(&format!("rank 1, where the members meet, did not answer at {place}")),
+        "{text}"
+    );
+    reconfigure(2, &[&member]);
+}
+
+#[test]
 fn an_abort_ends_the_way_to_a_host_that_does_not_answer() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let member = Member::newcomer();

@@ -2,6 +2,7 @@
 //! `shrink_group`, in groups of several sizes, made in a store or by `reconfigure`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::process::Command;
 use std::time::Duration;
 
 use polyrank::process_group::ReconfigureOptions;
@@ -128,6 +129,44 @@ fn the_host_of_the_store_is_killed() {
         report(format!("rank {} of {}", group.rank(), group.size()));
     });
     check(&ended, 0);
+}
+
+#[test]
+fn the_host_of_the_store_is_stopped() {
+    let test = "the_host_of_the_store_is_stopped";
+    let ended = ranks(test, 3, |group, store| {
+        reduces(&group);
+        if group.rank() == 0 {
+            store.set("host", std::process::id().to_string().as_bytes()).unwrap();
+            signal(std::process::id(), "-STOP");
+        }
+        let host = String::from_utf8(store.get("host").unwrap()).unwrap().parse().unwrap();
+        while !is_stopped(host) {
+            std::thread::yield_now();
+        }
+        group.revoke();
+        // It lives, and may come back: nobody says that it is gone.
+        let error = group.agree(1, Some(Duration::from_millis(500))).unwrap_err();
+        assert!(matches!(error, Error::RendezvousTimeout { rank: 0, .. }), "{error:?}");
+        assert!(error.to_string().contains("which rank 0 hosts, did not answer"), "{error}");
+        let _ = exchange(&group, &store, "told", &[1, 2]);
+        if group.rank() == 1 {
+            signal(host, "-KILL");
+        }
+        report(format!("rank {} of {}", group.rank() - 1, group.size() - 1));
+    });
+    check(&ended, 0);
+}
+
+fn signal(process: u32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Whether all threads of a process are stopped (proc(5)).
+fn is_stopped(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().any(|line| line.starts_with("State:") && line.contains("T (stopped)"))
 }
 
 /// In a group that was reconfigured, `victim` is killed, and the others go on without it.

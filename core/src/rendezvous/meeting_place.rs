@@ -81,8 +81,8 @@ pub(crate) fn near(_: Option<&str>) -> Result<Option<IpAddr>> {
 /// was known, so that it is not waited for.
 ///
 /// # Errors
-/// [`Error::Network`] if nobody listens there, or another process does, or there is no answer
-/// within `timeout` (zero is no limit).
+/// [`Error::Network`] if nobody listens there, or another process does; [`Error::StoreTimeout`] if
+/// there is no answer within `timeout` (zero is no limit).
 pub(crate) async fn open(url: &str, timeout: Duration) -> Result<Arc<dyn Store>> {
     let Some(place) = url.strip_prefix("tcp://") else {
         return open_web_socket_store(url, WebSocketStoreOptions::new(timeout)).await;

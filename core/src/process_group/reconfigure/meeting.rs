@@ -230,8 +230,22 @@ impl Meeting {
             Err(_) if meeting_place::is_gone(place).await => {
                 Err(self.is_gone(group, self.eldest()))
             }
+            Err(Error::StoreTimeout { .. }) => Err(self.is_silent(group, place)),
             opened => opened,
         }
+    }
+
+    fn is_silent(&self, group: &ProcessGroup, place: &str) -> Error {
+        let eldest = self.eldest();
+        let message = format!(
+            "reconfigure (uuid {}) of group '{}' on rank {}: rank {eldest}, where the members meet, \
+             did not answer at {place} within {} ms",
+            self.uuid,
+            group.group_name(),
+            self.rank,
+            self.timeout.as_millis()
+        );
+        rendezvous::timed_out(self.rank, vec![eldest], message)
     }
 
     /// Where it is noted which members the meeting of this number has.

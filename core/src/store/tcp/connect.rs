@@ -62,11 +62,6 @@ pub(super) fn open_known(host: &str, port: u16, deadline: &Deadline) -> Opened {
             // A silent host is asked again.
             Err(Fault::Expired(WaitError::TimedOut))
                 if deadline.remaining().is_none_or(|left| !left.is_zero()) => {}
-            Err(Fault::Expired(WaitError::TimedOut)) => {
-                let waited_ms = deadline.limit_ms();
-                let why = format!("({host}, {port}) did not answer within {waited_ms} ms");
-                return Err(Fault::Closed(why));
-            }
             attempted => return attempted,
         }
     }

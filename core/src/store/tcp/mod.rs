@@ -173,7 +173,8 @@ impl TcpStore {
     /// connecting, and of every request; zero is none.
     ///
     /// # Errors
-    /// [`Error::Network`] at once if nobody listens there, otherwise if there is no answer in time.
+    /// [`Error::Network`] at once if nobody listens there; [`Error::StoreTimeout`] if somebody does
+    /// and does not answer in time.
     pub(crate) fn of_known(host: &str, port: u16, timeout: Duration) -> Result<Self> {
         let client = Arc::new(Client::connect_known(host, port, timeout)?);
         let (host, shared_client) = (host.to_owned(), SharedClient::default());
