@@ -184,8 +184,14 @@ def flattened(here):
     # Names that differ between ranks.
     with pytest.raises(polyrank.InvalidArgumentError) as raised:
         mesh["cp", "tp"].flatten("x" if here.rank % 4 == 0 else "y")
-    assert re.search(r"flatten: ranks disagree: rank 0 gave 'x'.*ranks \[1, 2, 3\] gave 'y'",
+    first = here.rank // 4 * 4
+    others = re.escape(str([first + 1, first + 2, first + 3]))
+    assert re.search(f"flatten: ranks disagree: rank {first} gave 'x'.*ranks {others} gave 'y'",
                      str(raised.value)), raised.value
+    # What one rank refuses is known to the others, which do not wait for it.
+    with pytest.raises(polyrank.InvalidArgumentError, match="it refused .*'tp' is a dimension"):
+        mesh["cp", "tp"].flatten("tp" if here.rank % 4 == 0 else "z")
+    assert mesh["cp", "tp"].flatten("z").size() == 4
 
 
 def test_flattened_dimensions(pools):
@@ -265,10 +271,48 @@ def extended(here):
         total = np.ones(1)
         dist.all_reduce(total, group=wider["dp"].get_group())
         assert total[0] == 3
+        with pytest.raises(polyrank.InvalidArgumentError, match="'dp', which extend_device_mesh"):
+            wider.flatten("all")
+        assert wider["tp"].flatten("all").size() == 3
     with pytest.raises(polyrank.InvalidArgumentError, match="not 'tp'"):
         extend_device_mesh(mesh, replicas, name="tp")
     with pytest.raises(polyrank.InvalidArgumentError, match="from 0 to 1, not 5"):
         extend_device_mesh(mesh, replicas, dim=5)
+
+
+def many_dimensions(here):
+    ranks = np.arange(3).reshape((1,) * 9 + (3,))
+    for given in (ranks, ranks.tolist()):
+        assert DeviceMesh("cpu", given).shape == ranks.shape
+
+
+def test_a_mesh_has_as_many_dimensions_as_one_likes(trio):
+    trio.run(in_world, "many dimensions", many_dimensions)
+
+
+def outlived(here):
+    store = polyrank.PrefixStore("outlived", here.store)
+    meshes = []
+    for run in ("first", "second"):
+        options = {"store": polyrank.PrefixStore(run, store), "timeout": 30}
+        dist.init_process_group("tcp", rank=here.rank, world_size=3, **options)
+        mesh = init_device_mesh("cpu", (3, 1), mesh_dim_names=("dp", "tp"))
+        meshes.append((mesh, mesh.get_group("dp")))
+        if run == "first":
+            dist.destroy_process_group()
+    (old, group), (present, _) = meshes
+    with pytest.raises(polyrank.InvalidGroupError, match="destroyed"):
+        old.flatten("all")
+    assert present.flatten("all").size() == 3
+    with pytest.raises(polyrank.InvalidGroupError, match="destroyed"):
+        DeviceMesh.from_group(group, "cpu")
+    with pytest.raises(polyrank.InvalidGroupError, match="destroyed"):
+        extend_device_mesh(present, group)
+    dist.destroy_process_group()
+
+
+def test_a_mesh_whose_group_was_destroyed_is_refused(trio):
+    trio.run(outlived)
 
 
 def test_a_dimension_whose_members_change(trio):

@@ -15,8 +15,9 @@ use super::tensor::tensor_of_kind;
 use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
-/// Lists inside lists inside lists: more than any call takes, and a list may contain itself.
-const DEEPEST_LIST: usize = 4;
+/// Lists inside lists inside lists: as many as arrays of NumPy have dimensions. A list may contain
+/// itself.
+const DEEPEST_LIST: usize = 64;
 /// More ranks than any group has; a longer range is not a list of ranks.
 const MAX_RANGE: usize = 1 << 24;
 

@@ -1,12 +1,13 @@
 //! Whether all ranks of a group gave the same: each learns who gave something else. Knows no mesh.
 
 use super::layout::invalid;
+use crate::backend::BackendType;
 use crate::fnv::Fnv;
 use crate::generated::dtype::DType;
 use crate::generated::error::Result;
 use crate::process_group::ProcessGroup;
 use crate::process_group::window::settled;
-use crate::tensor::{Region, Tensor};
+use crate::tensor::{Device, Region, Tensor};
 
 /// Up to how many bytes a text is told whole.
 const MAX_WHOLE: usize = 240;
@@ -15,17 +16,43 @@ const EXCERPT: usize = 120;
 /// How many different things an error tells apart.
 const MAX_KINDS: usize = 4;
 
-/// Fails on every rank of `group` unless all of them gave the same text to `function`. All ranks
-/// call it; one that never does ends the others' wait as any collective's does.
-pub(super) async fn agree(group: &ProcessGroup, function: &str, given: &str) -> Result<()> {
-    if group.size() == 1 {
+/// Fails on each of `ranks` of `group` unless all of them gave the same text to `function`. They
+/// all call it, and wait for one another.
+pub(super) async fn agree(
+    group: &ProcessGroup,
+    ranks: &[u32],
+    function: &str,
+    given: &str,
+) -> Result<()> {
+    if ranks.len() == 1 || group.is_alone() {
         return Ok(());
     }
+    let is_operation = ranks.len() == group.size() as usize && compares_calls(group)?;
+    let texts = match is_operation {
+        true => gathered_texts(group, given).await?,
+        false => group.share_texts(function, ranks, given).await?,
+    };
+    if texts.iter().all(|text| text == given) {
+        return Ok(());
+    }
+    let told = told(ranks, &texts);
+    invalid(format!("{function}: ranks disagree: {told}. All ranks must give the same"))
+}
+
+/// Whether a rank that calls another collective of the group instead is found at once: a backend
+/// from elsewhere need not have the one that is used here.
+fn compares_calls(group: &ProcessGroup) -> Result<bool> {
+    let backend = group.get_backend(Device::Cpu)?;
+    Ok(backend.backend_type() != BackendType::Custom)
+}
+
+/// What each rank of the group gave, if this one gave `given`.
+async fn gathered_texts(group: &ProcessGroup, given: &str) -> Result<Vec<String>> {
     let digest = Fnv::of(given.bytes()).to_le_bytes();
     let own: Vec<u8> = [digest, (given.len() as u64).to_le_bytes()].concat();
     let summaries = gathered(group, own.clone()).await?;
     if summaries.chunks(own.len()).all(|other| other == own) {
-        return Ok(());
+        return Ok(vec![given.to_owned(); group.size() as usize]);
     }
     // All ranks see the same summaries, and come here together.
     let lengths =
@@ -40,17 +67,24 @@ pub(super) async fn agree(group: &ProcessGroup, function: &str, given: &str) -> 
     let texts = texts.chunks(longest.max(1)).zip(lengths).map(|(text, length)| {
         String::from_utf8_lossy(text.get(..length).unwrap_or(text)).into_owned()
     });
-    let told = told(&texts.collect::<Vec<_>>());
-    invalid(format!("{function}: ranks disagree: {told}. All ranks must give the same"))
+    Ok(texts.collect())
 }
 
-/// Who gave what.
-fn told(texts: &[String]) -> String {
+/// As many bytes of each rank as this one has, by rank.
+async fn gathered(group: &ProcessGroup, own: Vec<u8>) -> Result<Vec<u8>> {
+    let all = Region::zeroed(own.len() * group.size() as usize);
+    let output = Tensor::contiguous(all.clone(), DType::U8, vec![all.len()]);
+    settled(group.all_gather_single_async(output, own, ())?).await?;
+    Ok(all.read(<[u8]>::to_vec))
+}
+
+/// Who of `ranks` gave what.
+fn told(ranks: &[u32], texts: &[String]) -> String {
     let mut kinds: Vec<(&str, Vec<u32>)> = Vec::new();
-    for (rank, text) in texts.iter().enumerate() {
+    for (&rank, text) in ranks.iter().zip(texts) {
         match kinds.iter_mut().find(|(known, _)| known == text) {
-            Some((_, ranks)) => ranks.push(rank as u32),
-            None => kinds.push((text, vec![rank as u32])),
+            Some((_, ranks)) => ranks.push(rank),
+            None => kinds.push((text, vec![rank])),
         }
     }
     let more = if kinds.len() > MAX_KINDS { "; others gave other ones" } else { "" };
@@ -80,14 +114,6 @@ fn excerpt(text: &str, place: usize) -> String {
     format!("…{}…", &text[start..end])
 }
 
-/// As many bytes of each rank as this one has, by rank.
-async fn gathered(group: &ProcessGroup, own: Vec<u8>) -> Result<Vec<u8>> {
-    let all = Region::zeroed(own.len() * group.size() as usize);
-    let output = Tensor::contiguous(all.clone(), DType::U8, vec![all.len()]);
-    settled(group.all_gather_single_async(output, own, ())?).await?;
-    Ok(all.read(<[u8]>::to_vec))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,10 +121,10 @@ mod tests {
     #[test]
     fn who_gave_what_is_told_where_it_differs() {
         let texts = ["a", "b", "a"].map(str::to_owned);
-        assert_eq!(told(&texts), "ranks [0, 2] gave a; rank 1 gave b");
+        assert_eq!(told(&[0, 1, 2], &texts), "ranks [0, 2] gave a; rank 1 gave b");
         let long = "1, ".repeat(200);
         let texts = [format!("{long}2{long}"), format!("{long}3{long}")];
-        let text = told(&texts);
+        let text = told(&[4, 7], &texts);
         assert!(text.contains("1, 21, ") && text.contains("1, 31, ") && text.len() < 400, "{text}");
     }
 }

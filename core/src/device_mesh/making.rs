@@ -160,6 +160,7 @@ impl DeviceMesh {
         ranks: &[u32],
         options: MeshOptions,
     ) -> Result<DeviceMesh> {
+        groups.iter().try_for_each(ProcessGroup::unless_left)?;
         if shape.len() != groups.len() {
             let (count, dims) = (groups.len(), shape.len());
             return invalid(format!(
@@ -191,8 +192,8 @@ impl DeviceMesh {
             }
         }
         let rank = Some(layout.rank_at(&coordinate));
-        let groups = Some(groups.to_vec());
-        Ok(Self::of(Inner { groups, ..Inner::new(layout, rank) }))
+        let (groups, world) = (Some(groups.to_vec()), distributed::default_group().ok());
+        Ok(Self::of(Inner { groups, world, ..Inner::new(layout, rank) }))
     }
 }
 
@@ -201,7 +202,8 @@ impl DeviceMesh {
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for a mesh without names, a name that there is already, and an index
-/// that is too large; [`Error::InvalidGroup`] for a mesh without groups.
+/// that is too large; [`Error::InvalidGroup`] for a mesh without groups, and for a group that was
+/// destroyed.
 pub fn extend_device_mesh(
     mesh: &DeviceMesh,
     pg: &ProcessGroup,
@@ -215,6 +217,7 @@ pub fn extend_device_mesh(
         );
     };
     let mut groups = mesh.groups()?.to_vec();
+    pg.unless_left()?;
     let count = shape.len() as i32;
     let place = if dim < 0 { dim + count + 1 } else { dim };
     let Some(place) = usize::try_from(place).ok().filter(|&place| place <= shape.len()) else {
@@ -224,10 +227,12 @@ pub fn extend_device_mesh(
     names.insert(place, name.to_owned());
     groups.insert(place, pg.clone());
     let layout = Layout::new(&device_type, shape, ranks, Some(names))?;
-    let parent = mesh.inner.parent.clone();
+    let Inner { parent, world, extended, .. } = &*mesh.inner;
     Ok(DeviceMesh::of(Inner {
         groups: Some(groups),
-        parent,
+        extended: extended.iter().cloned().chain([name.to_owned()]).collect(),
+        parent: parent.clone(),
+        world: world.clone(),
         ..Inner::new(layout, mesh.inner.rank)
     }))
 }
@@ -264,10 +269,10 @@ async fn made(
         Ok((layout, backends)) => told(layout, backends),
         Err(error) => format!("what it refused ({error})"),
     };
-    agree(&world, function, &given).await?;
+    agree(&world, &own_ranks(&world), function, &given).await?;
     let (layout, backends) = planned?;
     let parent = options.group;
-    let mut inner = Inner::new(layout, rank);
+    let mut inner = Inner { world: Some(world.clone()), ..Inner::new(layout, rank) };
     let mut groups = Vec::new();
     for (dim, backend) in backends.into_iter().enumerate() {
         let description = match inner.layout.names.as_ref() {

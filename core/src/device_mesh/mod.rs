@@ -3,6 +3,7 @@
 
 mod agreement;
 mod current;
+mod flatten;
 mod layout;
 mod making;
 
@@ -10,10 +11,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::agreement::agree;
+use self::flatten::Flattened;
 use self::layout::{Layout, invalid};
-use self::making::group_of;
-use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{ProcessGroup, next_identity};
 
@@ -52,6 +51,10 @@ struct Inner {
     groups: Option<Vec<ProcessGroup>>,
     /// The group of all ranks that made the mesh, where it is not the default group.
     parent: Option<ProcessGroup>,
+    /// The names of the dimensions that [`extend_device_mesh`] added, of whatever size.
+    extended: Vec<String>,
+    /// The group whose ranks the mesh has: `parent`, or the default group that there was.
+    world: Option<ProcessGroup>,
     /// What it was sliced out of or flattened from.
     origin: Option<Origin>,
     /// Dimensions that `flatten` made of several of this one, which is nobody's part.
@@ -62,14 +65,6 @@ struct Origin {
     root: DeviceMesh,
     /// For each dimension, those of the root that are in it.
     dims: Vec<Vec<usize>>,
-}
-
-#[derive(Clone)]
-struct Flattened {
-    name: String,
-    /// Dimensions of the mesh.
-    dims: Vec<usize>,
-    group: ProcessGroup,
 }
 
 impl DeviceMesh {
@@ -209,65 +204,6 @@ impl DeviceMesh {
         Ok(root.part(layout, groups, dims))
     }
 
-    /// A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
-    /// of this mesh call it. [`slice`](DeviceMesh::slice) and [`group`](DeviceMesh::group) of the
-    /// mesh that this one was sliced out of know it by its name, too. Without a name it is that of
-    /// the dimensions, with `_` between them.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] without names of dimensions, for a name that there is already,
-    /// and where ranks disagree; [`Error::InvalidGroup`] if this process is not in the mesh; the
-    /// errors of [`ProcessGroup::split_group`].
-    pub fn flatten(&self, name: Option<&str>) -> Result<DeviceMesh> {
-        block_on(self.flatten_async(name))
-    }
-
-    /// As [`DeviceMesh::flatten`], without blocking.
-    ///
-    /// # Errors
-    /// As [`DeviceMesh::flatten`].
-    pub async fn flatten_async(&self, name: Option<&str>) -> Result<DeviceMesh> {
-        let layout = &self.inner.layout;
-        if layout.names().is_empty() {
-            return invalid("Cannot flatten a DeviceMesh without mesh_dim_names!".into());
-        }
-        let name = name.map_or_else(|| layout.names().join("_"), str::to_owned);
-        if layout.names() == [name.as_str()] {
-            return Ok(self.clone());
-        }
-        self.groups()?;
-        let root = self.root();
-        let dims: Vec<usize> = match &self.inner.origin {
-            Some(origin) => origin.dims.concat(),
-            None => (0..self.ndim()).collect(),
-        };
-        let known = root.flattened(&name);
-        let is_taken = known.as_ref().is_some_and(|known| known.dims != dims);
-        if is_taken || root.inner.layout.names().contains(&name) {
-            return invalid(format!(
-                "'{name}' is a dimension of the mesh already; give another name"
-            ));
-        }
-        let ranks = root.inner.layout.part(&dims, root.own_coordinate()?);
-        let group = match known {
-            Some(known) => known.group,
-            None => {
-                let parent = root.inner.parent.as_ref();
-                let group = group_of(parent, &ranks, &format!("mesh_{name}"), None).await?;
-                let names = root.inner.layout.names();
-                let given = format!("'{name}' of {dims:?} in the dimensions {names:?}");
-                agree(&group, "flatten", &given).await?;
-                let made = Flattened { name: name.clone(), dims: dims.clone(), group };
-                let group = made.group.clone();
-                root.inner.lock_flattened().push(made);
-                group
-            }
-        };
-        let shape = vec![ranks.len() as u32];
-        let layout = Layout::new(self.device_type(), shape, ranks, Some(vec![name]))?;
-        Ok(root.part(layout, Some(vec![group]), vec![dims]))
-    }
-
     /// The mesh that this one was sliced out of, or flattened from; else itself.
     pub fn root(&self) -> DeviceMesh {
         self.inner.origin.as_ref().map_or(self, |origin| &origin.root).clone()
@@ -309,10 +245,6 @@ impl DeviceMesh {
             Error::InvalidGroup { message: format!("{who} is not in the mesh {self}") }
         })
     }
-
-    fn flattened(&self, name: &str) -> Option<Flattened> {
-        self.inner.lock_flattened().iter().find(|known| known.name == name).cloned()
-    }
 }
 
 impl Inner {
@@ -325,6 +257,8 @@ impl Inner {
             rank,
             groups: None,
             parent: None,
+            extended: Vec::new(),
+            world: None,
             origin: None,
             flattened: Mutex::default(),
         }

@@ -9,6 +9,7 @@ use super::group_calls::GroupCalls;
 use super::liveness::Liveness;
 use super::memberships::Memberships;
 use super::reconfigure::{Site, SurvivorCalls};
+use super::shared_texts::SharedTexts;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
@@ -290,6 +291,7 @@ impl Inner {
             timeout_ns: AtomicU64::new(super::nanoseconds(timeout)),
             splits: Mutex::default(),
             group_calls: GroupCalls::default(),
+            shared_texts: SharedTexts::default(),
             bound_device: options.device,
             monitored_barriers: AtomicU64::new(0),
             survivor_calls: SurvivorCalls::default(),

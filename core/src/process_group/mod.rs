@@ -43,6 +43,7 @@ mod nan_check;
 mod prepared;
 mod reconfigure;
 mod scope;
+mod shared_texts;
 mod split;
 mod stage;
 pub(crate) mod window;
@@ -104,6 +105,7 @@ struct Inner {
     bound_device: Option<Device>,
     /// The calls that make groups out of this one.
     group_calls: group_calls::GroupCalls,
+    shared_texts: shared_texts::SharedTexts,
     /// How many monitored barriers this rank called.
     monitored_barriers: AtomicU64,
     /// The calls that only those make who live.
