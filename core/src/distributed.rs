@@ -8,14 +8,15 @@ mod messages;
 mod p2p_op;
 mod without_members;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::backend::{self, BackendOptions};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{ProcessGroup, SplitOptions};
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::rendezvous::{self, RankClaim};
 use crate::sorted::sort;
 use crate::store::{PrefixStore, Store};
@@ -223,7 +224,7 @@ const ABORT_LIMIT: Duration = Duration::from_secs(1);
 /// own.
 const FREE_LIMIT: Duration = Duration::from_millis(20);
 
-static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static WORLD: ProcessMutex<Option<World>> = ProcessMutex::new(None);
 
 /// One more than the number of the process whose default group is being made now; zero: none is.
 static FORMING: AtomicU64 = AtomicU64::new(0);
@@ -378,8 +379,8 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
 /// default group.
 ///
 /// # Errors
-/// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that is not registered; that
-/// ranks disagree, as [`ProcessGroup::shutdown`].
+/// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that was destroyed; that ranks
+/// disagree, as [`ProcessGroup::shutdown`].
 pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
     block_on(destroy_process_group_async(group))
 }
@@ -391,6 +392,7 @@ pub fn destroy_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     match take(group)? {
         RemovedGroups::Group(group) => group.leave(None).await,
+        RemovedGroups::Unregistered(group) => group.shutdown_async().await,
         RemovedGroups::World(world) => world.leave(BROKEN_LIMIT).await,
     }
 }
@@ -398,6 +400,8 @@ pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result
 /// What is not registered any more, and is to be left.
 enum RemovedGroups {
     Group(ProcessGroup),
+    /// One that was made in another way than by `new_group`.
+    Unregistered(ProcessGroup),
     World(Box<World>),
 }
 
@@ -407,24 +411,21 @@ fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
     }
     let mut guard = world();
     let Some(world) = guard.as_mut() else {
-        return group.map_or(Ok(()), ProcessGroup::unless_left).and(Err(Error::NotInitialized));
+        return group.map_or(Err(Error::NotInitialized), take_unregistered);
     };
     let default = world.group.identity();
     match group.filter(|group| group.identity() != default) {
         Some(group) if world.forget(group) => Ok(RemovedGroups::Group(group.clone())),
-        Some(group) => {
-            let message = format!(
-                "group '{}' is not registered: it was destroyed, or made in another way than by \
-                 new_group",
-                group.group_name()
-            );
-            Err(Error::InvalidGroup { message })
-        }
+        Some(group) => take_unregistered(group),
         None => {
             let world = guard.take().ok_or(Error::NotInitialized)?;
             Ok(RemovedGroups::World(Box::new(world)))
         }
     }
+}
+
+fn take_unregistered(group: &ProcessGroup) -> Result<RemovedGroups> {
+    group.unless_left().map(|()| RemovedGroups::Unregistered(group.clone()))
 }
 
 /// Aborts a group and forgets it; with `None`, or the default group, all of them, so that another
@@ -443,13 +444,12 @@ pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// As [`abort_process_group`].
 pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     let left = match group.filter(|group| !is_registered(group)) {
-        // It was made in another way than by `new_group`: there is nothing to forget.
-        Some(group) => RemovedGroups::Group(group.clone()),
+        Some(group) => RemovedGroups::Unregistered(group.clone()),
         None => take(group)?,
     };
     // What the others ran differently matters no more.
     let _ = match left {
-        RemovedGroups::Group(group) => {
+        RemovedGroups::Group(group) | RemovedGroups::Unregistered(group) => {
             group.abort();
             group.shutdown_async().await
         }
@@ -522,8 +522,8 @@ pub fn backend_unavailable_reason(name: &str) -> Option<String> {
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.
-fn world() -> MutexGuard<'static, Option<World>> {
-    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+fn world() -> ProcessMutexGuard<'static, Option<World>> {
+    let mut world = WORLD.lock();
     if world.as_ref().is_some_and(|world| world.process_id != crate::clock::process_id()) {
         std::mem::forget(world.take());
     }

@@ -5,13 +5,13 @@
 
 #![allow(unsafe_code)]
 
-mod opening;
 mod sockets;
+mod unforked;
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub(crate) use opening::{poll_unshared, unshared};
+pub(crate) use unforked::{Unforked, poll_unshared, unshared};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -32,8 +32,8 @@ fn watch() {
         // uses atomics and system calls that POSIX allows there.
         let failed = unsafe {
             libc::pthread_atfork(
-                Some(opening::before_fork),
-                Some(opening::after_fork),
+                Some(unforked::before_fork),
+                Some(unforked::after_fork),
                 Some(in_child),
             )
         };
@@ -45,6 +45,6 @@ fn watch() {
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    opening::in_child();
+    unforked::in_child();
     sockets::leave_to_parent();
 }

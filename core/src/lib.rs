@@ -139,6 +139,7 @@ mod price;
 #[doc(hidden)]
 pub mod price;
 pub mod process_group;
+mod process_mutex;
 mod random;
 pub mod rendezvous;
 #[cfg(not(feature = "internals"))]

@@ -1,15 +1,14 @@
 //! Groups that stand alone: programs that were started apart, and have no default group, join one
 //! of a name. Knows no backend.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::{InitOptions, World, form};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::process_group::ProcessGroup;
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 
 /// The groups that this process joined and has not left.
-static JOINED: Mutex<Vec<World>> = Mutex::new(Vec::new());
+static JOINED: ProcessMutex<Vec<World>> = ProcessMutex::new(Vec::new());
 
 /// Joins the group `name`, whose ranks meet in the store or at the URL that `options` name, and
 /// waits until all of them are there: programs in any language, started in any order, that need
@@ -88,12 +87,12 @@ pub(super) fn refuse_name(name: &str) -> Result<()> {
 struct ReservedName(String);
 
 /// The names of those, and the processes that join them.
-static RESERVED: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
+static RESERVED: ProcessMutex<Vec<(u32, String)>> = ProcessMutex::new(Vec::new());
 
 impl ReservedName {
     fn of(name: &str) -> Result<ReservedName> {
         let ours = crate::clock::process_id();
-        let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = RESERVED.lock();
         reserved.retain(|(process_id, _)| *process_id == ours);
         let is_joined = joined().iter().any(|made| made.group.group_name() == name);
         if is_joined || reserved.iter().any(|(_, known)| known == name) {
@@ -106,7 +105,7 @@ impl ReservedName {
 
 impl Drop for ReservedName {
     fn drop(&mut self) {
-        let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = RESERVED.lock();
         reserved.retain(|(_, known)| *known != self.0);
     }
 }
@@ -117,8 +116,8 @@ pub(super) fn has(group: &ProcessGroup) -> bool {
 }
 
 /// What this process joined: what a parent process had before a fork is forgotten, untouched.
-fn joined() -> MutexGuard<'static, Vec<World>> {
-    let mut joined = JOINED.lock().unwrap_or_else(PoisonError::into_inner);
+fn joined() -> ProcessMutexGuard<'static, Vec<World>> {
+    let mut joined = JOINED.lock();
     let ours = crate::clock::process_id();
     if joined.iter().any(|made| made.process_id != ours) {
         std::mem::forget(std::mem::take(&mut *joined));

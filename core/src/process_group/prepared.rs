@@ -59,12 +59,14 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] and [`Error::UnsupportedDType`], as
-    /// [`ProcessGroup::allreduce_async`] raises them.
+    /// [`ProcessGroup::allreduce_async`] raises them; [`Error::InvalidGroup`] if the group was
+    /// destroyed.
     pub fn prepare_allreduce(
         &self,
         tensor: impl OwnedBuffers,
         arguments: impl AllreduceArguments,
     ) -> Result<PreparedOperation> {
+        self.unless_left()?;
         let call = TypedCall::new(&tables::PROCESS_GROUP_ALLREDUCE, arguments);
         let plain = call.plain(&[Role::InOut]);
         let tensor = single_tensor("prepare_allreduce", tensor.into_tensors())?;

@@ -10,14 +10,15 @@
 //! last rank to come finds that another is gone. Then the newcomer begins the next generation, and
 //! tells those that wait in the last to come along.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::generation::Generation;
 use super::{Rendezvous, join};
 use crate::blocking::sleep;
 use crate::generated::error::{Error, Result};
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::store::member::member_key;
 use crate::store::{Deadline, PrefixStore, Store};
 use crate::{clock, random};
@@ -444,7 +445,7 @@ struct OwnTokens {
     held: Vec<Arc<str>>,
 }
 
-static OWN: Mutex<Option<OwnTokens>> = Mutex::new(None);
+static OWN: ProcessMutex<Option<OwnTokens>> = ProcessMutex::new(None);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Token {
@@ -496,6 +497,6 @@ fn token_state(token: &str) -> TokenState {
     }
 }
 
-fn lock() -> MutexGuard<'static, Option<OwnTokens>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> ProcessMutexGuard<'static, Option<OwnTokens>> {
+    OWN.lock()
 }

@@ -1,7 +1,7 @@
 //! Default groups that meet one after another: whether a store that was found is about to end with
 //! the group before. Knows nothing of how a store is found.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use std::time::Duration;
 
 use super::{RankClaim, Rendezvous, explained, is_shortage, timed_out};
@@ -17,7 +17,7 @@ const IDENTITY: &str = "polyrank/identity";
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The stores in which this process met.
-static MET: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static MET: ProcessMutex<Vec<Vec<u8>>> = ProcessMutex::new(Vec::new());
 
 /// Meets by calling `find` with the time that is left, again if what it found was the store of a
 /// group that ended. Returns this rank's place in the default group `name`, whose keys are kept
@@ -108,8 +108,8 @@ fn note(identity: &[u8]) -> bool {
     is_back
 }
 
-fn lock() -> MutexGuard<'static, Vec<Vec<u8>>> {
-    MET.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> ProcessMutexGuard<'static, Vec<Vec<u8>>> {
+    MET.lock()
 }
 
 /// Bytes that no other process makes.

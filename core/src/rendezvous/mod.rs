@@ -13,13 +13,14 @@ mod shortage;
 mod tests;
 mod websocket;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::blocking::{block_on, unblock};
 #[cfg(feature = "tcp")]
 use crate::env::Environment;
 use crate::generated::error::{Error, Result};
+use crate::process_mutex::ProcessMutex;
 use crate::sorted::SortedMap;
 use crate::store::PrefixStore;
 use crate::store::Store;
@@ -131,7 +132,8 @@ pub type RendezvousHandler = Arc<dyn Fn(RendezvousRequest<'_>) -> Result<Rendezv
 const BUILT_IN: [&str; 5] = ["env", "tcp", "file", "ws", "wss"];
 
 /// The schemes that are not built in.
-static HANDLERS: Mutex<SortedMap<String, RendezvousHandler>> = Mutex::new(SortedMap::new());
+static HANDLERS: ProcessMutex<SortedMap<String, RendezvousHandler>> =
+    ProcessMutex::new(SortedMap::new());
 
 /// Finds the store that `url` names.
 ///
@@ -221,7 +223,7 @@ fn find(request: RendezvousRequest<'_>) -> Result<Rendezvous> {
             operation: format!("{scheme}:// rendezvous; use ws:// or wss://, or give a store"),
         }),
         scheme => {
-            let handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+            let handlers = HANDLERS.lock();
             let handler = handlers.get(scheme).cloned();
             // The handler may register others.
             drop(handlers);
@@ -239,7 +241,7 @@ fn find(request: RendezvousRequest<'_>) -> Result<Rendezvous> {
 /// # Errors
 /// [`Error::Rendezvous`] if the scheme has a handler.
 pub fn register_rendezvous_handler(scheme: &str, handler: RendezvousHandler) -> Result<()> {
-    let mut handlers = HANDLERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut handlers = HANDLERS.lock();
     if BUILT_IN.contains(&scheme) || handlers.contains_key(scheme) {
         return Err(failed(format!("Rendezvous handler for {scheme}:// already registered")));
     }

@@ -2,14 +2,14 @@
 //! small collectives make works without taking memory.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::sorted::SortedMap;
 
 /// How many groups that are gone still have their names: works are shown after their groups.
 const MAX_GONE: usize = 1000;
 
-static NAMES: Mutex<GroupNames> = Mutex::new(GroupNames::new());
+static NAMES: ProcessMutex<GroupNames> = ProcessMutex::new(GroupNames::new());
 
 struct GroupNames {
     /// By the groups' numbers.
@@ -57,8 +57,8 @@ impl GroupNames {
     }
 }
 
-fn lock() -> MutexGuard<'static, GroupNames> {
-    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> ProcessMutexGuard<'static, GroupNames> {
+    NAMES.lock()
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 28] = [
+const FLOORS: [&str; 29] = [
     "fork",
     "fnv",
     "random",
     "clock",
     "context",
+    "process_mutex",
     "sorted",
     "price",
     "setters",
