@@ -306,3 +306,35 @@ def test_groups_that_follow_each_other_at_once(tmp_path, scheme):
     command = [sys.executable, "-m", "polyrank.run", "--nproc-per-node=3", str(script), scheme]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def destroyed(here):
+    name = f"destroyed {here.size}"
+    for group in (here.make_group(name), here.make_group(f"{name} split").split_group(
+            list(range(here.size)))):
+        ones = np.ones(3)
+        prepared = group.prepare_allreduce(ones)
+        group.shutdown()
+        message = f"group '{group.group_name}' was destroyed"
+        for call in (
+            lambda: group.allreduce(ones).wait(),
+            lambda: group.allreduce(np.ones(1)).wait(),
+            lambda: group.allreduce(np.ones(1 << 16)).wait(),
+            lambda: group.allreduce_coalesced([ones, ones]).wait(),
+            lambda: group.barrier().wait(),
+            lambda: group.send([ones], 0).wait(),
+            lambda: group.recv([ones], 0).wait(),
+            lambda: group.prepare_allreduce(ones),
+            lambda: group.split_group([0]),
+            lambda: dist.destroy_process_group(group),
+        ):
+            with pytest.raises(polyrank.InvalidGroupError, match=message):
+                call()
+        with pytest.raises(polyrank.PolyrankError):
+            prepared.start().wait()
+        assert (ones == 1).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_what_was_destroyed_is_refused(pools, size):
+    pools(size).run(destroyed)

@@ -237,6 +237,7 @@ impl Inner {
         let given = kept.input.as_ref().map_or(taken, Region::len);
         let has_input = plain.collective.facts().input != Blocks::None;
         let suits = self.cuda.is_none() && kept.input.is_some() == has_input;
+        let suits = suits && !self.store.is_closed();
         self.small_call(plain, (given, taken)).filter(|_| suits)
     }
 

@@ -62,8 +62,9 @@ impl Deref for Memberships {
 }
 
 impl ProcessGroup {
-    /// Refuses operations of a group without members.
+    /// Refuses operations of a group that was left, and of one without members.
     pub(crate) fn require_members(&self, name: &str) -> Result<()> {
+        self.unless_left()?;
         self.inner.cpu.refusal(name).map_or(Ok(()), Err)
     }
 

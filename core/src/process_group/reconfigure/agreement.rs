@@ -31,7 +31,6 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::agree`].
     pub async fn agree_async(&self, flag: i64, timeout: Option<Duration>) -> Result<i64> {
-        self.unless_left()?;
         self.require_members("agree")?;
         let call = SurvivorCall {
             group: self,
