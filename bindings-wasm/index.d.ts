@@ -797,7 +797,7 @@ export interface AllreduceOptions extends WaitOptions {
    * @defaultValue `true`
    */
   asyncOp?: boolean | undefined;
-  /** Indices of a sparse tensor's values. Sparse tensors are not implemented. */
+  /** Indices of a sparse tensor's values. Use `allreduceSparse`, which returns the sum. */
   sparseIndices?: unknown;
 }
 
@@ -2165,6 +2165,46 @@ export class ProcessGroup {
    * and never raises.
    */
   getError(): WorkResult;
+  /**
+   * Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
+   * returns the indices and the values of the sum, as two new tensors. Ranks may have any
+   * numbers of entries, none too, in any order, and several at one place, which count together.
+   * All ranks get the same: each place once, in ascending order, as `coalesce()` of PyTorch
+   * gives them.
+   *
+   * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]` for one
+   * dimension. Those of the sum have 64 bits.
+   * @param values - Of the shape `[entries, ...]`: each entry is a number, or a dense block.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   */
+  allreduceSparse(indices: TensorLike, values: TensorLike, options?: WaitOptions & {
+    /**
+     * `SUM` or `AVG`, since what is not there is zero.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    reduceOp?: ReduceOp | undefined;
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<[indices: Tensor, values: Tensor]>;
+  /**
+   * Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
+   * returns the indices and the values of the sum, as two new tensors. Ranks may have any
+   * numbers of entries, none too, in any order, and several at one place, which count together.
+   * All ranks get the same: each place once, in ascending order, as `coalesce()` of PyTorch
+   * gives them.
+   *
+   * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]` for one
+   * dimension. Those of the sum have 64 bits.
+   * @param values - Of the shape `[entries, ...]`: each entry is a number, or a dense block.
+   * @param reduceOp - `SUM` or `AVG`, since what is not there is zero.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   */
+  allreduceSparse(indices: TensorLike, values: TensorLike, reduceOp: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<[indices: Tensor, values: Tensor]>;
   /**
    * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
    * tensor or all without.

@@ -9,7 +9,7 @@ dictionary AllreduceOptions {
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
-  /// Indices of a sparse tensor's values. Sparse tensors are not implemented.
+  /// Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum.
   [Unbuilt] Object? sparse_indices = null;
 };
 

@@ -281,9 +281,10 @@ def extended(here):
 
 
 def many_dimensions(here):
-    ranks = np.arange(3).reshape((1,) * 9 + (3,))
-    for given in (ranks, ranks.tolist()):
-        assert DeviceMesh("cpu", given).shape == ranks.shape
+    for dims in (8, 12):
+        ranks = np.arange(3).reshape((1,) * (dims - 1) + (3,))
+        for given in (ranks, ranks.tolist()) if dims == 8 else (ranks,):
+            assert DeviceMesh("cpu", given).shape == ranks.shape
 
 
 def test_a_mesh_has_as_many_dimensions_as_one_likes(trio):

@@ -70,9 +70,15 @@ pub fn alloc(bytes: f64) -> Result<NativeMemory, JsValue> {
     let fits = bytes >= 0.0 && bytes.fract() == 0.0 && bytes <= f64::from(i32::MAX);
     // Aligned for every element type, which an array that looks at it demands.
     let region = if fits { Region::for_elements(bytes as usize) } else { None };
-    let region = region.ok_or_else(refused)?;
-    let id = MEMORIES.with_borrow_mut(|memories| memories.add(region.clone()));
-    Ok(NativeMemory { id, region })
+    region.map(NativeMemory::of).ok_or_else(refused)
+}
+
+impl NativeMemory {
+    /// A handle on memory that is there.
+    pub(crate) fn of(region: Region) -> NativeMemory {
+        let id = MEMORIES.with_borrow_mut(|memories| memories.add(region.clone()));
+        NativeMemory { id, region }
+    }
 }
 
 /// The memory of this number, if its handle has not released it.

@@ -160,6 +160,7 @@ const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "s
 const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", required: 0, gives: "nothing" };
 const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
 const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
+const PROCESS_GROUP_ALLREDUCE_SPARSE = { key: "PROCESS_GROUP_ALLREDUCE_SPARSE", name: "allreduceSparse", required: 2, durations: [3], inOrder: true };
 const PROCESS_GROUP_NEW_WINDOW = { key: "PROCESS_GROUP_NEW_WINDOW", name: "newWindow", required: 0, inOrder: true };
 
 /** A group of processes (ranks) that communicate by collective operations. */
@@ -421,6 +422,10 @@ export class ProcessGroup {
 
   getError(...given) {
     return calls.invoke(PROCESS_GROUP_GET_ERROR, this, given);
+  }
+
+  allreduceSparse(...given) {
+    return own.allreduceSparse(PROCESS_GROUP_ALLREDUCE_SPARSE, this, given);
   }
 
   newWindow(...given) {

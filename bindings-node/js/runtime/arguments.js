@@ -132,7 +132,7 @@ const DURATIONS = new Set(["timeout", "reconnectGrace"]);
 const OWN = new Set(["signal"]);
 
 /** How deep lists and records may be nested: as in Python. */
-const DEEPEST = 4;
+const DEEPEST = 8;
 
 function neutral(spec, positional, options, ofObject) {
   const args = new Array(positional.length);

@@ -2,7 +2,7 @@
 // the names of backends.
 
 import { Backend } from "../generated/constants.js";
-import { argument, duration, signalOf, split } from "./arguments.js";
+import { Marked, argument, duration, signalOf, split } from "./arguments.js";
 import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
 import { CudaTensor } from "./cuda.js";
 import {
@@ -15,7 +15,7 @@ import {
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { elementsOf, tensorOver } from "./tensors.js";
+import { elementsOf, inOwnMemory, tensorOver } from "./tensors.js";
 import { INSPECT } from "./work.js";
 
 export { reconfigure, shrinkGroup } from "./reconfigure.js";
@@ -289,6 +289,23 @@ export function newWindow(spec, group, given) {
 
 /** A tensor over the memory of another rank. */
 export function mapRemoteTensor(spec, window, given) {
-  const { memory, dtype } = invoke(spec, window, given);
-  return tensorOver(memory, dtype);
+  return tensorOver(invoke(spec, window, given));
+}
+
+/** Sums sparse tensors: their elements go into memory of polyrank, as those of the sum are. */
+export async function allreduceSparse(spec, group, given) {
+  const { positional, options } = split(spec, given);
+  const [indices, values, ...others] = positional;
+  const copies = [];
+  const marked = (array) => {
+    const copy = inOwnMemory(array, "allreduceSparse()");
+    copies.push(copy);
+    return new Marked({ kind: "array", info: copy.info });
+  };
+  try {
+    const call = [marked(indices), marked(values), ...others, options ?? {}];
+    return (await invokeAsync(spec, group, call)).map(tensorOver);
+  } finally {
+    for (const { free } of copies) free();
+  }
 }

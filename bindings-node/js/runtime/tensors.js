@@ -5,7 +5,7 @@ import { DTYPES } from "../generated/constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { native, platform } from "./native.js";
 import { homeOf, noteHome } from "./owned.js";
-import { byteLengthOf, classOf } from "./views.js";
+import { byteLengthOf, bytesOf, classOf } from "./views.js";
 
 /** The arrays whose elements have a type of polyrank, in every JavaScript, by that type. */
 const ARRAYS = {
@@ -230,11 +230,26 @@ export function alloc(dtype, shape) {
   return new Tensor(INTERNAL, name, null, memory, info);
 }
 
-/** A flat tensor over memory of polyrank that is there, of the element type of this number. */
-export function tensorOver(memory, code) {
-  const { name, bytes } = [...DTYPES.values()].find((dtype) => dtype.code === code);
-  const info = Object.freeze({ dtype: code, shape: [memory.bytes / bytes], memory });
+/** A tensor over memory of polyrank that is there, as the core describes it. */
+export function tensorOver({ memory, dtype, shape }) {
+  const { name } = [...DTYPES.values()].find(({ code }) => code === dtype);
+  const info = Object.freeze({ dtype, shape: Object.freeze(shape), memory });
   return new Tensor(INTERNAL, name, null, memory, info);
+}
+
+/** A description of a tensor whose elements lie in memory of polyrank, copied if need be; `free`
+ * ends the copy. */
+export function inOwnMemory(array, called) {
+  if (!(array instanceof Tensor) && !ArrayBuffer.isView(array)) {
+    throw new InvalidTypeError(`${called}: expected a typed array or a tensor, not ${named(array)}`);
+  }
+  const isFlat = !(array instanceof Tensor);
+  const { info, view } = isFlat ? { info: flatInfo(array), view: array } : described(array);
+  if (info.memory !== undefined) return { info, free: () => {} };
+  const bytes = bytesOf(view);
+  const memory = wrapped(() => native.alloc(bytes.byteLength));
+  memory.view().set(bytes);
+  return { info: { ...info, memory }, free: () => memory.release() };
 }
 
 export function dtypeOf(name, called) {

@@ -37,6 +37,8 @@ pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
         Answer::Tensor(tensor) => {
             let record = Js::object(env)?;
             record.set(c"dtype", Js::of_integer(env, i64::from(tensor.dtype() as u8))?)?;
+            let shape = tensor.shape().iter().map(|length| Answer::Int(*length as i64)).collect();
+            record.set(c"shape", to_js(env, Answer::List(shape))?)?;
             let memory = NativeMemory::of(tensor.into_region());
             record.set(c"memory", memory.into_js(env)?)?;
             Ok(record)

@@ -73,10 +73,11 @@ test("what no call takes is refused before the native half sees it", () => {
   }
   const circle = [];
   circle.push(circle);
-  const nested = { kind: "InvalidType", message: /nested deeper than 4 levels/ };
+  const nested = { kind: "InvalidType", message: /nested deeper than 8 levels/ };
   assert.throws(() => store.multiGet(circle), nested);
   assert.throws(() => pr.allReduce(circle), nested);
-  assert.throws(() => pr.newGroup([0], { pgOptions: { a: { b: { c: { d: {} } } } } }), nested);
+  const deep = { a: { a: { a: { a: { a: { a: { a: { a: {} } } } } } } } };
+  assert.throws(() => pr.newGroup([0], { pgOptions: deep }), nested);
   assert.equal(native.calls.length, before);
   pr.broadcast(new Uint8Array(1), { src: least });
   assert.deepEqual(last().keywords, { src: least });

@@ -739,7 +739,7 @@ class AllreduceOptions(Options):
     def asyncOp(self, value: bool) -> None: ...
     @property
     def sparse_indices(self) -> Any | None:
-        """Indices of a sparse tensor's values. Sparse tensors are not implemented."""
+        """Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum."""
     @sparse_indices.setter
     def sparse_indices(self, value: object | None) -> None: ...
     @property
@@ -1889,6 +1889,22 @@ class ProcessGroup:
     def get_error(self) -> Literal["SUCCESS", "TIMEOUT", "COMM_ERROR", "UNKNOWN"]:
         """How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
         and never raises.
+        """
+    def allreduce_sparse(self, indices: _Tensor, values: _Tensor, reduce_op: ReduceOp = ..., timeout: _Duration | None = None) -> list[Any]:
+        """Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
+        returns the indices and the values of the sum, as two new tensors. Ranks may have any numbers
+        of entries, none too, in any order, and several at one place, which count together. All ranks
+        get the same: each place once, in ascending order, as `coalesce()` of PyTorch gives them.
+
+        - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]` for one
+          dimension. Those of the sum have 64 bits.
+        - `values`: of the shape `[entries, ...]`: each entry is a number, or a dense block.
+        - `reduce_op`: `SUM` or `AVG`, since what is not there is zero.
+        - `timeout`: limit of the operation; the group's by default.
+
+        `reduce_op` is `ReduceOp.SUM` by default.
+
+        Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
         """
     def new_window(self, tensor: _Tensor | None = None) -> Window:
         """Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor

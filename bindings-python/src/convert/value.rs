@@ -15,9 +15,9 @@ use super::tensor::tensor_of_kind;
 use crate::record::Record;
 use crate::reduce_op::{DType, ReduceOp};
 
-/// Lists inside lists inside lists: as many as arrays of NumPy have dimensions. A list may contain
-/// itself.
-const DEEPEST_LIST: usize = 64;
+/// Lists inside lists inside lists: as deep as a mesh may be that is given so. A list may contain
+/// itself, several times.
+const DEEPEST_LIST: usize = 8;
 /// More ranks than any group has; a longer range is not a list of ranks.
 const MAX_RANGE: usize = 1 << 24;
 

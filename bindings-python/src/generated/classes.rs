@@ -1284,6 +1284,29 @@ impl ProcessGroup {
         implementations::process_group::get_error(slf, call)
     }
 
+    /// Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
+    /// returns the indices and the values of the sum, as two new tensors. Ranks may have any numbers
+    /// of entries, none too, in any order, and several at one place, which count together. All ranks
+    /// get the same: each place once, in ascending order, as `coalesce()` of PyTorch gives them.
+    ///
+    /// - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]` for one
+    ///   dimension. Those of the sum have 64 bits.
+    /// - `values`: of the shape `[entries, ...]`: each entry is a number, or a dense block.
+    /// - `reduce_op`: `SUM` or `AVG`, since what is not there is zero.
+    /// - `timeout`: limit of the operation; the group's by default.
+    ///
+    /// `reduce_op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+    #[pyo3(name = "allreduce_sparse", signature = (*positional, **keywords), text_signature = "($self, indices, values, reduce_op=..., timeout=None)")]
+    fn py_allreduce_sparse<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_ALLREDUCE_SPARSE", positional, keywords)
+    }
+
     /// Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
     /// or all without.
     ///

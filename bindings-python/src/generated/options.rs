@@ -610,7 +610,7 @@ impl AllreduceOptions {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Indices of a sparse tensor's values. Sparse tensors are not implemented.
+    /// Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum.
     #[getter(sparse_indices)]
     fn sparse_indices(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)

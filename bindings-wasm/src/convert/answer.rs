@@ -5,6 +5,7 @@ use polyrank::calls::{Answer, Object as CoreObject, camel_case};
 use wasm_bindgen::JsValue;
 
 use super::error::set;
+use crate::memory::NativeMemory;
 use crate::objects::NativeObject;
 
 /// Integers beyond this are not numbers without loss: 2^53 - 1.
@@ -29,8 +30,14 @@ pub(crate) fn answer(answer: Answer) -> JsValue {
             }
             object.into()
         }
-        // In a page, nothing of another rank is mapped.
-        Answer::Tensor(_) => JsValue::UNDEFINED,
+        Answer::Tensor(tensor) => {
+            let record = Object::new();
+            let lengths = tensor.shape().iter().map(|length| JsValue::from(*length as f64));
+            set(&record, "dtype", &(tensor.dtype() as u8).into());
+            set(&record, "shape", &lengths.collect::<Array>());
+            set(&record, "memory", &NativeMemory::of(tensor.into_region()).into());
+            record.into()
+        }
         // What stands for a group without this process is the JavaScript half's.
         Answer::Object(CoreObject::NonGroupMember) => JsValue::UNDEFINED,
         Answer::Object(object) => NativeObject::new(object).into(),

@@ -20,15 +20,15 @@ function nested(depth) {
   return depth === 0 ? 1 : [nested(depth - 1)];
 }
 
-const DEEP = "lists and records are nested deeper than 4 levels";
-const KINDS = "tensor, reduceOp, dtype, duration, handle, record, object, foreign";
+const DEEP = "lists and records are nested deeper than 8 levels";
+const KINDS = "tensor, array, reduceOp, dtype, duration, handle, record, object, foreign";
 const RANGE = "a BigInt beyond 64 bits: integers are from -2^63 to 2^63 - 1";
 
 /** Values that stand for nothing, and what is said of them. */
 const REFUSED = [
-  ["a list that is nested too deeply", () => nested(5), "InvalidType", DEEP],
+  ["a list that is nested too deeply", () => nested(9), "InvalidType", DEEP],
   ["a list that contains itself", endless, "InvalidType", DEEP],
-  ["records that are nested too deeply", () => record(5), "InvalidType", DEEP],
+  ["records that are nested too deeply", () => record(9), "InvalidType", DEEP],
   ["a BigInt above 64 bits", () => 2n ** 63n, "InvalidArgument", RANGE],
   ["a BigInt below 64 bits", () => -(2n ** 63n) - 1n, "InvalidArgument", RANGE],
   ["an object of no kind", () => ({}), "InvalidType", "'kind' of a value must be a string"],

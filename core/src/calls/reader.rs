@@ -15,13 +15,13 @@ use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::Region;
 
 /// How many lists and records may be nested. A list may contain itself.
-const MAX_DEPTH: usize = 4;
+const MAX_DEPTH: usize = 8;
 
 /// Numbers up to this one say integers exactly: 2^53 - 1.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// What `kind` may say.
-const KINDS: &str = "tensor, reduceOp, dtype, duration, handle, record, object, foreign";
+const KINDS: &str = "tensor, array, reduceOp, dtype, duration, handle, record, object, foreign";
 
 /// A value of JavaScript, with what the reader asks of it.
 pub trait ScriptValue: Sized {
@@ -265,6 +265,13 @@ impl Reader<'_> {
             "tensor" => {
                 let position = member(value, c"index")?;
                 let tensor = self.tensors.value(integer(&position, c"index")?);
+                tensor.map_err(|error| value.failure(error))
+            }
+            // In memory of the core, whichever call takes it.
+            "array" => {
+                let info = member(value, c"info")?;
+                let described = describe(&info, &info, &mut V::Pieces::default())?;
+                let tensor = Tensors::new(vec![described]).and_then(|tensors| tensors.value(0));
                 tensor.map_err(|error| value.failure(error))
             }
             "duration" => Ok(duration(number(value, c"ms")?)),

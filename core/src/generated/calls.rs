@@ -83,6 +83,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_REVOKE,
     &PROCESS_GROUP_AGREE,
     &PROCESS_GROUP_GET_ERROR,
+    &PROCESS_GROUP_ALLREDUCE_SPARSE,
     &PROCESS_GROUP_NEW_WINDOW,
     &STORE_SET,
     &STORE_GET,
@@ -1675,6 +1676,24 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ProcessGroup.allreduce_sparse`
+pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
+    interface: "ProcessGroup",
+    name: "allreduce_sparse",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("indices", Type::Tensor, Role::None),
+            required("values", Type::Tensor, Role::None),
+            optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
 };
 
 /// `ProcessGroup.new_window`

@@ -789,6 +789,15 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_ALLREDUCE_SPARSE",
+        method: &calls::PROCESS_GROUP_ALLREDUCE_SPARSE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::process_group::allreduce_sparse(call))
+        })),
+    },
+    Entry {
         key: "PROCESS_GROUP_ALLTOALL",
         method: &calls::PROCESS_GROUP_ALLTOALL,
         order: Order::Free,

@@ -253,6 +253,17 @@ pub mod process_group {
         /// `timeout`
         pub const TIMEOUT: usize = 1;
     }
+    /// `ProcessGroup.allreduce_sparse`
+    pub mod allreduce_sparse {
+        /// `indices`
+        pub const INDICES: usize = 0;
+        /// `values`
+        pub const VALUES: usize = 1;
+        /// `reduce_op`
+        pub const REDUCE_OP: usize = 2;
+        /// `timeout`
+        pub const TIMEOUT: usize = 3;
+    }
     /// `ProcessGroup.new_window`
     pub mod new_window {
         /// `tensor`

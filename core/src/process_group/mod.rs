@@ -44,6 +44,7 @@ mod prepared;
 mod reconfigure;
 mod scope;
 mod shared_texts;
+mod sparse;
 mod split;
 mod stage;
 pub(crate) mod window;
@@ -60,6 +61,7 @@ pub use prepared::PreparedOperation;
 pub use reconfigure::ReconfigureOptions;
 pub(crate) use reconfigure::Site;
 pub use scope::{Scope, ScopedWork};
+pub use sparse::SparseOptions;
 pub use split::SplitOptions;
 pub use window::Window;
 

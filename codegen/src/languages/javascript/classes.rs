@@ -74,6 +74,7 @@ struct Function {
 
 /// Functions that the layer writes by hand around the generated call: which, and what they give.
 const AROUND: &[(&str, &str, &str)] = &[
+    ("allreduce_sparse", "own.allreduceSparse", "Promise<[indices: Tensor, values: Tensor]>"),
     ("from_group", "meshes.fromGroup", "DeviceMesh"),
     ("init_device_mesh", "meshes.create", "Promise<DeviceMesh>"),
     ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),

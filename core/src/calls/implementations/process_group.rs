@@ -10,7 +10,7 @@ use crate::calls::parameters::process_group::*;
 use crate::calls::settings::reconfigure_options;
 use crate::generated::error::{Error, Result};
 use crate::process_group::window::settled;
-use crate::process_group::{GroupOptions, ProcessGroup, SplitOptions};
+use crate::process_group::{GroupOptions, ProcessGroup, SparseOptions, SplitOptions};
 use crate::tensor::Tensor;
 
 /// Joins a group over a store.
@@ -94,6 +94,18 @@ pub(crate) fn get_error(call: Invocation) -> Result<Answer> {
 /// Whether the group has windows.
 pub(crate) fn supports_window(call: Invocation) -> Result<Answer> {
     call.this_group()?.supports_window().into_answer()
+}
+
+/// Sums sparse tensors of all ranks.
+pub(crate) async fn allreduce_sparse(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let indices: Tensor = call.take(allreduce_sparse::INDICES)?;
+    let values: Tensor = call.take(allreduce_sparse::VALUES)?;
+    let reduce_op = call.take(allreduce_sparse::REDUCE_OP)?;
+    let mut options = SparseOptions::default().reduce_op(reduce_op);
+    options.timeout = call.take(allreduce_sparse::TIMEOUT)?;
+    let (indices, values) = group.allreduce_sparse_async(indices, values, options).await?;
+    Ok(Answer::List(vec![Answer::Tensor(indices), Answer::Tensor(values)]))
 }
 
 /// Makes a window, and registers a tensor in it if it is given one.

@@ -1,0 +1,292 @@
+//! Sums of sparse tensors in coordinate form (COO), as `torch.sparse_coo_tensor` has them: entries
+//! of every rank are exchanged, and put together on each. Knows no backend.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::ProcessGroup;
+use super::window::settled;
+use crate::blocking::block_on;
+use crate::generated::dtype::DType;
+use crate::generated::error::{Error, Result};
+use crate::generated::options::AllgatherOptions;
+use crate::generated::reduce_op::ReduceOp;
+use crate::kernels;
+use crate::tensor::{OwnedBuffers, Tensor, TensorRef};
+
+const NAME: &str = "allreduce_sparse";
+/// Words of what ranks tell one another first.
+const HEADER_WORDS: usize = 8;
+
+/// How sparse tensors are reduced.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SparseOptions {
+    /// [`ReduceOp::Sum`] or [`ReduceOp::Avg`]: what is not there is zero.
+    pub reduce_op: ReduceOp,
+    /// Limit of the operation; the group's by default, zero is none.
+    pub timeout: Option<Duration>,
+}
+
+setters! {
+    SparseOptions {
+        reduce_op: ReduceOp => reduce_op,
+        timeout: Duration => Some(timeout),
+    }
+}
+
+impl ProcessGroup {
+    /// Sums sparse tensors of all ranks, each given by its entries: `indices` of `[dimensions,
+    /// entries]` (`[entries]` for one dimension) and `values` of `[entries, ...]`, where each entry
+    /// is a number or a dense block. Ranks may have any numbers of entries, none too, in any order,
+    /// and several at one place, which count together. All ranks get the same: each place once, in
+    /// ascending order, as `coalesce()` of PyTorch gives them.
+    ///
+    /// ```
+    /// # use polyrank::store::HashStore;
+    /// # use polyrank::ProcessGroup;
+    /// # use std::sync::Arc;
+    /// # let store = Arc::new(HashStore::new());
+    /// # let group = ProcessGroup::new(store, 0, 1, "alone", Default::default())?;
+    /// let (rows, values) =
+    ///     group.allreduce_sparse(vec![7i64, 2, 7], vec![1f32, 2., 3.], Default::default())?;
+    /// assert_eq!(rows.into_vec::<i64>()?, [2, 7]);
+    /// assert_eq!(values.into_vec::<f32>()?, [2., 4.]);
+    /// # Ok::<(), polyrank::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for indices that are no integers or below zero, for shapes that
+    /// do not fit, for another operator, and where ranks disagree; all ranks get it.
+    /// [`Error::UnsupportedDType`] as for an allreduce.
+    pub fn allreduce_sparse(
+        &self,
+        indices: impl OwnedBuffers,
+        values: impl OwnedBuffers,
+        options: SparseOptions,
+    ) -> Result<(Tensor, Tensor)> {
+        block_on(self.allreduce_sparse_async(indices, values, options))
+    }
+
+    /// As [`ProcessGroup::allreduce_sparse`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::allreduce_sparse`].
+    pub async fn allreduce_sparse_async(
+        &self,
+        indices: impl OwnedBuffers,
+        values: impl OwnedBuffers,
+        options: SparseOptions,
+    ) -> Result<(Tensor, Tensor)> {
+        self.require_members(NAME)?;
+        let given = Entries::of(indices.into_tensors(), values.into_tensors(), options.reduce_op);
+        let headers = self.share_headers(&given, options.timeout).await?;
+        let ours = given?;
+        let counts = agreed(&headers, self.rank())?;
+        let index_words = ours.dims;
+        let block_bytes = ours.block.iter().product::<usize>() * ours.dtype.size_bytes();
+        let (indices, values) = (&ours.indices, ours.values.clone());
+        let indices = indices.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let all_indices =
+            self.gather_bytes(indices, &counts, index_words * 8, options.timeout).await?;
+        let all_values = self.gather_bytes(values, &counts, block_bytes, options.timeout).await?;
+        let words = all_indices.as_chunks::<8>().0.iter().map(|word| i64::from_le_bytes(*word));
+        let words: Vec<i64> = words.collect();
+        let (indices, mut values) = merged(&words, &all_values, &ours, block_bytes);
+        if matches!(ours.reduce_op, ReduceOp::Avg) {
+            kernels::divide(ours.dtype, &mut values, self.size());
+        }
+        ours.tensors(&indices, &values)
+    }
+
+    /// What each rank has, of which this one has `given`.
+    async fn share_headers(
+        &self,
+        given: &Result<Entries>,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<[u64; HEADER_WORDS]>> {
+        let own = given.as_ref().map_or([0; HEADER_WORDS], Entries::header);
+        let bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let counts = vec![1; self.size() as usize];
+        let all = self.gather_bytes(bytes, &counts, HEADER_WORDS * 8, timeout).await?;
+        let words: Vec<u64> =
+            all.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        Ok(words.as_chunks::<HEADER_WORDS>().0.to_vec())
+    }
+
+    /// The bytes of all ranks, one after the other: of each as many items as it counts.
+    async fn gather_bytes(
+        &self,
+        own: Vec<u8>,
+        counts: &[usize],
+        item_bytes: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<u8>> {
+        // What others said is not believed further than there is memory.
+        let add = |total: usize, count: &usize| total.checked_add(count.checked_mul(item_bytes)?);
+        let total = counts.iter().try_fold(0, add).unwrap_or(usize::MAX);
+        let all = Tensor::zeros(DType::U8, &[total])?.into_region();
+        let mut start = 0;
+        let outputs = counts.iter().map(|count| {
+            let bytes = count * item_bytes;
+            let part = all.slice(start..start + bytes);
+            start += bytes;
+            Tensor::contiguous(part, DType::U8, vec![bytes])
+        });
+        let outputs: Vec<Tensor> = outputs.collect();
+        let mut options = AllgatherOptions::default();
+        options.timeout = timeout;
+        settled(self.allgather_async(outputs, own, options)?).await?;
+        Ok(all.read(<[u8]>::to_vec))
+    }
+}
+
+/// The entries of one rank.
+struct Entries {
+    /// Those of the first entry, then those of the second, and so on.
+    indices: Vec<i64>,
+    values: Vec<u8>,
+    dtype: DType,
+    reduce_op: ReduceOp,
+    /// Dimensions that are sparse.
+    dims: usize,
+    /// Whether the indices came without a dimension for those.
+    is_flat: bool,
+    /// The shape of an entry.
+    block: Vec<usize>,
+    count: usize,
+}
+
+impl Entries {
+    fn of(indices: Vec<Tensor>, values: Vec<Tensor>, reduce_op: ReduceOp) -> Result<Entries> {
+        let (Ok([indices]), Ok([values])) =
+            (<[Tensor; 1]>::try_from(indices), <[Tensor; 1]>::try_from(values))
+        else {
+            return invalid("it takes one tensor of indices, and one of values");
+        };
+        if !matches!(reduce_op, ReduceOp::Sum | ReduceOp::Avg) {
+            return invalid("sparse tensors are reduced by SUM or AVG, since the rest is zero");
+        }
+        let dtype = values.dtype();
+        if !reduce_op.supports(dtype) {
+            let (reduce_op, dtype) = (reduce_op.name().to_owned(), dtype.name().to_owned());
+            return Err(Error::UnsupportedDType { reduce_op, dtype });
+        }
+        let (dims, count, is_flat) = match *indices.shape() {
+            [count] => (1, count, true),
+            [dims, count] if dims > 0 => (dims, count, false),
+            ref shape => {
+                return invalid(&format!(
+                    "indices have the shape [dimensions, entries] or [entries], not {shape:?}"
+                ));
+            }
+        };
+        let block = match values.shape() {
+            [entries, block @ ..] if *entries == count => block.to_vec(),
+            shape => {
+                return invalid(&format!(
+                    "{count} entries have values of the shape [{count}, ...], not {shape:?}"
+                ));
+            }
+        };
+        let columns = integers(&indices)?;
+        if let Some(below) = columns.iter().find(|index| **index < 0) {
+            return invalid(&format!("indices are not below zero; one is {below}"));
+        }
+        let of_entry = |entry: usize| (0..dims).map(move |dim| dim * count + entry);
+        let indices = (0..count).flat_map(of_entry).map(|place| columns[place]).collect();
+        let values = TensorRef::of(&values).read(<[u8]>::to_vec)?;
+        Ok(Entries { indices, values, dtype, reduce_op, dims, is_flat, block, count })
+    }
+
+    /// What the others have to know; the first word says that it is all right.
+    fn header(&self) -> [u64; HEADER_WORDS] {
+        let mut hash = crate::fnv::Fnv::new();
+        self.block.iter().for_each(|length| hash.bytes((*length as u64).to_le_bytes()));
+        let is_average = u64::from(matches!(self.reduce_op, ReduceOp::Avg));
+        let dtype = self.dtype as u64;
+        [1, self.count as u64, self.dims as u64, dtype, is_average, hash.value(), 0, 0]
+    }
+
+    /// The tensors that the caller gets.
+    fn tensors(&self, indices: &[i64], values: &[u8]) -> Result<(Tensor, Tensor)> {
+        let count = indices.len() / self.dims;
+        let of_dim = |dim: usize| (0..count).map(move |entry| entry * self.dims + dim);
+        let columns = (0..self.dims).flat_map(of_dim).flat_map(|at| indices[at].to_le_bytes());
+        let shape = if self.is_flat { vec![count] } else { vec![self.dims, count] };
+        let indices = filled(DType::I64, &shape, &columns.collect::<Vec<u8>>())?;
+        let shape = [&[count], self.block.as_slice()].concat();
+        Ok((indices, filled(self.dtype, &shape, values)?))
+    }
+}
+
+/// A new tensor with these bytes.
+fn filled(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor> {
+    let tensor = Tensor::zeros(dtype, shape)?;
+    tensor.region().write(|memory| memory.copy_from_slice(bytes));
+    Ok(tensor)
+}
+
+/// How many entries each rank has, if all have such as can be added up.
+fn agreed(headers: &[[u64; HEADER_WORDS]], rank: u32) -> Result<Vec<usize>> {
+    if let Some(refused) = headers.iter().position(|header| header[0] == 0) {
+        return invalid(&format!("rank {refused} refused what it was given; see its error"));
+    }
+    let own = headers[rank as usize];
+    let kinds = ["dimensions", "dtype", "operator", "shape of an entry"];
+    for (other, header) in headers.iter().enumerate() {
+        let differs = (2..=5).find(|&word| header[word] != own[word]);
+        if let Some(word) = differs {
+            let what = kinds[word - 2];
+            return invalid(&format!(
+                "ranks disagree: rank {other} has another {what} than rank {rank}"
+            ));
+        }
+    }
+    Ok(headers.iter().map(|header| header[1] as usize).collect())
+}
+
+/// The entries of all ranks, each place once, in ascending order. Those of one place are added in
+/// the order of their ranks, so that all ranks get the same bits.
+fn merged(indices: &[i64], values: &[u8], like: &Entries, block: usize) -> (Vec<i64>, Vec<u8>) {
+    let of = |entry: usize| &indices[entry * like.dims..][..like.dims];
+    let mut order: Vec<usize> = (0..indices.len() / like.dims).collect();
+    order.sort_by(|one, other| of(*one).cmp(of(*other)));
+    let (mut places, mut sums): (Vec<i64>, Vec<u8>) = (Vec::new(), Vec::new());
+    let reduce = kernels::reducer(ReduceOp::Sum, like.dtype);
+    for entry in order {
+        let value = &values[entry * block..][..block];
+        let is_known = places
+            .len()
+            .checked_sub(like.dims)
+            .is_some_and(|last| places[last..].cmp(of(entry)) == Ordering::Equal);
+        if is_known {
+            let last = sums.len() - block;
+            reduce(&mut sums[last..], value);
+        } else {
+            places.extend_from_slice(of(entry));
+            sums.extend_from_slice(value);
+        }
+    }
+    (places, sums)
+}
+
+/// The elements of a tensor of whole numbers.
+fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
+    let tensor = TensorRef::of(tensor);
+    let wide = |numbers: Vec<u64>| numbers.into_iter().map(|number| number as i64).collect();
+    Ok(match tensor.dtype() {
+        DType::I64 => tensor.to_vec::<i64>()?,
+        DType::I32 => tensor.to_vec::<i32>()?.into_iter().map(i64::from).collect(),
+        DType::I16 => tensor.to_vec::<i16>()?.into_iter().map(i64::from).collect(),
+        DType::I8 => tensor.to_vec::<i8>()?.into_iter().map(i64::from).collect(),
+        DType::U8 => tensor.to_vec::<u8>()?.into_iter().map(i64::from).collect(),
+        // What is beyond the others is below zero then, which is refused.
+        DType::U64 => wide(tensor.to_vec::<u64>()?),
+        other => return invalid(&format!("indices are integers, not {}", other.name())),
+    })
+}
+
+fn invalid<T>(what: &str) -> Result<T> {
+    Err(Error::InvalidArgument { message: format!("{NAME}: {what}") })
+}

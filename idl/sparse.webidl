@@ -1,0 +1,18 @@
+// Collectives of sparse tensors.
+
+partial interface ProcessGroup {
+  /// Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
+  /// returns the indices and the values of the sum, as two new tensors. Ranks may have any numbers
+  /// of entries, none too, in any order, and several at one place, which count together. All ranks
+  /// get the same: each place once, in ascending order, as `coalesce()` of PyTorch gives them.
+  ///
+  /// - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]` for one
+  ///   dimension. Those of the sum have 64 bits.
+  /// - `values`: of the shape `[entries, ...]`: each entry is a number, or a dense block.
+  /// - `reduce_op`: `SUM` or `AVG`, since what is not there is zero.
+  /// - `timeout`: limit of the operation; the group's by default.
+  [Handwritten, Waits, Throws=(InvalidArgument, UnsupportedDType)]
+  sequence<Tensor> allreduce_sparse(Tensor indices, Tensor values,
+                                    [Positional] optional ReduceOp reduce_op = "SUM",
+                                    optional Duration? timeout = null);
+};
