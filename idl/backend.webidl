@@ -20,7 +20,7 @@ enum BackendType {
 };
 
 /// The names of backends, with those that a program registers; `gloo` is an alias of `tcp`.
-[Constants, Since=0.1]
+[Constants, NotIn=rust, Since=0.1]
 enum Backend {
   /// None.
   "undefined",
@@ -43,16 +43,16 @@ enum Backend {
 };
 
 /// Options with which a group is made.
-[Since=0.1]
+[Rust=GroupOptions, Since=0.1]
 dictionary BackendOptions {
   /// The backend's name; none: the parent group's.
   DOMString? backend = null;
   /// Limit of each operation; none: the parent group's, or 30 min.
   Duration? timeout = null;
   /// The group's name; empty: generated.
-  DOMString group_name = "";
+  [Rust="SplitOptions::name"] DOMString group_name = "";
   /// Global ranks of the members, by rank in the group; empty: those of the group.
-  sequence<Rank> global_ranks_in_group = [];
+  [Rust="NewGroupOptions::ranks"] sequence<Rank> global_ranks_in_group = [];
 };
 
 /// Configuration of NCCL communicators: c10d's `NCCLConfig`. What is not set, the library chooses.
@@ -118,7 +118,7 @@ interface DeviceBackend {
   [Handwritten] unsigned long size();
 
   /// The options with which it was made.
-  [Handwritten] readonly attribute BackendOptions options;
+  [Handwritten, NotIn=rust] readonly attribute BackendOptions options;
 
   /// Its kind: `CUSTOM` for one that the program registered, and for those that c10d does not know.
   [Handwritten] readonly attribute BackendType backend_type;
@@ -149,7 +149,8 @@ partial namespace distributed {
   /// - `func`: makes the backend of this rank in a new group.
   /// - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
   ///   CUDA device are refused all the same.
-  [Handwritten, Own=javascript, Throws=(DuplicateBackend, InvalidArgument)]
+  [Handwritten, Own=javascript, Rust="polyrank::register_backend",
+   Throws=(DuplicateBackend, InvalidArgument)]
   undefined register_backend(DOMString name, ProcessGroupFactory func,
                              optional boolean extended_api = false,
                              optional Object? devices = null);

@@ -44,10 +44,10 @@ interface DeviceMesh {
   [Handwritten] readonly attribute DOMString device_type;
 
   /// The global ranks: an array of 32-bit integers in Python, nested arrays in JavaScript.
-  [Handwritten] readonly attribute Object mesh;
+  [Handwritten, Rust=ranks] readonly attribute Object mesh;
 
   /// The names of the dimensions, if they have any.
-  [Handwritten] readonly attribute sequence<DOMString>? mesh_dim_names;
+  [Handwritten, Rust=names] readonly attribute sequence<DOMString>? mesh_dim_names;
 
   /// The number of dimensions.
   [Handwritten] readonly attribute unsigned long ndim;
@@ -112,21 +112,22 @@ partial namespace distributed {
   /// - `mesh_dim_names`: a name for each dimension.
   /// - `backend_override`: other backends for the groups of some dimensions, by the dimension's
   ///   index or name: a backend's name, its options, or both in a pair.
-  [Handwritten, Waits, Own=python,
+  [Handwritten, Waits, Own=python, Rust="device_mesh::init_device_mesh",
    Throws=(InvalidArgument, CollectiveMismatch, CollectiveTimeout, RankFailed)]
   DeviceMesh init_device_mesh(DOMString device_type, sequence<unsigned long> mesh_shape,
                               optional sequence<DOMString>? mesh_dim_names = null,
                               optional Object? backend_override = null);
 
   /// The mesh of the innermost `with mesh:` block that this thread or task is in.
-  [Own=javascript, Throws=InvalidArgument] DeviceMesh current_device_mesh();
+  [Own=javascript, Rust="device_mesh::current_device_mesh", Throws=InvalidArgument]
+  DeviceMesh current_device_mesh();
 
   /// A mesh with one more dimension of length 1, whose group is `pg`, of whatever size: one whose
   /// members change.
   ///
   /// - `name`: the name of the new dimension.
   /// - `dim`: its index.
-  [Handwritten, Throws=InvalidArgument]
+  [Handwritten, Rust="device_mesh::extend_device_mesh", Throws=InvalidArgument]
   DeviceMesh extend_device_mesh(DeviceMesh mesh, ProcessGroup pg, optional DOMString name = "dp",
                                 optional long dim = 0);
 };

@@ -9,7 +9,9 @@
 [Since=0.1]
 namespace distributed {
   /// Default limit of a group's operations: 30 min.
-  [Handwritten, Own=javascript] readonly attribute Duration default_pg_timeout;
+  [Handwritten, Own=javascript, JavaScript=DEFAULT_TIMEOUT_MS,
+   Rust="process_group::DEFAULT_TIMEOUT"]
+  readonly attribute Duration default_pg_timeout;
 
   /// Whether this package can be used here.
   boolean is_available();
@@ -65,7 +67,8 @@ namespace distributed {
   [Own=javascript, Throws=NotInitialized] ProcessGroup current_process_group();
 
   /// Makes `pg` the current group for a block of this thread or task.
-  [Handwritten, Own=javascript] CurrentProcessGroup process_group(ProcessGroup pg);
+  [Handwritten, Own=javascript, JavaScript=withProcessGroup, Rust=with_process_group]
+  CurrentProcessGroup process_group(ProcessGroup pg);
 
   /// The default group.
   [Throws=NotInitialized, Alias="_get_default_group"] ProcessGroup default_group();
@@ -125,7 +128,8 @@ namespace distributed {
   /// Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
   /// call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
   /// all its ranks must call it. Returns the group of this rank; none if it is in no list.
-  [Waits, Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
+  [Waits, Rust="ProcessGroup::split_group",
+   Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous, RendezvousTimeout)]
   ProcessGroup? split_group([Positional] optional ProcessGroup? parent_pg = null,
                             optional sequence<sequence<Rank>>? split_ranks = null,
                             optional Duration? timeout = null,
@@ -148,34 +152,37 @@ namespace distributed {
   unsigned long get_pg_count();
 
   /// The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.
-  [Throws=(NotInitialized, InvalidGroup)]
+  [Rust="ProcessGroup::backend_name", Throws=(NotInitialized, InvalidGroup)]
   DOMString get_backend([Positional] optional ProcessGroup? group = null);
 
   /// Which backend serves which device: `cpu:tcp`.
-  [Throws=(NotInitialized, InvalidGroup)]
+  [Rust="ProcessGroup::backend_config", Throws=(NotInitialized, InvalidGroup)]
   DOMString get_backend_config([Positional] optional ProcessGroup? group = null);
 
   /// The rank in `group` of a global rank.
-  [Throws=RankNotInGroup] long get_group_rank(ProcessGroup group, Rank global_rank);
+  [Rust="ProcessGroup::group_rank", Throws=RankNotInGroup]
+  long get_group_rank(ProcessGroup group, Rank global_rank);
 
   /// The global rank of a rank in `group`.
-  [Throws=RankNotInGroup] long get_global_rank(ProcessGroup group, Rank group_rank);
+  [Rust="ProcessGroup::global_rank", Throws=RankNotInGroup]
+  long get_global_rank(ProcessGroup group, Rank group_rank);
 
   /// The global ranks of a group's members, by rank in the group.
-  [Throws=NotInitialized]
+  [Rust="ProcessGroup::ranks", Throws=NotInitialized]
   sequence<Rank> get_process_group_ranks([Positional] optional ProcessGroup? group = null);
 
   /// Sets the limit of a group's later operations.
-  [Throws=NotInitialized]
+  [Rust="ProcessGroup::set_timeout", Throws=NotInitialized]
   undefined set_timeout(Duration timeout, [Positional] optional ProcessGroup? group = null);
 
   /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
-  [Handwritten, Waits, Own=javascript, Throws=(Rendezvous, RendezvousTimeout)]
+  [Handwritten, Waits, Own=javascript, Rust="rendezvous::rendezvous",
+   Throws=(Rendezvous, RendezvousTimeout)]
   Object rendezvous(DOMString url, optional long rank = -1, optional long world_size = -1,
                     optional Duration? timeout = null);
 
   /// Adds a URL scheme to `rendezvous`. A scheme has one handler.
-  [Handwritten, Own=javascript, Throws=Rendezvous]
+  [Handwritten, Own=javascript, Rust="rendezvous::register_rendezvous_handler", Throws=Rendezvous]
   undefined register_rendezvous_handler(DOMString scheme, RendezvousHandler handler);
 
   /// A client of the store at `host:port/prefix`, with the prefix put before every key.
@@ -192,9 +199,9 @@ callback RendezvousHandler = any (DOMString url, Duration timeout, long rank, lo
 /// Represents a group that this process is not a member of: what `new_group` returns on a rank that
 /// is not in it. A function that is given it as its group does nothing and returns nothing; a rank
 /// in it is -1.
-[Handwritten, Own=javascript, Since=0.1]
+[Handwritten, Own=javascript, NotIn=rust, Since=0.1]
 interface NonGroupMember {};
 
 /// The block in which a group is the current one: `with process_group(pg):` in Python.
-[Handwritten, NotIn=javascript, Since=0.1]
+[Handwritten, NotIn=(javascript, rust), Since=0.1]
 interface CurrentProcessGroup {};

@@ -146,19 +146,19 @@ partial namespace distributed {
 interface P2POp {
   /// - `op`: the function `isend` or `irecv`.
   /// - `peer`: the other rank, global; `group_peer`: in the group.
-  [Throws=InvalidArgument]
+  [Rust=isend, Throws=InvalidArgument]
   constructor(Object op, Tensor tensor, optional Rank? peer = null,
               optional ProcessGroup? group = null, optional unsigned long tag = 0,
               optional Rank? group_peer = null);
 
   /// The function, `isend` or `irecv`.
-  [Handwritten] readonly attribute Object op;
+  [Handwritten, Rust="MessageRequest::direction"] readonly attribute Object op;
 
   /// What is sent, or received into.
-  [Handwritten] readonly attribute Tensor tensor;
+  [Handwritten, Rust="MessageRequest::tensor"] readonly attribute Tensor tensor;
 
   /// The other rank, global.
-  [Handwritten] readonly attribute Rank peer;
+  [Handwritten, Rust=global_peer] readonly attribute Rank peer;
 
   /// The process group.
   [Handwritten] readonly attribute ProcessGroup group;
@@ -167,5 +167,5 @@ interface P2POp {
   [Handwritten] readonly attribute unsigned long tag;
 
   /// The other rank, in the group.
-  [Handwritten] readonly attribute Rank group_peer;
+  [Handwritten, Rust="MessageRequest::peer"] readonly attribute Rank group_peer;
 };

@@ -122,15 +122,17 @@ partial namespace distributed {
   /// alone what is on a device, or has no floating-point elements.
   ///
   /// - `allow_infinity`: whether only NaN is an error.
-  [Handwritten] PreHook nan_check(optional boolean allow_infinity = false);
+  [Handwritten, Rust="polyrank::nan_check"]
+  PreHook nan_check(optional boolean allow_infinity = false);
 
   /// Makes `name` the name of all operations, of every group, that this thread or task calls in a
   /// block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
   /// the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
   /// block counts. It changes nothing else, and ranks may name the same operation differently.
-  [Handwritten, Own=javascript] CommNameBlock record_comm(DOMString name);
+  [Handwritten, Own=javascript, Rust="polyrank::record_comm"]
+  CommNameBlock record_comm(DOMString name);
 };
 
 /// The block in which operations have a name: `with record_comm(name):` in Python.
-[Handwritten, NotIn=javascript, Since=0.1]
+[Handwritten, NotIn=(javascript, rust), Since=0.1]
 interface CommNameBlock {};

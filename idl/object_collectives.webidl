@@ -5,7 +5,7 @@
 // object that cannot be encoded raises on every rank that waits for it.
 
 /// How objects are encoded.
-[NotIn=javascript, Since=0.1]
+[NotIn=javascript, Rust=Codec, Since=0.1]
 enum ObjectCodec {
   /// CBOR: nothing, booleans, numbers, texts, bytes, lists, maps, arrays. Runs no code. In Python
   /// also tuples, sets, paths, dates and times, decimals, scalars and element types of NumPy and
@@ -19,7 +19,8 @@ enum ObjectCodec {
 
 partial namespace distributed {
   /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
-  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::broadcast_object",
+   Throws=(InvalidArgument, InvalidType)]
   undefined broadcast_object_list(Object object_list, optional Rank? src = null,
                                   optional ProcessGroup? group = null,
                                   [NotIn=javascript] optional Object? device = null,
@@ -27,20 +28,23 @@ partial namespace distributed {
                                   [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// All ranks get every rank's object, in `object_list`, which has one place for each rank.
-  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::all_gather_object",
+   Throws=(InvalidArgument, InvalidType)]
   undefined all_gather_object(Object object_list, Object obj,
                               optional ProcessGroup? group = null,
                               [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// `dst` gets every rank's object, in `object_gather_list`, which only it passes.
-  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::gather_object",
+   Throws=(InvalidArgument, InvalidType)]
   undefined gather_object(Object obj, [Positional] optional Object? object_gather_list = null,
                           optional Rank? dst = null, optional ProcessGroup? group = null,
                           optional Rank? group_dst = null,
                           [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Each rank gets its object of the list of `src`, in place 0 of its output list.
-  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::scatter_object",
+   Throws=(InvalidArgument, InvalidType)]
   undefined scatter_object_list(Object scatter_object_output_list,
                                 [Positional] optional Object? scatter_object_input_list = null,
                                 optional Rank? src = null,
@@ -49,7 +53,8 @@ partial namespace distributed {
                                 [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Sends the objects of a list to `dst`.
-  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::send_object",
+   Throws=(InvalidArgument, InvalidType)]
   undefined send_object_list(Object object_list, [GlobalPeer] optional Rank? dst = null,
                              optional ProcessGroup? group = null,
                              [NotIn=javascript] optional Object? device = null,
@@ -58,7 +63,8 @@ partial namespace distributed {
 
   /// Receives objects into a list of the same length as the sender's. Returns the sender's global
   /// rank; -1 if this process is not in the group.
-  [Handwritten, Own=python, Waits, NonMember, Throws=(InvalidArgument, InvalidType)]
+  [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::recv_object",
+   Throws=(InvalidArgument, InvalidType)]
   long recv_object_list(Object object_list, [GlobalPeer] optional Rank? src = null,
                         optional ProcessGroup? group = null,
                         [NotIn=javascript] optional Object? device = null,

@@ -104,7 +104,7 @@ dictionary BarrierOptions {
   /// Limit of this operation; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// The device on which the barrier runs. The TCP backend ignores it.
-  Object? device = null;
+  [NotIn=rust] Object? device = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
 };

@@ -13,7 +13,7 @@ dictionary ReconfigureOptions {
   /// Limit of the call; none: the group's; 0: no limit.
   Duration? timeout = null;
   /// Hints for a backend, as torchcomms takes them; the backends of this version know none.
-  Object? hints = null;
+  [NotIn=rust] Object? hints = null;
 };
 
 partial interface ProcessGroup {

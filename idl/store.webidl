@@ -153,7 +153,7 @@ interface TCPStore : Store {
   readonly attribute unsigned long port;
 
   /// Whether the server is libuv's; never.
-  [Alias=libuvBackend, Handwritten] readonly attribute boolean libuv_backend;
+  [Alias=libuvBackend, Handwritten, NotIn=rust] readonly attribute boolean libuv_backend;
 };
 
 /// A store reached over a WebSocket, from a browser too. Every store server of polyrank answers
@@ -170,7 +170,7 @@ interface WebSocketStore : Store {
   /// - `reconnect_grace`: how long the others wait for this process when its WebSocket is lost and
   ///   not closed: the store, at most 30 min, and the ranks of groups that meet in it, at most
   ///   1 min; none: `POLYRANK_RECONNECT_GRACE_MS`, where there is an environment, or else 1.5 s.
-  [Factory=connect, Waits, Throws=(Network, StoreTimeout)]
+  [Factory=connect, Rust=connect, Waits, Throws=(Network, StoreTimeout)]
   constructor(DOMString url, optional Duration timeout = 300,
               optional Duration? reconnect_grace = null);
 

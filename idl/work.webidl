@@ -33,7 +33,7 @@ interface Work {
   boolean is_success();
 
   /// What the operation failed with, if it did. Does not wait.
-  [Handwritten] Object? exception();
+  [Handwritten, Rust=error] Object? exception();
 
   /// A future of the output tensors.
   [Handwritten] Future get_future();
@@ -48,10 +48,10 @@ interface Work {
   [Handwritten, Alias="_source_rank", Throws=InvalidArgument] Rank source_rank();
 
   /// Orders the device's current stream after the operation. Without a device: `wait`.
-  [Handwritten] undefined synchronize();
+  [Handwritten, Rust=order] undefined synchronize();
 
   /// The limit of the operation.
-  [Handwritten] readonly attribute Duration timeout;
+  [Handwritten, NotIn=rust] readonly attribute Duration timeout;
 
   /// The number of the operation in its group, the same on all ranks for a collective.
   [Handwritten] readonly attribute long long _sequence;
@@ -61,10 +61,10 @@ interface Work {
   [Handwritten] readonly attribute Duration duration;
 
   /// This handle; for c10d's callers.
-  [Handwritten] Work boxed();
+  [Handwritten, NotIn=(javascript, rust)] Work boxed();
 
   /// The handle that `boxed` returned.
-  [Handwritten] static Work unbox(Work boxed);
+  [Handwritten, NotIn=(javascript, rust)] static Work unbox(Work boxed);
 };
 
 /// What `Future.then` calls when the future is done.

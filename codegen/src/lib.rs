@@ -2,6 +2,7 @@
 //!
 //! Text to text: it reads no file, writes no file, and knows nothing of the `polyrank` crate.
 
+pub mod definitions;
 pub mod files;
 pub mod idl;
 pub mod languages;

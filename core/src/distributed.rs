@@ -6,6 +6,7 @@ mod formation;
 mod joined_groups;
 mod messages;
 mod p2p_op;
+pub(crate) mod surroundings;
 mod without_members;
 
 use std::sync::Arc;
@@ -28,6 +29,13 @@ use formation::{form, group_options};
 pub use joined_groups::{join_group, join_group_async};
 pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
 pub use p2p_op::{P2POp, batch_isend_irecv};
+#[cfg(feature = "tcp")]
+pub use surroundings::create_store_client;
+pub use surroundings::{
+    get_default_backend_for_device, get_node_local_rank, is_available, is_gloo_available,
+    is_launched, is_mpi_available, is_nccl_available, is_torchelastic_launched, is_ucc_available,
+    is_xccl_available,
+};
 
 /// How the default group is made.
 #[derive(Clone, Default)]

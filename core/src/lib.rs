@@ -194,4 +194,4 @@ pub use tensor::{
 pub use work::comm_name::{
     CommName, record_comm, record_comm_async, set_comm_name_source, set_thread_comm_name,
 };
-pub use work::{Work, WorkResult};
+pub use work::{Future, Work, WorkResult};

@@ -1,7 +1,6 @@
 //! The handle on an operation that was issued. Knows no particular backend.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +15,13 @@ use crate::tensor::{OnDevice, Tensor};
 use comm_name::CommName;
 
 pub(crate) mod comm_name;
+mod future;
 pub(crate) mod group_names;
 mod result;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 
+pub use future::Future;
 pub use result::WorkResult;
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
@@ -366,7 +367,7 @@ impl Work {
 }
 
 /// The first poll looks for the end as [`Work::is_completed_soon`] does.
-impl Future for Work {
+impl std::future::Future for Work {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {

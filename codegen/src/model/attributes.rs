@@ -59,6 +59,7 @@ enum Form {
     NothingOrWord,
     Words,
     OneOf(&'static [&'static str]),
+    SomeOf(&'static [&'static str]),
     Text,
     NothingOrText,
     Integer,
@@ -87,7 +88,7 @@ const fn anywhere(name: &'static str, form: Form) -> KnownAttribute {
 const BLOCKS: Form = Form::OneOf(&["None", "One", "All", "OneAtRoot", "AllAtRoot"]);
 const SIZES: Form = Form::OneOf(&["Equal", "PerRank", "PerRankAtRoot", "Pairwise"]);
 const CLASSES: Form = Form::OneOf(&["bool", "integer", "float", "complex"]);
-const LANGUAGES: Form = Form::OneOf(&["rust", "python", "javascript"]);
+const LANGUAGES: Form = Form::SomeOf(&["rust", "python", "javascript"]);
 const CALLED: &[AttributeTarget] = &[Operation, Constructor, Attribute];
 const BUILT: &[AttributeTarget] =
     &[Interface, Namespace, Operation, Constructor, Attribute, Parameter, Member];
@@ -291,6 +292,9 @@ fn check_form(
         (Form::Word | Form::NothingOrWord, _) => words.len() == 1,
         (Form::Words, _) => !words.is_empty(),
         (Form::OneOf(names), _) => matches!(words, [it] if names.contains(&it.text.as_str())),
+        (Form::SomeOf(names), _) => {
+            !words.is_empty() && words.iter().all(|it| names.contains(&it.text.as_str()))
+        }
         (Form::Text | Form::NothingOrText, AttributeValue::Text(_)) => true,
         (Form::Integer, AttributeValue::Number(number)) => number.text.parse::<u32>().is_ok(),
         (Form::Number, AttributeValue::Number(_) | AttributeValue::Text(_)) => true,
@@ -305,6 +309,7 @@ fn check_form(
             Form::NothingOrWord => format!("write `[{name}]` or `[{name}=identifier]`"),
             Form::Words => format!("write `[{name}=identifier]` or `[{name}=(a, b)]`"),
             Form::OneOf(names) => format!("write one of {}", names.join(", ")),
+            Form::SomeOf(names) => format!("write one or more of {}", names.join(", ")),
             Form::Text => format!("write `[{name}=\"text\"]`"),
             Form::NothingOrText => format!("write `[{name}]` or `[{name}=\"text\"]`"),
             Form::Integer => format!("write a number from 0 on: `[{name}=0]`"),

@@ -59,6 +59,7 @@ pub fn files(api: &Api, declarations: &Declarations) -> Files {
         further::page(&declared, &known, &stamp("the declarations of all languages"));
     list.push((TOPICS.len() + 1, FURTHER.1.to_owned(), FURTHER.0.to_owned(), names));
     files.insert(format!("{FOLDER}/{}.md", FURTHER.0), text);
+    list.push((TOPICS.len() + 2, FEATURES.1.to_owned(), FEATURES.0.to_owned(), Vec::new()));
     list.sort();
     files.insert(format!("{FOLDER}/index.md"), index(&list));
     files
@@ -76,7 +77,8 @@ fn names<'a>(api: &Api, headings: impl Iterator<Item = &'a String>) -> Vec<Strin
     for (_, common) in shown {
         others.extend(common.aliases.iter().cloned());
         let spelt = [&common.python, &common.rust, &common.javascript];
-        others.extend(spelt.into_iter().flatten().cloned());
+        let spelt = spelt.into_iter().flatten();
+        others.extend(spelt.map(|name| name.rsplit("::").next().unwrap_or(name).to_owned()));
     }
     names.append(&mut others);
     names
@@ -131,6 +133,9 @@ const FURTHER: (&str, &str) = ("further", "Further names of each language");
 
 /// The page of `DType` and `ReduceOp`, which are namespaces of numbers: file, title.
 const VALUES: (&str, &str) = ("values", "Element types and reduction operators");
+
+/// The page of all definitions and their tests, which is made elsewhere: file, title.
+const FEATURES: (&str, &str) = ("features", "Features in every language, and their tests");
 
 fn page_of<'a, 'api>(
     pages: &'a mut BTreeMap<&'api str, Page>,

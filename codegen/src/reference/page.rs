@@ -128,7 +128,15 @@ pub(super) fn values(api: &Api, stamp: &str) -> String {
 fn callable(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Method) -> String {
     let mut text = format!("{}\n", paragraphs(&method.doc));
     text.push_str(&forms(api, declared, class, method));
-    let aliases: Vec<String> = method.common.aliases.iter().map(|it| format!("`{it}`")).collect();
+    let mut aliases: Vec<&str> = method.common.aliases.iter().map(String::as_str).collect();
+    if class.is_none() {
+        // What a language calls it, unless it is a method of something else there.
+        let spelt = [&method.common.javascript, &method.common.rust].into_iter().flatten();
+        let functions = spelt.filter(|name| !name.starts_with(|it: char| it.is_uppercase()));
+        let functions = functions.map(|name| name.rsplit("::").next().unwrap_or(name));
+        aliases.extend(functions.filter(|name| *name != method.name));
+    }
+    let aliases: Vec<String> = aliases.iter().map(|it| format!("`{it}`")).collect();
     if !aliases.is_empty() {
         text.push_str(&format!("\nAlso called {}.\n", aliases.join(", ")));
     }
@@ -156,6 +164,11 @@ fn forms(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Met
     if crate_has.is_empty() {
         let spelt = class.map(|class| class.common.rust.as_ref().unwrap_or(&class.name).as_str());
         let name = method.common.rust.as_ref().unwrap_or(&method.name);
+        // It may be elsewhere: `ProcessGroup::rank`, `rendezvous::rendezvous`.
+        let (spelt, name) = match name.rsplit_once("::") {
+            Some((owner, name)) => (Some(owner).filter(|it| is_type(it)), name),
+            None => (spelt, name.as_str()),
+        };
         crate_has = by_hand(&declared.rust, spelt, name, "");
     }
     let tabs = [
@@ -168,6 +181,10 @@ fn forms(api: &Api, declared: &Declared, class: Option<&Interface>, method: &Met
         text.push_str(&format!("\n```{language} [{title}]\n{}\n```\n", forms.join("\n")));
     }
     if text.is_empty() { text } else { format!("\n::: code-group\n{text}\n:::\n") }
+}
+
+fn is_type(path: &str) -> bool {
+    path.starts_with(|letter: char| letter.is_uppercase())
 }
 
 /// The forms of a call that are declared by hand; of a method with its class before `link`, where

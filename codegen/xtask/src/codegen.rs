@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use polyrank_codegen::definitions::{self, TestSource};
 use polyrank_codegen::files::{self, Change, Files};
 use polyrank_codegen::languages::LANGUAGES;
 use polyrank_codegen::model::Api;
@@ -15,7 +16,8 @@ use polyrank_codegen::reference::{self, Declarations};
 use crate::workspace::Workspace;
 
 /// Folders in which every file with a generated first line is checked.
-const PLACES: &[&str] = &["core/src", "bindings-python", "bindings-node", "bindings-wasm", "site"];
+const PLACES: &[&str] =
+    &["core/src", "bindings-python", "bindings-node", "bindings-wasm", "site", "tests"];
 
 /// Folders that no language generates into, and that may be large.
 const SKIPPED: &[&str] = &["target", "node_modules", "__pycache__", ".venv"];
@@ -131,7 +133,27 @@ fn generate(workspace: &Workspace, api: &Api, formats: bool) -> Result<Files> {
     }
     let declarations = declarations(workspace, &all)?;
     all.extend(reference::files(api, &declarations));
+    all.extend(definitions::files(api, &test_sources(workspace)?));
     Ok(all)
+}
+
+/// Folders of tests, and the endings of their files.
+const TESTS: (&[&str], &[&str]) = (
+    &["bindings-node/tests", "bindings-python/tests", "bindings-wasm/tests", "tests"],
+    &[".js", ".mjs", ".py", ".rs"],
+);
+
+/// The files of tests in all languages, in order of their paths.
+fn test_sources(workspace: &Workspace) -> Result<Vec<TestSource>> {
+    let mut found = Files::new();
+    for folder in TESTS.0 {
+        collect(workspace, folder, &mut found)?;
+    }
+    let is_test = |path: &String| {
+        TESTS.1.iter().any(|ending| path.ends_with(ending)) && !files::in_generated_folder(path)
+    };
+    let found = found.into_iter().filter(|(path, _)| is_test(path));
+    Ok(found.map(|(path, text)| TestSource { path, text }).collect())
 }
 
 /// What languages declare: in files that are generated, and in others.

@@ -21,12 +21,12 @@ pub(super) fn pascal(name: &str) -> String {
 }
 
 /// The JavaScript name of an item.
-pub(super) fn name(name: &str, common: &CommonAttributes) -> String {
+pub(crate) fn name(name: &str, common: &CommonAttributes) -> String {
     common.javascript.clone().unwrap_or_else(|| camel(name))
 }
 
 /// Further names that mean something in JavaScript: none that only differ in underscores.
-pub(super) fn aliases(of: &str, common: &CommonAttributes) -> Vec<String> {
+pub(crate) fn aliases(of: &str, common: &CommonAttributes) -> Vec<String> {
     let main = name(of, common);
     let spelt = common.aliases.iter().filter(|alias| !alias.starts_with('_'));
     let mut aliases: Vec<String> = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn aliases(of: &str, common: &CommonAttributes) -> Vec<String> {
 }
 
 /// The class of an error kind.
-pub(super) fn error_class(api: &Api, kind: &str) -> String {
+pub(crate) fn error_class(api: &Api, kind: &str) -> String {
     let error = api.errors.iter().find(|error| error.name == kind);
     let given = error
         .and_then(|error| error.common.javascript.clone().or_else(|| error.common.python.clone()));
@@ -52,7 +52,7 @@ pub(super) fn key(owner: &str, name: &str) -> String {
 }
 
 /// The short names of element types that differ from the core's: `c64` is a pair of `f32`.
-pub(super) fn dtype(name: &str) -> String {
+pub(crate) fn dtype(name: &str) -> String {
     name.replace("complex", "c")
 }
 

@@ -20,7 +20,7 @@ use askama::Template;
 use crate::files::Files;
 use crate::model::Api;
 
-pub(crate) use signatures::{exception_class, signatures};
+pub(crate) use signatures::{exception_class, signatures, spelt};
 
 const RUST: &str = "bindings-python/src/generated";
 const PYTHON: &str = "bindings-python/python/polyrank";

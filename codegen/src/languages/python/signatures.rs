@@ -2,7 +2,7 @@
 
 use super::spelling::{exception, name};
 use super::stub::function;
-use crate::model::{Api, Interface, Method};
+use crate::model::{Api, CommonAttributes, Interface, Method};
 
 /// The stub's aliases for what several types can stand for.
 const ALIASES: [&str; 3] = ["Tensor", "Bytes", "Duration"];
@@ -42,4 +42,9 @@ fn public(parameters: &str) -> String {
 /// The class of a kind of error.
 pub(crate) fn exception_class(api: &Api, kind: &str) -> String {
     exception(api, kind)
+}
+
+/// The name of an item.
+pub(crate) fn spelt<'a>(of: &'a str, common: &'a CommonAttributes) -> &'a str {
+    name(of, common)
 }

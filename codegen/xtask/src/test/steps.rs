@@ -206,6 +206,7 @@ impl Tools<'_> {
                     "--test-concurrency=1",
                     "--test-reporter=tap",
                     "bindings-wasm/tests/package.test.mjs",
+                    "bindings-wasm/tests/definitions.test.mjs",
                     "bindings-wasm/tests/node.test.mjs",
                     "bindings-wasm/tests/chromium.test.mjs",
                     "bindings-wasm/tests/groups.test.mjs",

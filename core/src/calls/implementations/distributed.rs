@@ -9,9 +9,9 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::distributed;
-use crate::env::variable::{self, Variable};
 use crate::generated::error::{Error, Result};
 use crate::process_group::DEFAULT_TIMEOUT;
+use crate::tensor::Device;
 
 /// Limit of operations of a group that was given none.
 pub(crate) fn default_pg_timeout(_: Invocation) -> Result<Answer> {
@@ -20,13 +20,12 @@ pub(crate) fn default_pg_timeout(_: Invocation) -> Result<Answer> {
 
 /// Whether this package can be used here.
 pub(crate) fn is_available(_: Invocation) -> Result<Answer> {
-    true.into_answer()
+    distributed::is_available().into_answer()
 }
 
 /// Whether a launcher started this process.
 pub(crate) fn is_torchelastic_launched(_: Invocation) -> Result<Answer> {
-    let names = [variable::POLYRANK_RUN_ID, variable::TORCHELASTIC_RUN_ID];
-    names.into_iter().any(Variable::is_set).into_answer()
+    distributed::is_torchelastic_launched().into_answer()
 }
 
 /// Whether the default group exists.
@@ -63,14 +62,7 @@ pub(crate) fn get_world_size(call: Invocation) -> Result<Answer> {
 /// This process's rank among those on its host, as the launcher said.
 pub(crate) fn get_node_local_rank(mut call: Invocation) -> Result<Answer> {
     let fallback: Option<i32> = call.take(get_node_local_rank::FALLBACK_RANK)?;
-    let said = variable::LOCAL_RANK.text().and_then(|text| text.parse::<i32>().ok());
-    said.or(fallback)
-        .ok_or_else(|| Error::Rendezvous {
-            message: "LOCAL_RANK is not in the environment. Consider passing fallback_rank to \
-                      allow get_node_local_rank to work outside of a launcher"
-                .to_owned(),
-        })
-        .into_answer()
+    distributed::get_node_local_rank(fallback).into_answer()
 }
 
 /// The number of groups that this process made and has not destroyed.
@@ -125,25 +117,25 @@ pub(crate) fn backend_unavailable_reason(mut call: Invocation) -> Result<Answer>
 }
 
 macro_rules! is_available {
-    ($($function:ident: $backend:literal),*) => {$(
+    ($($function:ident)*) => {$(
         /// Whether the backend is available.
         pub(crate) fn $function(_: Invocation) -> Result<Answer> {
-            distributed::is_backend_available($backend).into_answer()
+            distributed::$function().into_answer()
         }
     )*};
 }
 
 is_available! {
-    is_gloo_available: "tcp", is_nccl_available: "nccl", is_mpi_available: "mpi",
-    is_ucc_available: "ucc", is_xccl_available: "xccl"
+    is_gloo_available is_nccl_available is_mpi_available is_ucc_available is_xccl_available
 }
 
 /// The name of the backend that serves a kind of device.
 pub(crate) fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
     let device: String = call.take(get_default_backend_for_device::DEVICE)?;
+    let serving = |device| distributed::get_default_backend_for_device(device).into_answer();
     match device.split(':').next().unwrap_or_default() {
-        "cpu" => "tcp".into_answer(),
-        "cuda" => "nccl".into_answer(),
+        "cpu" => serving(Device::Cpu),
+        "cuda" => serving(Device::Cuda(0)),
         kind => {
             let message =
                 format!("no backend serves devices of kind '{kind}'; expected cpu or cuda");

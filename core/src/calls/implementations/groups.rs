@@ -130,20 +130,10 @@ pub(crate) async fn rendezvous(mut call: Invocation) -> Result<Answer> {
 /// A client of the store at `host:port/prefix`.
 #[cfg(feature = "tcp")]
 pub(crate) async fn create_store_client(mut call: Invocation) -> Result<Answer> {
-    use crate::generated::error::Error;
-    use crate::store::{TcpStore, TcpStoreOptions};
     let address: String = call.take(create_store_client::STORE_ADDR)?;
     let timeout: Duration = call.take(create_store_client::TIMEOUT)?;
-    let (endpoint, prefix) = address.split_once('/').unwrap_or((&address, ""));
-    let parsed = endpoint.rsplit_once(':').and_then(|(host, port)| {
-        Some((host.trim_matches(['[', ']']).to_owned(), port.parse::<u16>().ok()?))
-    });
-    let Some((host, port)) = parsed else {
-        let message = format!("'{address}' is not a store address: expected host:port/prefix");
-        return Err(Error::InvalidArgument { message });
-    };
-    let options = TcpStoreOptions::new(host, port).timeout(timeout).wait_for_workers(false);
-    let client = Object::Store(StoreObject::from(TcpStore::new(options)?));
+    let (client, prefix) = crate::distributed::surroundings::connect(&address, timeout)?;
+    let client = Object::Store(StoreObject::from(client));
     StoreObject::under(prefix, client)?.into_answer()
 }
 
