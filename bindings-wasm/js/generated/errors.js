@@ -65,6 +65,10 @@ name(WaitTimeoutError, "WaitTimeoutError", "WaitTimeout");
 export class HookFailedError extends PolyrankError {}
 name(HookFailedError, "HookFailedError", "HookFailed");
 
+/** The function of a custom reduction failed on this rank. The group is aborted. What the function threw is what the operation fails with where the language can carry that. */
+export class ReductionFailedError extends PolyrankError {}
+name(ReductionFailedError, "ReductionFailedError", "ReductionFailed");
+
 /** What an operation was to read has an element that is not a finite number: found by `nanCheck`. */
 export class NonFiniteInputError extends PolyrankError {}
 name(NonFiniteInputError, "NonFiniteInputError", "NonFiniteInput");
@@ -159,6 +163,7 @@ const KINDS = {
   RankNotInGroup: RankNotInGroupError,
   WaitTimeout: WaitTimeoutError,
   HookFailed: HookFailedError,
+  ReductionFailed: ReductionFailedError,
   NonFiniteInput: NonFiniteInputError,
   NoMembers: NoMembersError,
   MessageSize: MessageSizeError,
