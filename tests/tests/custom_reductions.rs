@@ -46,8 +46,7 @@ fn tensors_are_combined_in_the_order_of_the_ranks() {
 
                 let mut tensor = values(rank, count);
                 group.reduce(&mut tensor, (last, op.op())).unwrap();
-                let expected =
-                    if rank == last { folded(size, count) } else { values(rank, count) };
+                let expected = if rank == last { folded(size, count) } else { values(rank, count) };
                 assert_eq!(tensor, expected, "reduce of {count}, {size} ranks");
 
                 let whole = values(rank, count * size as usize);

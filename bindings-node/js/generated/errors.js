@@ -193,7 +193,8 @@ const MESSAGES = {
   QueueEmpty: "queue is empty",
 };
 
-/** An error of the native half as its class; any other value as it is. */
+/** An error of the native half as its class, or what a reduction function threw; any other value as
+ * it is. */
 export function asError(error) {
   const data = error?.data ?? (typeof error?.kind === "string" && !(error instanceof Error) ? error : null);
   if (data === null || typeof data.kind !== "string") return error;
@@ -201,6 +202,10 @@ export function asError(error) {
   for (const [field, value] of Object.entries(data.fields ?? {})) {
     fields[camelCase(field)] = value;
     if (field === "sequence") fields.seq = value;
+  }
+  if (data.kind === "ReductionFailed") {
+    const thrown = causeOf(data.message);
+    if (thrown !== undefined) return thrown;
   }
   const made = new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
   const cause = data.kind === "Backend" ? causeOf(data.message) : undefined;

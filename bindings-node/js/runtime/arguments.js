@@ -8,6 +8,7 @@ import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
+import { numberOf } from "./reductions.js";
 import { NO_BYTES, Tensor, codeOf, described, flatInfo, inPlace } from "./tensors.js";
 import { bytesOf, bytesOfBuffer } from "./views.js";
 
@@ -238,6 +239,9 @@ function deeper(depth) {
 
 function reduceOp(operator) {
   const { value: code, factor } = operator;
+  if (code === ReduceOp.CUSTOM.value) {
+    return { kind: "reduceOp", code, factor: numberOf(operator) };
+  }
   if (factor !== undefined) return { kind: "reduceOp", code, factor };
   if (operator === ReduceOp.PREMUL_SUM) {
     throw new InvalidTypeError("ReduceOp.PREMUL_SUM needs its factor; use premulSum(factor)");

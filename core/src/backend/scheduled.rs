@@ -179,11 +179,12 @@ impl Backend for ScheduledBackend {
         let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
-        let schedule =
-            self.schedule(&mut issuing, &fingerprint, executed_as).ok_or_else(|| Error::Unsupported {
+        let schedule = self.schedule(&mut issuing, &fingerprint, executed_as).ok_or_else(|| {
+            Error::Unsupported {
                 who: format!("the {} backend", self.backend),
                 operation: call.name.into(),
-            })?;
+            }
+        })?;
         let slot_progress = on_board.then(|| SlotProgress {
             small: self.small(collective, dtype, reduce_op, root),
             part,

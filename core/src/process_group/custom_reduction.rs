@@ -8,10 +8,10 @@
 
 use std::sync::{Arc, Weak};
 
+use super::ProcessGroup;
 use super::check::CheckedOperation;
 use super::memberships::Memberships;
 use super::stage::agreed;
-use super::ProcessGroup;
 use crate::backend::{Backend, Call, IssueOptions, IssuedOperation};
 use crate::completion::{Completion, guarded};
 use crate::generated::collective::Collective;
@@ -112,8 +112,7 @@ impl ProcessGroup {
             });
         }
         let agreed = agreed(request, dtype, &input, &output);
-        let needs_result =
-            request.collective != Collective::Reduce || self.rank() == request.root;
+        let needs_result = request.collective != Collective::Reduce || self.rank() == request.root;
         let given = if input.is_empty() { &output } else { &input };
         let result = output.first().filter(|_| needs_result).cloned();
         let operands = result.iter().flat_map(|result| (0..self.size()).map(move |_| result));

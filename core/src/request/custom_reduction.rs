@@ -143,6 +143,12 @@ impl CustomReduction {
         ReduceOp::Custom(CustomOp(self.0.number))
     }
 
+    /// The number of the operator.
+    #[doc(hidden)]
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
     /// Whether it takes elements of this type.
     pub(crate) fn takes(&self, dtype: DType) -> bool {
         self.0.dtype.is_none_or(|only| only == dtype)
