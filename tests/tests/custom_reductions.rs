@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrank::{CustomReduction, DType, Error, ProcessGroup, ReduceOp, Region, Tensor};
+use polyrank_tests::languages::{Language, REDUCTIONS, every_rank_says};
 use polyrank_tests::ranks;
 
 const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
@@ -228,4 +229,18 @@ fn a_function_may_call_operations_and_is_dropped_when_nobody_has_it() {
         work.wait(None).unwrap();
     });
     assert_eq!(dropped.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn ranks_of_several_languages_fold_alike() {
+    use Language::{Node, Python, Rust};
+    for parts in [[(Python, 1), (Node, 1), (Rust, 1)], [(Rust, 2), (Python, 2), (Node, 1)]] {
+        every_rank_says(REDUCTIONS, &parts, |_, _| "4 reductions".to_owned());
+    }
+}
+
+#[test]
+fn ranks_in_browsers_fold_alike() {
+    let parts = [(Language::Browser, 2), (Language::Python, 1)];
+    every_rank_says(REDUCTIONS, &parts, |_, _| "4 reductions".to_owned());
 }
