@@ -47,7 +47,12 @@ test("a custom operator against another is a mismatch", async () => {
 });
 
 test("functions are let go with their operators", async () => {
-  assert.deepEqual(await onRanks(2, SCENARIOS, "letGo"), [true, true]);
+  assert.deepEqual(await onRanks(2, SCENARIOS, "letGo", { flags: ["--expose-gc"] }), [true, true]);
+});
+
+test("operations in flight keep their functions", async () => {
+  const all = await onRanks(2, SCENARIOS, "inFlightOnly", { flags: ["--expose-gc"] });
+  assert.deepEqual(all, [true, true]);
 });
 
 test("an operator has what it was made of", () => {

@@ -45,7 +45,8 @@ export function plainArguments(spec, { positional, options }) {
 }
 
 /** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are.
- * `views` are the arrays that the bytes are of, `arrays` the objects that were passed. */
+ * `views` are the arrays that the bytes are of, `arrays` the objects that were passed, `operator` how
+ * elements are reduced, if that was said. */
 export function tensorArguments(spec, { positional, options }) {
   const call = {
     args: null,
@@ -55,6 +56,7 @@ export function tensorArguments(spec, { positional, options }) {
     views: [],
     arrays: [],
     bytes: 0,
+    operator: null,
   };
   const { args, keywords } = neutral(spec, positional, options, (object, depth) => {
     return takeTensor(call, object, depth);
@@ -199,6 +201,7 @@ function takeTensor(call, object, depth) {
   } else if (object instanceof CudaTensor) {
     ({ info, view } = describedOnDevice(object));
   } else {
+    if (object instanceof ReduceOp) call.operator = object;
     return otherObject(object, (item, below) => takeTensor(call, item, below), depth);
   }
   let bytes = bytesOf(view);

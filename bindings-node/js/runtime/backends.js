@@ -14,7 +14,7 @@ import { invoke } from "./calls.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
-import { combine, forgetFunction } from "./reductions.js";
+import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
 import { INSPECT, INTERNAL } from "./work.js";
 
@@ -69,10 +69,6 @@ async function perform(task) {
   if (task.method === "make") return make(task);
   if (task.method === "combine") {
     return { written: [combine(task.instance, task.dtype, task.inputs)] };
-  }
-  if (task.method === "forgetFunction") {
-    forgetFunction(task.instance);
-    return {};
   }
   const backend = backends.get(task.instance);
   const method = backend?.[task.method];

@@ -292,8 +292,8 @@ export type BackendTask = [
    * number of ranks and the limit. */
   numbers: number[],
   backend: string,
-  /** `make`, `abort`, `shutdown`, `forget`, or an operation, in the IDL's spelling; `combine` and
-   * `forget_function` of a reduction function. */
+  /** `make`, `abort`, `shutdown`, `forget`, or an operation, in the IDL's spelling; `combine` of a
+   * reduction function. */
   method: string,
   inputs: Uint8Array[],
   outputs: Uint8Array[],

@@ -6,40 +6,38 @@ import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { native } from "./native.js";
 import { VIEWS } from "./tensors.js";
 
-/** Functions by the numbers that tasks name them with. */
-const functions = new Map();
+/** The operators of functions, by the numbers that tasks name them with. A function may refer to
+ * its operator: only who has the operator, or an operation in flight, keeps either. */
+const operators = new Map();
 
 /** The native half's numbers of operators, which it keeps until they are collected. */
-const operators = new WeakMap();
-const collected = new FinalizationRegistry((number) => native.dropReduction(number));
+const numbers = new WeakMap();
+const collected = new FinalizationRegistry(({ id, number }) => {
+  operators.delete(id);
+  native.dropReduction(number);
+});
 
 let last = 0;
 
 /** The native half's number of a custom operator. */
 export function numberOf(operator) {
-  let number = operators.get(operator);
+  let number = numbers.get(operator);
   if (number === undefined) {
-    const fn = FUNCTIONS.get(operator);
-    if (fn === undefined) {
+    if (!FUNCTIONS.has(operator)) {
       throw new InvalidTypeError("ReduceOp.CUSTOM needs its function; use ReduceOp.custom(fn)");
     }
-    last += 1;
-    functions.set(last, fn);
-    number = native.makeReduction(last);
-    operators.set(operator, number);
-    collected.register(operator, number);
+    const id = ++last;
+    operators.set(id, new WeakRef(operator));
+    number = native.makeReduction(id);
+    numbers.set(operator, number);
+    collected.register(operator, { id, number });
   }
   return number;
 }
 
-/** Forgets a function that nothing will call. */
-export function forgetFunction(id) {
-  functions.delete(id);
-}
-
 /** What the arrays of all ranks become, which are bytes of elements of this type. */
 export function combine(id, dtype, inputs) {
-  const fn = functions.get(id);
+  const fn = FUNCTIONS.get(operators.get(id).deref());
   const arrays = inputs.map((bytes) => new VIEWS[dtype](bytes.buffer));
   return arrays.reduce((lower, upper) => operand(fn(lower, upper), upper));
 }

@@ -9,8 +9,7 @@ use crate::request::{Combine, CustomReduction, ReductionTask};
 
 /// An operator whose function has the number `function` in the language, with tasks that `carrier`
 /// takes: `combine`, whose inputs are the tensors of all ranks in their order, and whose output
-/// gets the result, and at the end `forget_function`. The backend of the task is what messages call
-/// the operation.
+/// gets the result. The backend of the task is what messages call the operation.
 pub fn register(function: u32, carrier: Arc<dyn TaskCarrier>) -> CustomReduction {
     CustomReduction::foreign(Carried { function, carrier })
 }
@@ -33,11 +32,5 @@ impl Combine for Carried {
             Err(error) => reduction.fail(&error.to_string()),
         });
         self.carrier.carry(task);
-    }
-}
-
-impl Drop for Carried {
-    fn drop(&mut self) {
-        self.carrier.carry(BackendTask::new("", self.function.into(), "forget_function"));
     }
 }
