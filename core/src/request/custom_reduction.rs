@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::sorted::SortedMap;
 use crate::tensor::{Element, Region, Tensor};
 
@@ -71,7 +72,7 @@ pub struct ReductionTask {
 
 type EndOfReduction = Box<dyn FnOnce(Result<&Region>) + Send>;
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { last: 0, all: SortedMap::new() });
+static KNOWN: ProcessMutex<Known> = ProcessMutex::new(Known { last: 0, all: SortedMap::new() });
 
 struct Known {
     last: u32,
@@ -269,8 +270,8 @@ impl<F: Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync + 'static> Combine 
     }
 }
 
-fn known() -> MutexGuard<'static, Known> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn known() -> ProcessMutexGuard<'static, Known> {
+    KNOWN.lock()
 }
 
 impl fmt::Debug for CustomReduction {
