@@ -97,17 +97,36 @@ export class ReduceOp {
   static readonly BXOR: ReduceOp;
   /** Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`. */
   static readonly PREMUL_SUM: ReduceOp;
+  /**
+   * A function of the program, of two whole tensors: what `ReduceOp.custom(function)` makes. It
+   * combines the tensors of all ranks in the order of the ranks. Every rank that runs the
+   * operation passes a custom operator, and the functions must give the same everywhere.
+   */
+  static readonly CUSTOM: ReduceOp;
   /** Each rank's elements times `factor`, then the sum. */
   static premulSum(factor: number): ReduceOp;
+  /**
+   * `fn(a, b)` of whole typed arrays, which returns their combination: an array of as many elements.
+   *
+   * It is called with the arrays of all ranks: first with those of ranks 0 and 1, then with what it
+   * returned and that of rank 2, and so on, whether it commutes or not. Its operands are copies,
+   * which it may change. It does not return a promise.
+   */
+  static custom(fn: ReductionFunction, options?: { commute?: boolean }): ReduceOp;
   /** `SUM`, `AVG`, … */
   readonly name: string;
   /** The number, which is c10d's. */
   readonly value: number;
   /** The factor of `premulSum(factor)`. */
   readonly factor?: number;
+  /** What `custom` was told of the function. */
+  readonly commute?: boolean;
   /** `ReduceOp.SUM`, or `premulSum(0.5)`. */
   toString(): string;
 }
+
+/** Combines the arrays of two ranks, or of several and the next: `a` is of the lower ranks. */
+export type ReductionFunction = (a: any, b: any) => ArrayLike<number> | ArrayLike<bigint>;
 
 /** Each rank's elements times `factor`, then the sum. */
 export function premulSum(factor: number): ReduceOp;
@@ -194,6 +213,7 @@ export type ErrorKind =
   | "RankFailed"
   | "Aborted"
   | "HookFailed"
+  | "ReductionFailed"
   | "NonFiniteInput"
   | "Reconfigured"
   | "NoMembers"
@@ -337,6 +357,16 @@ export class HookFailedError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "HookFailed";
+}
+
+/**
+ * The function of a custom reduction failed on this rank. The group is aborted. What the
+ * function threw is what the operation fails with where the language can carry that.
+ */
+export class ReductionFailedError extends PolyrankError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "ReductionFailed";
 }
 
 /**

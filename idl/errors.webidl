@@ -202,6 +202,14 @@ dictionary HookFailed {
   required DOMString message;
 };
 
+/// The function of a custom reduction failed on this rank. The group is aborted. What the function
+/// threw is what the operation fails with where the language can carry that.
+[Error, Python=ReductionFailedError, Message="{message}"]
+dictionary ReductionFailed {
+  /// Which operation, on which rank, and what its function failed with.
+  required DOMString message;
+};
+
 /// What an operation was to read has an element that is not a finite number: found by `nan_check`.
 [Error, Python=NonFiniteInputError, Bases=(ValueError),
  Message="{operation} of rank {rank}: element {element} of input {tensor}, of {dtype}, is {value}"]

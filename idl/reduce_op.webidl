@@ -24,4 +24,8 @@ namespace ReduceOp {
   [Number=7, DTypes="bool integers"] readonly attribute ReduceOp BXOR;
   /// Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`.
   [Number=8, DTypes="floats complex", Factor] readonly attribute ReduceOp PREMUL_SUM;
+  /// A function of the program, of two whole tensors: what `ReduceOp.custom(function)` makes. It
+  /// combines the tensors of all ranks in the order of the ranks. Every rank that runs the
+  /// operation passes a custom operator, and the functions must give the same everywhere.
+  [Number=9, DTypes="all", Custom] readonly attribute ReduceOp CUSTOM;
 };

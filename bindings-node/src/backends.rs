@@ -1,5 +1,6 @@
-//! Backends that are written in JavaScript: what the core asks of them comes to the thread that
-//! registered them, as tasks that it takes and ends. Knows nothing of what they do.
+//! Backends and reduction functions that are written in JavaScript: what the core asks of them comes
+//! to the thread that registered them, as tasks that it takes and ends. Knows nothing of what they
+//! do.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use napi::bindgen_prelude::{Uint8Array, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
 use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register};
+use polyrank::calls::custom_reduction;
 
 use crate::convert::{Js, raise, to_js};
 use crate::realm::{Event, Mailbox, realm};
@@ -25,6 +27,21 @@ impl TaskCarrier for Carrier {
 pub fn register_backend(env: Env, name: String, devices: String) -> Result<()> {
     let carrier = Arc::new(Carrier(realm(env)?.mailbox.clone()));
     register(&name, &devices, carrier).map_err(|error| raise(env, &error))
+}
+
+/// Makes an operator of the function with this number of this thread; the operator's number.
+#[napi]
+pub fn make_reduction(env: Env, function: u32) -> Result<u32> {
+    let realm = realm(env)?;
+    let carrier = Arc::new(Carrier(realm.mailbox.clone()));
+    Ok(realm.keep_reduction(custom_reduction::register(function, carrier)))
+}
+
+/// Gives up an operator: it ends with the operations that have it.
+#[napi]
+pub fn drop_reduction(env: Env, operator: u32) -> Result<()> {
+    drop(realm(env)?.remove_reduction(operator));
+    Ok(())
 }
 
 /// Takes the next task that has come, as a list; nothing if there is none.

@@ -11,7 +11,7 @@ use napi::{Env, Result};
 use polyrank::calls::Answer;
 use polyrank::calls::custom_backend::BackendTask;
 use polyrank::calls::event_loop::AdaptiveWait;
-use polyrank::{Error, Region};
+use polyrank::{CustomReduction, Error, Region};
 
 use crate::convert::{Deferred, Js, Reference, ThreadWaker, raise_value, to_js};
 use crate::memory::NativeMemory;
@@ -64,6 +64,8 @@ struct State {
     tasks: HashMap<u32, BackendTask>,
     /// Those of which the listener does not know what they are.
     new_tasks: VecDeque<u32>,
+    /// Operators that are functions of this thread.
+    reductions: HashMap<u32, CustomReduction>,
 }
 
 thread_local! {
@@ -192,6 +194,18 @@ impl Realm {
     /// Takes a task, which is done.
     pub(crate) fn remove_task(&self, id: u32) -> Option<BackendTask> {
         self.state.borrow_mut().tasks.remove(&id)
+    }
+
+    /// Keeps an operator; its number.
+    pub(crate) fn keep_reduction(&self, reduction: CustomReduction) -> u32 {
+        let number = reduction.number();
+        self.state.borrow_mut().reductions.insert(number, reduction);
+        number
+    }
+
+    /// Gives up an operator.
+    pub(crate) fn remove_reduction(&self, number: u32) -> Option<CustomReduction> {
+        self.state.borrow_mut().reductions.remove(&number)
     }
 
     fn receive(&self, env: Env) -> Result<()> {

@@ -10,6 +10,7 @@ mod context_variable;
 mod convert;
 mod current;
 mod custom_backend;
+mod custom_reduction;
 mod device_mesh;
 mod ending;
 mod future;

@@ -2,47 +2,73 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use polyrank::CustomReduction;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::convert::invalid_type;
+use crate::custom_reduction::PythonFunction;
 
 /// How elements of several ranks become one: `ReduceOp.SUM`, `ReduceOp.MAX`, …
 ///
-/// `PREMUL_SUM` needs a factor: `premul_sum(0.5)`.
+/// `PREMUL_SUM` needs a factor: `premul_sum(0.5)`. `CUSTOM` needs a function:
+/// `ReduceOp.custom(numpy.hypot)`.
 #[pyclass(frozen, module = "polyrank", from_py_object)]
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct ReduceOp {
     reduce_op: polyrank::ReduceOp,
-    /// Whether it is the bare `PREMUL_SUM`, which cannot reduce.
-    lacks_factor: bool,
+    /// Whether it is the bare `PREMUL_SUM` or `CUSTOM`, which cannot reduce.
+    is_bare: bool,
+    /// What has the function, as long as anybody has this.
+    reduction: Option<CustomReduction>,
+}
+
+impl PartialEq for ReduceOp {
+    fn eq(&self, other: &ReduceOp) -> bool {
+        (self.reduce_op, self.is_bare) == (other.reduce_op, other.is_bare)
+    }
 }
 
 impl From<polyrank::ReduceOp> for ReduceOp {
     fn from(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-        ReduceOp::plain(reduce_op)
+        let reduction = match reduce_op {
+            polyrank::ReduceOp::Custom(op) => op.reduction(),
+            _ => None,
+        };
+        ReduceOp { reduction, ..ReduceOp::plain(reduce_op) }
     }
 }
 
 impl ReduceOp {
     /// An operator that can reduce.
     pub(crate) const fn plain(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-        ReduceOp { reduce_op, lacks_factor: false }
+        ReduceOp { reduce_op, is_bare: false, reduction: None }
     }
 
-    /// The name of an operator whose factor is not known yet.
-    pub(crate) const fn without_factor(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-        ReduceOp { reduce_op, lacks_factor: true }
+    /// The name of an operator whose factor, or function, is not known yet.
+    pub(crate) const fn bare(reduce_op: polyrank::ReduceOp) -> ReduceOp {
+        ReduceOp { reduce_op, is_bare: true, reduction: None }
     }
 
     /// The core's operator.
     pub(crate) fn get(&self) -> PyResult<polyrank::ReduceOp> {
-        if self.lacks_factor {
-            let message = "ReduceOp.PREMUL_SUM needs its factor; use premul_sum(factor)";
+        if self.is_bare {
+            let message = match self.reduce_op {
+                polyrank::ReduceOp::Custom(_) => {
+                    "ReduceOp.CUSTOM needs its function; use ReduceOp.custom(function)"
+                }
+                _ => "ReduceOp.PREMUL_SUM needs its factor; use premul_sum(factor)",
+            };
             return Err(Python::attach(|py| invalid_type(py, message)));
         }
         Ok(self.reduce_op)
+    }
+}
+
+impl ReduceOp {
+    fn python_function(&self) -> Option<&PythonFunction> {
+        self.reduction.as_ref()?.kept()
     }
 }
 
@@ -52,7 +78,7 @@ impl ReduceOp {
     #[new]
     fn new(op: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
         if let Ok(same) = op.cast::<ReduceOp>() {
-            return Ok(*same.get());
+            return Ok(same.get().clone());
         }
         let number = op.extract::<u8>().map_err(|_| {
             PyTypeError::new_err("ReduceOp(op): op must be a ReduceOp or its number")
@@ -67,6 +93,34 @@ impl ReduceOp {
     #[pyo3(name = "premul_sum")]
     fn with_factor(factor: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
         premul_sum(factor)
+    }
+
+    /// `function(a, b)` of whole arrays, which returns their combination.
+    #[staticmethod]
+    #[pyo3(signature = (function, *, commute = false))]
+    fn custom(function: &Bound<'_, PyAny>, commute: bool) -> PyResult<ReduceOp> {
+        if !function.is_callable() {
+            let given = function.get_type().name()?;
+            let message =
+                format!("ReduceOp.custom(): argument 'function' must be callable, not {given}");
+            return Err(invalid_type(function.py(), message));
+        }
+        let function = PythonFunction { function: function.clone().unbind(), commute };
+        let reduction = function.into_reduction();
+        let reduce_op = reduction.op();
+        Ok(ReduceOp { reduce_op, is_bare: false, reduction: Some(reduction) })
+    }
+
+    /// The function of `custom(function)`, else None.
+    #[getter]
+    fn function(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.python_function().map(|it| it.function.clone_ref(py))
+    }
+
+    /// What `custom` was told, else None.
+    #[getter]
+    fn commute(&self) -> Option<bool> {
+        self.python_function().map(|it| it.commute)
     }
 
     /// `SUM`, `AVG`, …
@@ -84,22 +138,24 @@ impl ReduceOp {
     /// The operator itself; there for c10d's callers.
     #[getter]
     fn op(&self) -> ReduceOp {
-        *self
+        self.clone()
     }
 
     /// The factor of `premul_sum(factor)`, else None.
     #[getter]
     fn factor(&self) -> Option<f64> {
         match self.reduce_op {
-            polyrank::ReduceOp::PremulSum(factor) if !self.lacks_factor => Some(factor),
+            polyrank::ReduceOp::PremulSum(factor) if !self.is_bare => Some(factor),
             _ => None,
         }
     }
 
-    fn __repr__(&self) -> String {
-        match self.factor() {
-            Some(factor) => format!("premul_sum({factor})"),
-            None => format!("<ReduceOp.{}: {}>", self.name(), self.value()),
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let function = self.function(py).map(|it| it.bind(py).repr());
+        match (self.factor(), function) {
+            (Some(factor), _) => format!("premul_sum({factor})"),
+            (_, Some(Ok(function))) => format!("ReduceOp.custom({function})"),
+            _ => format!("<ReduceOp.{}: {}>", self.name(), self.value()),
         }
     }
 
@@ -109,7 +165,11 @@ impl ReduceOp {
 
     fn __hash__(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.value(), self.factor().map(f64::to_bits)).hash(&mut hasher);
+        let number = match self.reduce_op {
+            polyrank::ReduceOp::Custom(op) => op.number(),
+            _ => 0,
+        };
+        (self.value(), self.factor().map(f64::to_bits), number).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -119,6 +179,9 @@ impl ReduceOp {
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         let py = slf.py();
+        if slf.get().reduction.is_some() {
+            return Err(invalid_type(py, "a custom operator cannot be pickled"));
+        }
         Ok(match slf.get().factor() {
             Some(factor) => {
                 let maker = slf.py().import("polyrank")?.getattr("premul_sum")?;

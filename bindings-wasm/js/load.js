@@ -54,6 +54,8 @@ export const native = {
   checkMembers: module.checkMembers,
   onCompleted: module.onCompleted,
   registerBackend: module.registerBackend,
+  makeReduction: module.makeReduction,
+  dropReduction: module.dropReduction,
   takeBackendTask: module.takeBackendTask,
   endBackendTask: module.endBackendTask,
 };

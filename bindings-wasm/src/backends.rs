@@ -1,11 +1,13 @@
-//! Backends that are written in JavaScript: what the core asks of them is taken, and ended, by the
-//! JavaScript half. Knows nothing of what they do.
+//! Backends and reduction functions that are written in JavaScript: what the core asks of them is
+//! taken, and ended, by the JavaScript half. Knows nothing of what they do.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use js_sys::{Array, Uint8Array};
+use polyrank::CustomReduction;
 use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register};
+use polyrank::calls::custom_reduction;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -14,6 +16,8 @@ use crate::events::note_tasks;
 use crate::numbered::Numbered;
 
 thread_local! {
+    /// Operators that are functions of the page.
+    static REDUCTIONS: RefCell<Vec<CustomReduction>> = const { RefCell::new(Vec::new()) };
     static TASKS: RefCell<Tasks> = const {
         RefCell::new(Tasks { all: Numbered::new(), new: Vec::new() })
     };
@@ -45,6 +49,25 @@ impl TaskCarrier for Carrier {
 #[wasm_bindgen(js_name = registerBackend)]
 pub fn register_backend(name: &str, devices: &str) -> Result<(), JsValue> {
     register(name, devices, Arc::new(Carrier)).map_err(|error| convert::error(&error))
+}
+
+/// Makes an operator of the function with this number; the operator's number.
+#[wasm_bindgen(js_name = makeReduction)]
+pub fn make_reduction(function: u32) -> u32 {
+    let reduction = custom_reduction::register(function, Arc::new(Carrier));
+    let number = reduction.number();
+    REDUCTIONS.with_borrow_mut(|all| all.push(reduction));
+    number
+}
+
+/// Gives up an operator: it ends with the operations that have it.
+#[wasm_bindgen(js_name = dropReduction)]
+pub fn drop_reduction(operator: u32) {
+    let dropped = REDUCTIONS.with_borrow_mut(|all| {
+        let place = all.iter().position(|it| it.number() == operator)?;
+        Some(all.swap_remove(place))
+    });
+    drop(dropped);
 }
 
 /// Takes the next task that has come, as a list; nothing if there is none.

@@ -186,7 +186,7 @@ pub use process_group::{
     DEFAULT_TIMEOUT, DeviceBackend, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT,
     SplitOptions, Window, nan_check, nan_check_allowing_infinity,
 };
-pub use request::Request;
+pub use request::{CustomOp, CustomReduction, Request};
 pub use tensor::{
     Buffers, ConstBuffers, Device, Element, OnDevice, OwnedBuffers, Region, Tensor, TensorMut,
     TensorRef,

@@ -41,7 +41,9 @@ pub struct Work {
 struct Inner {
     began: Instant,
     parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
-    /// Done when all parts are; with a single part, that part itself.
+    /// What follows the parts, if anything does: ended by itself when they are done.
+    endings: Vec<Arc<Completion>>,
+    /// Done when all parts are, and what follows them; with a single one, that itself.
     whole: Arc<Completion>,
     outputs: Mutex<Vec<Tensor>>,
     /// The devices of the tensors that are written or read.
@@ -86,11 +88,42 @@ impl Work {
             issued.into_iter().map(|(issued, backend)| (issued.completion, backend)).collect();
         let whole = match parts.as_slice() {
             [(only, _)] => only.clone(),
-            _ => all_of(&parts),
+            _ => all_of(parts.iter().map(|(completion, _)| completion)),
         };
         let began = Instant::now();
-        let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
-        let inner = Inner { began, parts, whole, outputs, devices, comm_name, is_hastened };
+        let (outputs, is_hastened, endings) = (outputs.into(), AtomicBool::new(false), Vec::new());
+        let inner =
+            Inner { began, parts, endings, whole, outputs, devices, comm_name, is_hastened };
+        Work { name, sequence, group, inner: Some(Arc::new(inner)) }
+    }
+
+    /// As [`Work::new`], where each part is done when what follows it is: its second completion.
+    pub(crate) fn followed(
+        label: OperationLabel,
+        issued: Vec<(IssuedOperation, Arc<dyn Backend>, Arc<Completion>)>,
+        outputs: Vec<Tensor>,
+    ) -> Work {
+        let OperationLabel { name, group, comm_name } = label;
+        let sequence = issued.first().map_or(0, |(issued, ..)| issued.sequence);
+        let (mut parts, mut endings) = (Vec::new(), Vec::new());
+        for (issued, backend, ending) in issued {
+            parts.push((issued.completion, backend));
+            endings.push(ending);
+        }
+        let whole = match endings.as_slice() {
+            [only] => only.clone(),
+            _ => all_of(endings.iter()),
+        };
+        let inner = Inner {
+            began: Instant::now(),
+            parts,
+            endings,
+            whole,
+            outputs: outputs.into(),
+            devices: Vec::new(),
+            comm_name,
+            is_hastened: AtomicBool::new(false),
+        };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
@@ -165,6 +198,9 @@ impl Work {
     /// none is given.
     pub fn order_on(&self, waiter: &[OnDevice]) -> Option<Result<()>> {
         let inner = self.inner.as_ref()?;
+        if !inner.endings.is_empty() {
+            return None;
+        }
         let mut ordered = None;
         for (completion, backend) in &inner.parts {
             ordered = match completion.result() {
@@ -191,7 +227,8 @@ impl Work {
                 return None;
             }
         }
-        Some(inner.outcome())
+        let ended = inner.endings.iter().all(|ending| ending.is_done() || ending.park(until));
+        ended.then(|| inner.outcome())
     }
 
     /// Whether it is done, well or not. Does not block.
@@ -218,20 +255,22 @@ impl Work {
     pub(crate) fn poll_for(&self, limit: Duration) -> bool {
         let Some(inner) = &self.inner else { return true };
         let start = Instant::now();
-        inner.parts.iter().all(|(completion, backend)| {
+        let is_moved = inner.parts.iter().all(|(completion, backend)| {
             completion.is_done()
                 || backend.poll_for(completion, limit.saturating_sub(start.elapsed()))
-        })
+        });
+        is_moved && inner.is_followed()
     }
 
     /// As [`Work::poll_for`], and no longer than about `idle_limit` after anything moved.
     pub(crate) fn poll_while_moving(&self, idle_limit: Duration, limit: Duration) -> bool {
         let Some(inner) = &self.inner else { return true };
         let start = Instant::now();
-        inner.parts.iter().all(|(completion, backend)| {
+        let is_moved = inner.parts.iter().all(|(completion, backend)| {
             let left = limit.saturating_sub(start.elapsed());
             completion.is_done() || backend.poll_while_moving(completion, idle_limit, left)
-        })
+        });
+        is_moved && inner.is_followed()
     }
 
     /// Whether it is done, and well.
@@ -344,10 +383,11 @@ impl Work {
     /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
     pub(crate) fn without_tensors(&self) -> Work {
         let Some(inner) = &self.inner else { return self.clone() };
-        let Inner { began, parts, whole, devices, comm_name, .. } = &**inner;
+        let Inner { began, parts, endings, whole, devices, comm_name, .. } = &**inner;
         let inner = Inner {
             began: *began,
             parts: parts.clone(),
+            endings: endings.clone(),
             whole: whole.clone(),
             outputs: Mutex::default(),
             devices: devices.clone(),
@@ -392,10 +432,16 @@ impl Inner {
         self.whole.is_done()
     }
 
+    /// Whether what follows the parts is done.
+    fn is_followed(&self) -> bool {
+        self.endings.iter().all(|ending| ending.is_done())
+    }
+
     /// How it ended, when all parts are done. The whole may be settled a moment after the last
     /// part.
     fn outcome(&self) -> Result<()> {
-        let failed = self.parts.iter().find_map(|(completion, _)| completion.error());
+        let parts = self.parts.iter().map(|(completion, _)| completion);
+        let failed = parts.chain(&self.endings).find_map(|completion| completion.error());
         self.described(failed.map_or(Ok(()), Err))
     }
 
@@ -453,15 +499,15 @@ fn milliseconds(time: Duration) -> u128 {
 }
 
 /// A completion that is settled when all parts are, with the first error if there is one.
-fn all_of(parts: &[(Arc<Completion>, Arc<dyn Backend>)]) -> Arc<Completion> {
+fn all_of<'a>(parts: impl ExactSizeIterator<Item = &'a Arc<Completion>>) -> Arc<Completion> {
     let whole = Arc::new(Completion::new());
-    if parts.is_empty() {
+    if parts.len() == 0 {
         whole.complete(Ok(()));
         return whole;
     }
     let left = Arc::new(AtomicUsize::new(parts.len()));
     let first_error = Arc::new(Mutex::new(None));
-    for (completion, _) in parts {
+    for completion in parts {
         let (whole, left, first_error) = (whole.clone(), left.clone(), first_error.clone());
         completion.on_end(move |result| {
             let mut first = first_error.lock().unwrap_or_else(PoisonError::into_inner);

@@ -59,6 +59,7 @@ export default defineConfig({
             { text: "What backends can do", link: "/concepts/backends" },
             { text: "A backend of your own", link: "/concepts/own-backends" },
             { text: "Errors", link: "/concepts/errors" },
+            { text: "Reductions", link: "/concepts/reductions" },
             { text: "Hooks", link: "/concepts/hooks" },
             { text: "Troubleshooting", link: "/concepts/troubleshooting" },
             { text: "Differences from torch.distributed", link: "/concepts/differences" },

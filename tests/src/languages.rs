@@ -35,6 +35,8 @@ pub const DIGITS: Program = Program { example: "digits", script: "demo/digits" }
 pub const WINDOWS: Program = Program { example: "windows", script: "windows/run" };
 /// Meshes of ranks of other languages.
 pub const MESHES: Program = Program { example: "device_mesh", script: "device_mesh/run" };
+/// Reductions by functions of the program.
+pub const REDUCTIONS: Program = Program { example: "reductions", script: "reductions/run" };
 /// The pairwise conformance cases.
 pub const CASES: Program = Program { example: "cases", script: "cases/run" };
 

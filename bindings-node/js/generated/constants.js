@@ -43,12 +43,16 @@ export const DType = Object.freeze({
   c128: "c128",
 });
 
+/** The functions of operators that have one. */
+export const FUNCTIONS = new WeakMap();
+
 /** How elements of several ranks become one. */
 export class ReduceOp {
-  constructor(name, value, factor) {
+  constructor(name, value, factor, commute) {
     this.name = name;
     this.value = value;
     if (factor !== undefined) this.factor = factor;
+    if (commute !== undefined) this.commute = commute;
     Object.freeze(this);
   }
 
@@ -66,6 +70,18 @@ export class ReduceOp {
   static BOR = new ReduceOp("BOR", 6);
   static BXOR = new ReduceOp("BXOR", 7);
   static PREMUL_SUM = new ReduceOp("PREMUL_SUM", 8);
+  static CUSTOM = new ReduceOp("CUSTOM", 9);
+
+  /** A function of whole arrays of two ranks, which returns their combination. */
+  static custom(fn, { commute = false } = {}) {
+    if (typeof fn !== "function") {
+      throw new TypeError("ReduceOp.custom(): 'fn' must be a function");
+    }
+    const { name, value } = ReduceOp.CUSTOM;
+    const made = new ReduceOp(name, value, undefined, Boolean(commute));
+    FUNCTIONS.set(made, fn);
+    return made;
+  }
 
   toString() {
     return this.factor === undefined ? `ReduceOp.${this.name}` : `premulSum(${this.factor})`;

@@ -65,6 +65,10 @@ name(WaitTimeoutError, "WaitTimeoutError", "WaitTimeout");
 export class HookFailedError extends PolyrankError {}
 name(HookFailedError, "HookFailedError", "HookFailed");
 
+/** The function of a custom reduction failed on this rank. The group is aborted. What the function threw is what the operation fails with where the language can carry that. */
+export class ReductionFailedError extends PolyrankError {}
+name(ReductionFailedError, "ReductionFailedError", "ReductionFailed");
+
 /** What an operation was to read has an element that is not a finite number: found by `nanCheck`. */
 export class NonFiniteInputError extends PolyrankError {}
 name(NonFiniteInputError, "NonFiniteInputError", "NonFiniteInput");
@@ -159,6 +163,7 @@ const KINDS = {
   RankNotInGroup: RankNotInGroupError,
   WaitTimeout: WaitTimeoutError,
   HookFailed: HookFailedError,
+  ReductionFailed: ReductionFailedError,
   NonFiniteInput: NonFiniteInputError,
   NoMembers: NoMembersError,
   MessageSize: MessageSizeError,
@@ -188,7 +193,8 @@ const MESSAGES = {
   QueueEmpty: "queue is empty",
 };
 
-/** An error of the native half as its class; any other value as it is. */
+/** An error of the native half as its class, or what a reduction function threw; any other value as
+ * it is. */
 export function asError(error) {
   const data = error?.data ?? (typeof error?.kind === "string" && !(error instanceof Error) ? error : null);
   if (data === null || typeof data.kind !== "string") return error;
@@ -196,6 +202,10 @@ export function asError(error) {
   for (const [field, value] of Object.entries(data.fields ?? {})) {
     fields[camelCase(field)] = value;
     if (field === "sequence") fields.seq = value;
+  }
+  if (data.kind === "ReductionFailed") {
+    const thrown = causeOf(data.message);
+    if (thrown !== undefined) return thrown;
   }
   const made = new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
   const cause = data.kind === "Backend" ? causeOf(data.message) : undefined;

@@ -8,6 +8,7 @@ import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
+import { numberOf } from "./reductions.js";
 import { NO_BYTES, Tensor, codeOf, described, flatInfo, inPlace } from "./tensors.js";
 import { bytesOf, bytesOfBuffer } from "./views.js";
 
@@ -44,7 +45,8 @@ export function plainArguments(spec, { positional, options }) {
 }
 
 /** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are.
- * `views` are the arrays that the bytes are of, `arrays` the objects that were passed. */
+ * `views` are the arrays that the bytes are of, `arrays` the objects that were passed, `operator` how
+ * elements are reduced, if that was said. */
 export function tensorArguments(spec, { positional, options }) {
   const call = {
     args: null,
@@ -54,6 +56,7 @@ export function tensorArguments(spec, { positional, options }) {
     views: [],
     arrays: [],
     bytes: 0,
+    operator: null,
   };
   const { args, keywords } = neutral(spec, positional, options, (object, depth) => {
     return takeTensor(call, object, depth);
@@ -198,6 +201,7 @@ function takeTensor(call, object, depth) {
   } else if (object instanceof CudaTensor) {
     ({ info, view } = describedOnDevice(object));
   } else {
+    if (object instanceof ReduceOp) call.operator = object;
     return otherObject(object, (item, below) => takeTensor(call, item, below), depth);
   }
   let bytes = bytesOf(view);
@@ -238,6 +242,9 @@ function deeper(depth) {
 
 function reduceOp(operator) {
   const { value: code, factor } = operator;
+  if (code === ReduceOp.CUSTOM.value) {
+    return { kind: "reduceOp", code, factor: numberOf(operator) };
+  }
   if (factor !== undefined) return { kind: "reduceOp", code, factor };
   if (operator === ReduceOp.PREMUL_SUM) {
     throw new InvalidTypeError("ReduceOp.PREMUL_SUM needs its factor; use premulSum(factor)");

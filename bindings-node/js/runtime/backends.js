@@ -1,6 +1,6 @@
 // Backends that are written in JavaScript: the native half asks them for things by tasks, which
 // come between turns of the event loop. Each task has copies of the bytes that it reads, and ends
-// with the bytes that it has written. Knows nothing of operations.
+// with the bytes that it has written. So do reduction functions. Knows nothing of operations.
 
 import { Backend, BackendType, DTYPES, ReduceOp } from "../generated/constants.js";
 import {
@@ -14,6 +14,7 @@ import { invoke } from "./calls.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
+import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
 import { INSPECT, INTERNAL } from "./work.js";
 
@@ -57,7 +58,8 @@ async function run([numbers, backend, method, inputs, outputs, store, groupId, g
     native.endBackendTask(id, source, written.map(bytesOf), "", undefined);
   } catch (error) {
     const text = `${error?.name ?? "Error"}: ${error?.message ?? String(error)}`;
-    causes.push([text, error]);
+    // Where a reduction function throws, `backend` is what messages call the operation.
+    causes.push([method === "combine" ? `${backend} failed: ${text}` : text, error]);
     if (causes.length > MAX_CAUSES) causes.shift();
     native.endBackendTask(id, -1, [], String(error?.kind ?? ""), text);
   }
@@ -65,6 +67,9 @@ async function run([numbers, backend, method, inputs, outputs, store, groupId, g
 
 async function perform(task) {
   if (task.method === "make") return make(task);
+  if (task.method === "combine") {
+    return { written: [combine(task.instance, task.dtype, task.inputs)] };
+  }
   const backend = backends.get(task.instance);
   const method = backend?.[task.method];
   if (task.method === "forget") {

@@ -259,6 +259,10 @@ export interface Native {
   takeFailures(): number[];
   /** Registers a backend, whose tasks this realm takes. `devices` are separated by commas. */
   registerBackend(name: string, devices: string): void;
+  /** Makes an operator of the function that tasks name by this number; the operator's number. */
+  makeReduction(fn: number): number;
+  /** Gives up an operator: it ends with the operations that have it. */
+  dropReduction(operator: number): void;
   /** Takes the next that a backend of this realm is asked for, when `onCompleted` has told of such
    * by the number `Infinity`. */
   takeBackendTask(): BackendTask | null | undefined;
@@ -288,7 +292,8 @@ export type BackendTask = [
    * number of ranks and the limit. */
   numbers: number[],
   backend: string,
-  /** `make`, `abort`, `shutdown`, `forget`, or an operation, in the IDL's spelling. */
+  /** `make`, `abort`, `shutdown`, `forget`, or an operation, in the IDL's spelling; `combine` of a
+   * reduction function. */
   method: string,
   inputs: Uint8Array[],
   outputs: Uint8Array[],

@@ -44,13 +44,15 @@ export class Operation extends EndingOperation {
   /** Its hooks, if it has any. */
   hooked = null;
 
-  constructor(nativeWork, { tensors, infos, views, bytes }) {
+  constructor(nativeWork, { tensors, infos, views, bytes, operator = null }) {
     super();
     this.native = nativeWork;
     this.tensors = tensors;
     this.infos = infos;
     this.views = views;
     this.bytes = bytes;
+    // Its function is called by the number that only the operator knows.
+    this.operator = operator;
   }
 
   /** Checks whether it is complete, without waiting. */
@@ -155,6 +157,7 @@ export class Operation extends EndingOperation {
     this.tensors = null;
     this.infos = null;
     this.views = null;
+    this.operator = null;
   }
 
   notify(failure) {

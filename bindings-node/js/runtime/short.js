@@ -161,6 +161,7 @@ function take(others, value, name) {
     return true;
   }
   if (!(value instanceof ReduceOp) || value.factor !== undefined) return false;
+  if (value.commute !== undefined) return false;
   if (others.operatorName !== null) return false;
   others.operator = value.value;
   others.operatorName = name;

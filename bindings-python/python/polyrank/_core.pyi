@@ -78,6 +78,7 @@ __all__ = [
     "ReduceOp",
     "ReduceOptions",
     "ReduceScatterOptions",
+    "ReductionFailedError",
     "RendezvousError",
     "RendezvousTimeoutError",
     "ScatterOptions",
@@ -248,10 +249,26 @@ class ReduceOp:
     """Bitwise exclusive or."""
     PREMUL_SUM: ClassVar[ReduceOp]
     """Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`."""
+    CUSTOM: ClassVar[ReduceOp]
+    """A function of the program, of two whole tensors: what `ReduceOp.custom(function)` makes. It combines the tensors of all ranks in the order of the ranks. Every rank that runs the operation passes a custom operator, and the functions must give the same everywhere."""
     def __new__(cls, op: ReduceOp | int) -> Self: ...
     @staticmethod
     def premul_sum(factor: float) -> ReduceOp:
         """Each rank's elements times `factor`, then the sum."""
+    @staticmethod
+    def custom(function: Callable[[Any, Any], Any], *, commute: _Bool = False) -> ReduceOp:
+        """`function(a, b)` of whole arrays, which returns their combination.
+
+        It is called with the arrays of all ranks, in the shape of the tensor: first with those of
+        ranks 0 and 1, then with what it returned and that of rank 2, and so on, whether it commutes
+        or not. What it returns has their shape. Its operands are copies, which it may change.
+        """
+    @property
+    def function(self) -> Callable[[Any, Any], Any] | None:
+        """The function of `custom(function)`, else None."""
+    @property
+    def commute(self) -> _Bool | None:
+        """What `custom` was told, else None."""
     @property
     def name(self) -> str:
         """`SUM`, `AVG`, …"""
@@ -349,6 +366,13 @@ class WaitTimeoutError(PolyrankError, TimeoutError):
 
 class HookFailedError(PolyrankError):
     """A pre-hook failed with an error that is not one of polyrank's."""
+
+    message: str
+
+class ReductionFailedError(PolyrankError):
+    """The function of a custom reduction failed on this rank. The group is aborted. What the function
+    threw is what the operation fails with where the language can carry that.
+    """
 
     message: str
 

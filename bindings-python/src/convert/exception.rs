@@ -14,6 +14,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::custom_backend;
+use crate::custom_reduction;
 use crate::generated::errors::describe;
 use crate::hooks;
 use crate::python_store::cause;
@@ -146,8 +147,13 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)
 }
 
-/// The instance that [`raise`] raises.
+/// The instance that [`raise`] raises: of a reduction function that raised, what that was.
 pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    if let Error::ReductionFailed { message } = error
+        && let Some(raised) = custom_reduction::cause(py, message)
+    {
+        return Ok(raised.into_value(py).into_bound(py).into_any());
+    }
     let (kind, fields) = describe(error);
     let classes = CLASSES.get(py);
     let class = classes.and_then(|classes| classes.get(kind).or_else(|| classes.get(ROOT.kind)));

@@ -142,6 +142,13 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         doc: "A pre-hook failed with an error that is not one of polyrank's.",
     },
     ErrorClass {
+        kind: "ReductionFailed",
+        python: "ReductionFailedError",
+        parent: None,
+        bases: &[],
+        doc: "The function of a custom reduction failed on this rank. The group is aborted. What the function threw is what the operation fails with where the language can carry that.",
+    },
+    ErrorClass {
         kind: "NonFiniteInput",
         python: "NonFiniteInputError",
         parent: None,
@@ -358,6 +365,9 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         ),
         Error::HookFailed { message } => {
             ("HookFailed", vec![("message", Field::Text(message.clone()))])
+        }
+        Error::ReductionFailed { message } => {
+            ("ReductionFailed", vec![("message", Field::Text(message.clone()))])
         }
         Error::NonFiniteInput { operation, rank, tensor, element, dtype, value } => (
             "NonFiniteInput",

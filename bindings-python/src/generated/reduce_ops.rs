@@ -2,7 +2,7 @@
 //!
 //! The reduction operators as attributes of their class.
 
-use polyrank::ReduceOp as Operator;
+use polyrank::{CustomOp, ReduceOp as Operator};
 use pyo3::prelude::*;
 
 use crate::reduce_op::ReduceOp;
@@ -26,12 +26,14 @@ impl ReduceOp {
     #[classattr]
     const BXOR: ReduceOp = ReduceOp::plain(Operator::Bxor);
     #[classattr]
-    const PREMUL_SUM: ReduceOp = ReduceOp::without_factor(Operator::PremulSum(1.0));
+    const PREMUL_SUM: ReduceOp = ReduceOp::bare(Operator::PremulSum(1.0));
+    #[classattr]
+    const CUSTOM: ReduceOp = ReduceOp::bare(Operator::Custom(CustomOp::NONE));
 }
 
 impl ReduceOp {
     /// Every operator.
-    pub(crate) const ALL: [ReduceOp; 9] = [
+    pub(crate) const ALL: [ReduceOp; 10] = [
         ReduceOp::SUM,
         ReduceOp::AVG,
         ReduceOp::PRODUCT,
@@ -41,5 +43,6 @@ impl ReduceOp {
         ReduceOp::BOR,
         ReduceOp::BXOR,
         ReduceOp::PREMUL_SUM,
+        ReduceOp::CUSTOM,
     ];
 }

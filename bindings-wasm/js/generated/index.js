@@ -50,6 +50,7 @@ export {
   RankFailedError,
   RankNotInGroupError,
   ReconfiguredError,
+  ReductionFailedError,
   RendezvousError,
   RendezvousTimeoutError,
   StoreTimeoutError,

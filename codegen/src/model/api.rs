@@ -129,6 +129,8 @@ pub struct ReduceOp {
     pub dtypes: Vec<String>,
     /// `[Factor]`: whether it carries a factor.
     pub factor: bool,
+    /// `[Custom]`: whether it carries a function of the program.
+    pub custom: bool,
 }
 
 /// One collective: the facts that stand on one of its overloads.

@@ -108,6 +108,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Coalesced", &[Operation], Form::Nothing),
     known("Collective", &[Operation], Form::Word),
     known("Constants", &[Enum], Form::Nothing),
+    known("Custom", &[Value], Form::Nothing),
     known("DTypes", &[Namespace, Value], Form::NothingOrText),
     known("Error", &[Dictionary], Form::Nothing),
     known("Factor", &[Value], Form::Nothing),

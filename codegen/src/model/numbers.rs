@@ -43,6 +43,7 @@ pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[DefinedMe
             number: number.unwrap_or_default(),
             dtypes: Vec::new(),
             factor: attributes.has("Factor"),
+            custom: attributes.has("Custom"),
         };
         builder.api.reduce_ops.push(reduce_op);
     }

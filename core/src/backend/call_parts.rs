@@ -38,6 +38,17 @@ pub(super) fn equal_blocks(call: &Call) -> bool {
     blocks.windows(2).all(|pair| pair[0].len() == pair[1].len())
 }
 
+/// The collective whose schedule a call runs. Where the operator is a function of the program, all
+/// tensors come to where the result is needed, and the group combines them there.
+pub(super) fn executed_collective(collective: Collective, reduce_op: ReduceOp) -> Collective {
+    match (collective, reduce_op) {
+        (Collective::Allreduce, ReduceOp::Custom(_)) => Collective::Allgather,
+        (Collective::Reduce, ReduceOp::Custom(_)) => Collective::Gather,
+        (Collective::ReduceScatter, ReduceOp::Custom(_)) => Collective::Alltoall,
+        (other, _) => other,
+    }
+}
+
 /// The operator that kernels apply: averages and scaled sums are sums there.
 pub(super) fn executed(reduce_op: ReduceOp) -> ReduceOp {
     match reduce_op {

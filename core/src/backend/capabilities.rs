@@ -4,6 +4,7 @@
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
+use crate::request::CustomOp;
 
 /// What a backend can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub enum Mismatches {
 }
 
 impl Capabilities {
-    /// Everything that there is.
+    /// Everything that there is, but functions of the program as operators.
     pub const fn complete() -> Capabilities {
         let mut reductions = [0; DType::ALL.len()];
         let mut place = 0;
@@ -67,6 +68,18 @@ impl Capabilities {
     #[must_use]
     pub const fn without(mut self, collective: Collective) -> Capabilities {
         self.collectives &= !(1 << collective as u8);
+        self
+    }
+
+    /// The same with reductions by functions of the program: all ranks' tensors reach the rank that
+    /// needs the result.
+    #[must_use]
+    pub(super) const fn with_custom_reductions(mut self) -> Capabilities {
+        let mut place = 0;
+        while place < self.reductions.len() {
+            self.reductions[place] |= 1 << ReduceOp::Custom(CustomOp::NONE).code();
+            place += 1;
+        }
         self
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-use super::call_parts::{equal_blocks, executed, own_part};
+use super::call_parts::{equal_blocks, executed, executed_collective, own_part};
 use super::departure::{Departure, OpenComparison, ShutdownDriver};
 use super::discovery::Gathering;
 use super::inspect::NumberedFingerprint;
@@ -163,24 +163,28 @@ impl Backend for ScheduledBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::complete()
+        Capabilities::complete().with_custom_reductions()
     }
 
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
-        let on_board = self.is_small(collective, call.shared_bytes) || self.is_direct(&call);
+        let executed_as = executed_collective(collective, reduce_op);
+        let is_plain = executed_as == collective;
+        let on_board =
+            is_plain && (self.is_small(collective, call.shared_bytes) || self.is_direct(&call));
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let part = own_part(&call, self.size);
         let fits = on_board && part == OwnPart::Data;
-        let algorithm = self.algorithm(collective, known, fits);
+        let algorithm = self.algorithm(executed_as, known, fits);
         let fingerprint = call.fingerprint(algorithm as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
-        let schedule =
-            self.schedule(&mut issuing, &fingerprint).ok_or_else(|| Error::Unsupported {
+        let schedule = self.schedule(&mut issuing, &fingerprint, executed_as).ok_or_else(|| {
+            Error::Unsupported {
                 who: format!("the {} backend", self.backend),
                 operation: call.name.into(),
-            })?;
+            }
+        })?;
         let slot_progress = on_board.then(|| SlotProgress {
             small: self.small(collective, dtype, reduce_op, root),
             part,
@@ -221,7 +225,7 @@ impl Backend for ScheduledBackend {
         }
         let small = self.small(collective, dtype, reduce_op, root);
         let Some(mut issuing) = self.try_issuing() else { return Attempt::Declined };
-        let Some(schedule) = self.schedule(&mut issuing, &fingerprint) else {
+        let Some(schedule) = self.schedule(&mut issuing, &fingerprint, collective) else {
             return Attempt::Declined;
         };
         let sequence = issuing.collectives + 1;
@@ -496,13 +500,18 @@ impl ScheduledBackend {
         }
     }
 
-    /// The schedule of a call; without a step where it goes over the board whatever comes.
-    fn schedule(&self, issuing: &mut IssueState, call: &Fingerprint) -> Option<Arc<Schedule>> {
+    /// The schedule of a call that runs as `collective`; without a step where it goes over the
+    /// board whatever comes.
+    fn schedule(
+        &self,
+        issuing: &mut IssueState,
+        call: &Fingerprint,
+        collective: Collective,
+    ) -> Option<Arc<Schedule>> {
         if call.algorithm == BOARD_ALGORITHM {
             return Some(self.no_steps.clone());
         }
         let place = Place { rank: self.rank, size: self.size, root: call.root };
-        let collective = Collective::from_code(call.collective)?;
         issuing.schedules.get(Key { collective, algorithm: call.algorithm.into(), place })
     }
 

@@ -84,7 +84,7 @@ struct Foreign {
 }
 
 impl BackendTask {
-    fn new(backend: &str, instance: u64, method: &'static str) -> BackendTask {
+    pub(super) fn new(backend: &str, instance: u64, method: &'static str) -> BackendTask {
         BackendTask {
             backend: backend.to_owned(),
             instance,
@@ -111,6 +111,11 @@ impl BackendTask {
             source.iter().for_each(|&source| self.completion.set_source_rank(source));
             self.completion.complete(result);
         }
+    }
+
+    /// Calls `callback` when it is over.
+    pub(super) fn on_end(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
+        self.completion.on_end(callback);
     }
 
     /// What an exception of the backend with this text is to the core.

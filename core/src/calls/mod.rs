@@ -7,6 +7,7 @@
 pub(crate) mod answer;
 mod constructor;
 pub mod custom_backend;
+pub mod custom_reduction;
 mod describe;
 #[cfg(not(target_family = "wasm"))]
 pub mod event_loop;

@@ -12,6 +12,7 @@ use super::value::{Arguments, Foreign, Language, Value};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
+use crate::request::CustomOp;
 use crate::tensor::Region;
 
 /// How many lists and records may be nested. A list may contain itself.
@@ -354,11 +355,15 @@ fn reduce_op<V: ScriptValue>(value: &V) -> Result<Value, V::Failure> {
         return Ok(Value::ReduceOp(plain));
     }
     let factor = match value.member(c"factor")?.map(|factor| factor.content()).transpose()? {
-        Some(Content::Number(factor)) => Some(ReduceOp::PremulSum(factor)),
+        Some(Content::Number(factor)) => Some(factor),
         _ => None,
     };
-    let scaled = factor.filter(|it| f64::from(it.code()) == code);
-    scaled.map(Value::ReduceOp).ok_or_else(|| {
+    let with_factor = factor.into_iter().flat_map(|factor| {
+        // Of a function, the factor is its number.
+        [ReduceOp::PremulSum(factor), ReduceOp::Custom(CustomOp::of_number(factor as u32))]
+    });
+    let mut scaled = with_factor.filter(|it| f64::from(it.code()) == code);
+    scaled.next().map(Value::ReduceOp).ok_or_else(|| {
         let message = format!("{code} is not the number of a reduction operator without a factor");
         value.failure(invalid(message))
     })

@@ -137,7 +137,12 @@ fn describe(side: &Side) -> String {
     if fingerprint.algorithm == BOARD_ALGORITHM {
         text += ", over shared memory";
     }
-    if let Some(algorithm) = collective.algorithms().get(usize::from(fingerprint.algorithm)) {
+    let is_custom = facts.reduces && ReduceOp::name_of_code(fingerprint.reduce_op) == "CUSTOM";
+    // Those run the algorithms of other collectives.
+    let is_own = |_: &&_| !is_custom;
+    if let Some(algorithm) =
+        collective.algorithms().get(usize::from(fingerprint.algorithm)).filter(is_own)
+    {
         text += &format!(", algorithm {}", algorithm.name);
     }
     if let Some(bytes) = side.message_bytes {

@@ -200,6 +200,14 @@ pub enum Error {
         /// What it failed with.
         message: String,
     },
+    /// The function of a custom reduction failed on this rank. The group is aborted. What the
+    /// function
+    /// threw is what the operation fails with where the language can carry that.
+    #[error("{message}")]
+    ReductionFailed {
+        /// Which operation, on which rank, and what its function failed with.
+        message: String,
+    },
     /// What an operation was to read has an element that is not a finite number: found by
     /// `nan_check`.
     #[error(
@@ -400,6 +408,7 @@ impl Error {
             Error::RankFailed { .. } => "RankFailed",
             Error::Aborted { .. } => "Aborted",
             Error::HookFailed { .. } => "HookFailed",
+            Error::ReductionFailed { .. } => "ReductionFailed",
             Error::NonFiniteInput { .. } => "NonFiniteInput",
             Error::Reconfigured { .. } => "Reconfigured",
             Error::NoMembers { .. } => "NoMembers",
@@ -514,6 +523,9 @@ impl Error {
                 ("sequence", ErrorField::Number(*sequence)),
             ],
             Error::HookFailed { message } => vec![("message", ErrorField::Text(message.clone()))],
+            Error::ReductionFailed { message } => {
+                vec![("message", ErrorField::Text(message.clone()))]
+            }
             Error::NonFiniteInput { operation, rank, tensor, element, dtype, value } => vec![
                 ("operation", ErrorField::Text(operation.clone())),
                 ("rank", ErrorField::Number(u64::from(*rank))),

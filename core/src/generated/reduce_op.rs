@@ -3,6 +3,7 @@
 //! Reduction operators, and which of them an element type has.
 
 use super::dtype::DType;
+use crate::request::CustomOp;
 
 /// How elements of several ranks are combined.
 ///
@@ -31,10 +32,14 @@ pub enum ReduceOp {
     Bxor,
     /// Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`.
     PremulSum(f64),
+    /// A function of the program, of two whole tensors: what `ReduceOp.custom(function)` makes. It
+    /// combines the tensors of all ranks in the order of the ranks. Every rank that runs the
+    /// operation passes a custom operator, and the functions must give the same everywhere.
+    Custom(CustomOp),
 }
 
 impl ReduceOp {
-    /// Every operator without a factor, in the order of the numbers that travel.
+    /// Every operator without a factor or a function, in the order of the numbers that travel.
     pub const WITHOUT_FACTOR: [ReduceOp; 8] = [
         ReduceOp::Sum,
         ReduceOp::Avg,
@@ -58,6 +63,7 @@ impl ReduceOp {
             ReduceOp::Bor => 6,
             ReduceOp::Bxor => 7,
             ReduceOp::PremulSum(_) => 8,
+            ReduceOp::Custom(_) => 9,
         }
     }
 
@@ -78,11 +84,12 @@ impl ReduceOp {
             6 => "BOR",
             7 => "BXOR",
             8 => "PREMUL_SUM",
+            9 => "CUSTOM",
             _ => "an unknown operator",
         }
     }
 
-    /// The operator of a name, if it is one without a factor.
+    /// The operator of a name, if it is one without a factor or a function.
     pub fn from_name(name: &str) -> Option<ReduceOp> {
         Self::WITHOUT_FACTOR.into_iter().find(|reduce_op| reduce_op.name() == name)
     }
@@ -91,7 +98,7 @@ impl ReduceOp {
     pub const fn supports(self, dtype: DType) -> bool {
         use DType::*;
         match self {
-            ReduceOp::Sum => true,
+            ReduceOp::Sum | ReduceOp::Custom(_) => true,
             ReduceOp::Avg => !matches!(dtype, Bool),
             ReduceOp::Product | ReduceOp::Min | ReduceOp::Max => {
                 !matches!(dtype, Complex64 | Complex128)

@@ -85,6 +85,8 @@ where
         ReduceOp::Min => combine(memory, T::least),
         ReduceOp::Max => combine(memory, T::greatest),
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => bits(op, memory),
+        // Its function combines.
+        ReduceOp::Custom(_) => {}
     }
 }
 

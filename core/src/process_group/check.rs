@@ -5,6 +5,7 @@ use super::disjoint::disjoint;
 use crate::generated::collective::{Blocks, Sizes};
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
 use crate::request::Request;
 use crate::tensor::{RepeatPolicy, Tensor};
 
@@ -145,7 +146,12 @@ pub(super) fn one(
     let dtype = same_dtype(request, input.iter().chain(&output))?;
     sizes(request, &input, &output, rank)?;
     disjoint(request, &output, RepeatPolicy::Refused)?;
-    if facts.reduces && !request.reduce_op.supports(dtype) {
+    let supported = match request.reduce_op {
+        // Whether there still is one is seen when it is issued.
+        ReduceOp::Custom(op) => op.reduction().is_none_or(|it| it.takes(dtype)),
+        known => known.supports(dtype),
+    };
+    if facts.reduces && !supported {
         return Err(Error::UnsupportedDType {
             reduce_op: request.reduce_op.name().into(),
             dtype: dtype.name().into(),

@@ -256,7 +256,8 @@ impl Inner {
         if size == 0 {
             return None;
         }
-        let is_simple = !matches!(reduce_op, ReduceOp::PremulSum(_)) && reduce_op.supports(dtype);
+        let is_simple = !matches!(reduce_op, ReduceOp::PremulSum(_) | ReduceOp::Custom(_))
+            && reduce_op.supports(dtype);
         if (facts.reduces && !is_simple) || (facts.rooted && root >= size) {
             return None;
         }

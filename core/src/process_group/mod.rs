@@ -28,6 +28,7 @@ mod check;
 mod check_lists;
 mod comparisons;
 mod create;
+mod custom_reduction;
 mod device_backend;
 mod disjoint;
 mod failure_watch;
@@ -412,6 +413,9 @@ impl ProcessGroup {
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
         self.check_epoch(epoch, request.name)?;
+        if let Some(reduction) = custom_reduction::reduction_of(&request)? {
+            return self.issue_custom((&request, operations), &reduction, backend, options);
+        }
         let is_regrouped = operations.iter().any(|it| !it.local_lists.is_empty());
         let mut outputs = Vec::new();
         let mut calls = Vec::with_capacity(operations.len());

@@ -157,7 +157,12 @@ fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
 }
 
 /// What goes into the fingerprint, and what the choice of an algorithm may depend on.
-fn agreed(request: &Request, dtype: DType, input: &[Tensor], output: &[Tensor]) -> CallFacts {
+pub(super) fn agreed(
+    request: &Request,
+    dtype: DType,
+    input: &[Tensor],
+    output: &[Tensor],
+) -> CallFacts {
     let facts = request.collective.facts();
     let mut words = Vec::new();
     if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {

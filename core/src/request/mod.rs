@@ -3,6 +3,7 @@
 //! backends.
 
 mod arguments;
+mod custom_reduction;
 mod method;
 mod single_tensor;
 mod typed;
@@ -15,6 +16,7 @@ use crate::generated::collective::Collective;
 use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::Tensor;
 pub(crate) use arguments::{CallArguments, TensorArgument, invalid};
+pub use custom_reduction::{Combine, CustomOp, CustomReduction, ReductionTask};
 pub use method::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
 pub use single_tensor::SingleTensorRequest;
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.

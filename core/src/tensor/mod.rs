@@ -8,6 +8,7 @@ mod buffers;
 )]
 pub mod cuda;
 mod element;
+mod elements;
 mod lent_memory;
 mod overlaps;
 mod pages;

@@ -13,10 +13,14 @@ pub(super) struct ReduceOps {
     plain: Vec<ReduceOp>,
     /// Those that must be given a factor.
     with_factor: Vec<ReduceOp>,
+    /// Those that must be given a function.
+    custom: Vec<ReduceOp>,
 }
 
 /// What the template prints.
 pub(super) fn view(api: &Api) -> ReduceOps {
-    let (with_factor, plain) = api.reduce_ops.iter().cloned().partition(|op| op.factor);
-    ReduceOps { stamp: stamp(&api.reduce_op_source.file), plain, with_factor }
+    let (custom, others): (Vec<_>, Vec<_>) =
+        api.reduce_ops.iter().cloned().partition(|op| op.custom);
+    let (with_factor, plain) = others.into_iter().partition(|op| op.factor);
+    ReduceOps { stamp: stamp(&api.reduce_op_source.file), plain, with_factor, custom }
 }

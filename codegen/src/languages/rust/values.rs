@@ -84,6 +84,9 @@ pub(super) fn reduce_ops(api: &Api) -> ReduceOps {
         if reduce_op.factor {
             declaration.push_str("(f64)");
         }
+        if reduce_op.custom {
+            declaration.push_str("(CustomOp)");
+        }
         if reduce_op.number == 0 {
             declaration.insert_str(0, "#[default]\n");
         }
@@ -95,7 +98,7 @@ pub(super) fn reduce_ops(api: &Api) -> ReduceOps {
             pattern: pattern(reduce_op),
         }
     };
-    let plain = api.reduce_ops.iter().filter(|reduce_op| !reduce_op.factor);
+    let plain = api.reduce_ops.iter().filter(|it| !it.factor && !it.custom);
     ReduceOps {
         stamp: stamp(&api.reduce_op_source.file),
         doc: doc_comment(&api.reduce_op_doc),
@@ -158,6 +161,6 @@ fn dtype_variants(api: &Api, chosen: impl Fn(&String) -> bool) -> Vec<String> {
 }
 
 fn pattern(reduce_op: &model::ReduceOp) -> String {
-    let any = if reduce_op.factor { "(_)" } else { "" };
+    let any = if reduce_op.factor || reduce_op.custom { "(_)" } else { "" };
     format!("ReduceOp::{}{any}", reduce_op.variant)
 }

@@ -56,7 +56,7 @@ pub(super) fn reduction(name: &str, reduce_op: ReduceOp, dtype: DType) -> Result
         (ReduceOp::Min, _) => Operator::Known(ops::MIN),
         (ReduceOp::Max, _) => Operator::Known(ops::MAX),
         (ReduceOp::PremulSum(factor), _) => Operator::PremulSum(element(factor, nccl_type)),
-        (ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor, _) => {
+        (ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor | ReduceOp::Custom(_), _) => {
             return Err(unsupported(name, reduce_op, dtype));
         }
     };

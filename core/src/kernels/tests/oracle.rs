@@ -236,7 +236,7 @@ fn reduced(op: ReduceOp, dtype: DType, a: &[u8], b: &[u8]) -> Vec<u8> {
                 ReduceOp::Band => x & y,
                 ReduceOp::Bor => x | y,
                 ReduceOp::Bxor => x ^ y,
-                ReduceOp::PremulSum(_) => unreachable!("not for integers"),
+                _ => unreachable!("not for integers"),
             };
             result.to_le_bytes()[..dtype.size_bytes()].to_vec()
         }

@@ -1,0 +1,63 @@
+// Reduction operators that are functions of typed arrays: in the order of the ranks, and what an
+// error in one does to whom.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as pr from "polyrank";
+
+import { onRanks, scenarios } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("custom_reductions");
+
+for (const size of [1, 2, 3, 5, 8]) {
+  test(`arrays are combined in the order of the ranks, ${size} of them`, async () => {
+    const expected = Array.from({ length: size }, () => true);
+    assert.deepEqual(await onRanks(size, SCENARIOS, "combined"), expected);
+  });
+}
+
+test("every element type has functions", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "everyType"), [true, true]);
+});
+
+test("operations in flight keep their order, whatever else runs", async () => {
+  assert.deepEqual(await onRanks(3, SCENARIOS, "inFlight"), [true, true, true]);
+});
+
+for (const culprit of [0, 1, 2]) {
+  test(`what the function of rank ${culprit} throws is the operation's own error`, async () => {
+    const all = await onRanks(3, SCENARIOS, "throws", { argument: culprit });
+    all.forEach((told, rank) => {
+      if (rank === culprit) assert.equal(told, "the very error");
+      else assert.match(told, new RegExp(`^Aborted ${culprit} .*TypeError: enough$`));
+    });
+  });
+}
+
+test("what is no result is an error", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "wrongResults"), [true, true]);
+});
+
+test("a custom operator against another is a mismatch", async () => {
+  for (const text of await onRanks(2, SCENARIOS, "againstAnother")) {
+    assert.match(text, /^CollectiveMismatch .*CUSTOM/);
+    assert.match(text, /SUM/);
+  }
+});
+
+test("functions are let go with their operators", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "letGo", { flags: ["--expose-gc"] }), [true, true]);
+});
+
+test("operations in flight keep their functions", async () => {
+  const all = await onRanks(2, SCENARIOS, "inFlightOnly", { flags: ["--expose-gc"] });
+  assert.deepEqual(all, [true, true]);
+});
+
+test("an operator has what it was made of", () => {
+  const op = pr.ReduceOp.custom((a) => a, { commute: true });
+  assert.deepEqual([op.name, op.value, op.commute], ["CUSTOM", pr.ReduceOp.CUSTOM.value, true]);
+  assert.equal(pr.ReduceOp.custom((a) => a).commute, false);
+  assert.throws(() => pr.ReduceOp.custom(3), TypeError);
+});

@@ -1,0 +1,138 @@
+// What each rank does in the tests of custom reductions.
+
+import assert from "node:assert/strict";
+
+import * as pr from "polyrank";
+
+/** Neither commutes nor is it associative. */
+const twiceTheLower = (a, b) => a.map((element, index) => 2 * element + b[index]);
+
+function values(rank, count) {
+  return Float64Array.from({ length: count }, (_, index) => (rank + 1) * 1000 + index);
+}
+
+function folded(size, count) {
+  return Array.from({ length: size }, (_, rank) => values(rank, count)).reduce(twiceTheLower);
+}
+
+export async function combined({ rank, size, group }) {
+  const op = pr.ReduceOp.custom(twiceTheLower);
+  for (const count of [0, 1, 7, 3001, 300_007]) {
+    const tensor = values(rank, count);
+    await group.allreduce(tensor, op);
+    assert.deepEqual(tensor, folded(size, count), `allreduce of ${count}`);
+
+    const rooted = values(rank, count);
+    await group.reduce(rooted, size - 1, { op });
+    assert.deepEqual(rooted, rank === size - 1 ? folded(size, count) : values(rank, count));
+
+    const part = new Float64Array(count);
+    await group.reduceScatterSingle(part, values(rank, count * size), { op });
+    const all = folded(size, count * size);
+    assert.deepEqual(part, all.slice(count * rank, count * (rank + 1)), `scatter of ${count}`);
+  }
+  // In polyrank's own memory, by options, and a list for an array.
+  const own = pr.alloc("f64", [7]);
+  own.data.set(values(rank, 7));
+  const reduceOp = pr.ReduceOp.custom((a, b) => [...twiceTheLower(a, b)]);
+  await group.allreduce([own], { reduceOp });
+  assert.deepEqual([...own.data], [...folded(size, 7)]);
+  return true;
+}
+
+export async function everyType({ rank, group }) {
+  const first = pr.ReduceOp.custom((a) => a);
+  for (const dtype of Object.values(pr.DType)) {
+    const tensor = pr.alloc(dtype, [5]);
+    const bytes = () => {
+      const { buffer, byteOffset, byteLength } = tensor.data;
+      return new Uint8Array(buffer, byteOffset, byteLength);
+    };
+    bytes().fill(1 - rank);
+    await group.allreduce(tensor, first);
+    const came = bytes();
+    assert.ok(came.every((byte) => byte === 1), `${dtype}: ${came}`);
+  }
+  return true;
+}
+
+export async function inFlight({ rank, size, group }) {
+  const op = pr.ReduceOp.custom(twiceTheLower);
+  const tensors = Array.from({ length: 12 }, (_, count) => values(rank, count));
+  const works = tensors.map((tensor) => group.allreduce(tensor, op));
+  const plain = Int32Array.of(1);
+  await group.allreduce(plain);
+  assert.equal(plain[0], size);
+  await Promise.all(works);
+  tensors.forEach((tensor, count) => assert.deepEqual(tensor, folded(size, count)));
+  return true;
+}
+
+export async function throws({ rank, group, argument: culprit }) {
+  const thrown = new TypeError("enough");
+  const op = pr.ReduceOp.custom((a) => {
+    if (rank === culprit) throw thrown;
+    return a;
+  });
+  try {
+    await group.allreduce(Float32Array.of(1, 2), op);
+    await group.barrier();
+  } catch (error) {
+    return error === thrown ? "the very error" : `${error.kind} ${error.rank} ${error.why}`;
+  }
+  return "nothing happened";
+}
+
+export async function wrongResults({ rank, size, store }) {
+  const cases = [
+    [(a) => a.slice(1), /returned 2 elements, not 3|aborted/],
+    [() => undefined, /must return an array, not undefined|aborted/],
+    [async (a) => a, /must not return a promise|aborted/],
+  ];
+  for (const [number, [fn, expected]] of cases.entries()) {
+    const group = await pr.ProcessGroup.join(store, rank, size, { groupName: `wrong ${number}` });
+    const op = pr.ReduceOp.custom(fn);
+    await assert.rejects(async () => group.allreduce(Float32Array.of(1, 2, 3), op), expected);
+  }
+  return true;
+}
+
+export async function againstAnother({ rank, group }) {
+  const op = rank === 0 ? pr.ReduceOp.custom((a) => a) : pr.ReduceOp.SUM;
+  try {
+    await group.allreduce(Float32Array.of(1, 2), op);
+  } catch (error) {
+    return `${error.kind} ${error.message}`;
+  }
+  return "nothing happened";
+}
+
+export async function letGo({ group }) {
+  const known = await reduceOnce(group);
+  // Who looks at a weak reference keeps what it is of until the turn ends.
+  for (let turn = 0; turn < 200 && known.deref() !== undefined; turn += 1) {
+    await new Promise((resolve) => setImmediate(resolve));
+    globalThis.gc();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return known.deref() === undefined;
+}
+
+/** The function refers to its operator. */
+async function reduceOnce(group) {
+  let op = null;
+  const fn = (a) => (op === null ? null : a);
+  op = pr.ReduceOp.custom(fn);
+  await group.allreduce(Float32Array.of(1, 2), op);
+  return new WeakRef(fn);
+}
+
+/** Only the operations in flight have their operators. */
+export async function inFlightOnly({ rank, size, group }) {
+  const tensors = Array.from({ length: 20 }, (_, count) => values(rank, 50_000 + count));
+  const works = tensors.map((tensor) => group.allreduce(tensor, pr.ReduceOp.custom(twiceTheLower)));
+  globalThis.gc();
+  await Promise.all(works);
+  tensors.forEach((tensor, count) => assert.deepEqual(tensor, folded(size, 50_000 + count)));
+  return true;
+}

@@ -1,0 +1,193 @@
+//! Operations whose operator is a function of the program. Knows no backend and no language.
+//!
+//! The tensors of all ranks come to where the result is needed: to every rank for an allreduce, to
+//! the root for a reduce, and each rank's blocks to it for a reduce-scatter. There the function
+//! combines them, in the order of the ranks, outside every lock, on the thread that found the
+//! operation done, or where the function's language runs. So all schedules keep the order, and the
+//! function sees whole tensors; an allreduce takes the memory of all ranks' tensors on each.
+
+use std::sync::{Arc, Weak};
+
+use super::ProcessGroup;
+use super::check::CheckedOperation;
+use super::memberships::Memberships;
+use super::stage::agreed;
+use crate::backend::{Backend, Call, IssueOptions, IssuedOperation};
+use crate::completion::{Completion, guarded};
+use crate::generated::collective::Collective;
+use crate::generated::error::{Error, Result};
+use crate::generated::reduce_op::ReduceOp;
+use crate::request::{CustomReduction, Request};
+use crate::tensor::{Region, Tensor};
+use crate::work::Work;
+
+/// What is left to do when the tensors of all ranks are here.
+struct Combination {
+    reduction: CustomReduction,
+    /// Those of all ranks, where this one needs the result.
+    operands: Vec<Tensor>,
+    /// The tensor that gets the result.
+    result: Option<Tensor>,
+}
+
+/// Whom to tell if the function fails.
+#[derive(Clone)]
+struct Place {
+    members: Weak<Memberships>,
+    backend: Weak<dyn Backend>,
+    name: &'static str,
+    group: String,
+    rank: u32,
+}
+
+/// The function of a request that has one.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if nobody has it any more.
+pub(super) fn reduction_of(request: &Request) -> Result<Option<CustomReduction>> {
+    let ReduceOp::Custom(op) = request.reduce_op else { return Ok(None) };
+    if !request.collective.facts().reduces {
+        return Ok(None);
+    }
+    op.reduction().map(Some).ok_or_else(|| Error::InvalidArgument {
+        message: format!(
+            "{}: the custom operator has no function: it is made by one, and must be kept until \
+             the operation is called",
+            request.name
+        ),
+    })
+}
+
+impl ProcessGroup {
+    /// Issues checked operations of `request` on `backend`, whose operator is `reduction`.
+    pub(super) fn issue_custom(
+        &self,
+        (request, operations): (&Request, Vec<CheckedOperation>),
+        reduction: &CustomReduction,
+        backend: Arc<dyn Backend>,
+        options: IssueOptions,
+    ) -> Result<Work> {
+        let mut calls = Vec::with_capacity(operations.len());
+        let mut combinations = Vec::with_capacity(operations.len());
+        let mut outputs = Vec::new();
+        for operation in operations {
+            if !backend.capabilities().reduces(request.reduce_op, operation.dtype) {
+                return Err(Error::Unsupported {
+                    who: format!("the {} backend", backend.name()),
+                    operation: format!("{} with a custom operator", request.name),
+                });
+            }
+            let (mut call, combination) = self.stage_custom(request, operation, reduction)?;
+            outputs.append(&mut call.outputs);
+            calls.push(call);
+            combinations.push(combination);
+        }
+        let issued = backend.together(calls, options)?;
+        let place = Place {
+            members: Arc::downgrade(&self.inner),
+            backend: Arc::downgrade(&backend),
+            name: request.name,
+            group: self.group_name().to_owned(),
+            rank: self.rank(),
+        };
+        let followed = issued.into_iter().zip(combinations).map(|(issued, combination)| {
+            let ending = combination.follow(&issued, place.clone());
+            (issued, backend.clone(), ending)
+        });
+        Ok(Work::followed(self.label(request.name), followed.collect(), outputs))
+    }
+
+    /// Lays out one operation: what this rank gives, and room for what it gets of all.
+    fn stage_custom(
+        &self,
+        request: &Request,
+        checked: CheckedOperation,
+        reduction: &CustomReduction,
+    ) -> Result<(Call, Combination)> {
+        let CheckedOperation { dtype, input, output, local, local_lists } = checked;
+        if !(local.is_empty() && local_lists.is_empty()) {
+            return Err(Error::Unsupported {
+                who: "a custom operator".into(),
+                operation: format!("{} of several tensors at once", request.name),
+            });
+        }
+        let agreed = agreed(request, dtype, &input, &output);
+        let needs_result = request.collective != Collective::Reduce || self.rank() == request.root;
+        let given = if input.is_empty() { &output } else { &input };
+        let result = output.first().filter(|_| needs_result).cloned();
+        let operands = result.iter().flat_map(|result| (0..self.size()).map(move |_| result));
+        let operands = operands.map(|like| operand(request.name, like));
+        let operands = operands.collect::<Result<Vec<_>>>()?;
+        let call = Call {
+            agreed,
+            name: request.name,
+            input: given.iter().map(contiguous).collect(),
+            output: operands.iter().map(|operand| operand.region().clone()).collect(),
+            finish: None,
+            outputs: output,
+        };
+        Ok((call, Combination { reduction: reduction.clone(), operands, result }))
+    }
+}
+
+impl Combination {
+    /// What ends when the tensors were combined that `issued` brings.
+    fn follow(self, issued: &IssuedOperation, place: Place) -> Arc<Completion> {
+        let ending = Arc::new(Completion::new());
+        let (ended, sequence) = (ending.clone(), issued.sequence);
+        issued.completion.on_end(move |result| match (result, &self.result) {
+            (Ok(()), Some(_)) => self.run(place, sequence, ended),
+            _ => ended.complete(result.clone()),
+        });
+        ending
+    }
+
+    fn run(self, place: Place, sequence: u64, ending: Arc<Completion>) {
+        let Combination { reduction, operands, result } = self;
+        let title = format!(
+            "{} (operation {sequence} of group '{}') on rank {}",
+            place.name, place.group, place.rank
+        );
+        reduction.combine(operands, title, move |combined| {
+            let outcome = match combined {
+                Ok(region) => {
+                    result.iter().for_each(|result| result.copy_from(region));
+                    Ok(())
+                }
+                Err(error) => {
+                    place.abort(&error);
+                    Err(error)
+                }
+            };
+            ending.complete(outcome);
+        });
+    }
+}
+
+impl Place {
+    /// Tells all ranks why this one has no result.
+    fn abort(&self, error: &Error) {
+        if let Some(members) = self.members.upgrade() {
+            members.hooks.note_own_end();
+        }
+        if let Some(backend) = self.backend.upgrade() {
+            guarded(|| backend.abort(&error.to_string()));
+        }
+    }
+}
+
+/// Memory for a tensor like this one, which no other operand shares.
+fn operand(name: &str, like: &Tensor) -> Result<Tensor> {
+    let region = Region::for_elements(like.bytes()).ok_or_else(|| Error::InvalidArgument {
+        message: format!("{name}: not enough memory for the tensors of all ranks"),
+    })?;
+    Ok(Tensor::contiguous(region, like.dtype(), like.shape().to_vec()))
+}
+
+/// The memory of a tensor's elements, one after the other.
+fn contiguous(tensor: &Tensor) -> Region {
+    match tensor.is_contiguous() {
+        true => tensor.region().clone(),
+        false => tensor.to_contiguous().into_region(),
+    }
+}
