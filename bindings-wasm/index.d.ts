@@ -2047,6 +2047,82 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<T>;
   /**
+   * Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+   * reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+   * ranks).
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r + 1`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  scan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+   * reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+   * ranks).
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r + 1`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  scan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+   * the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+   * there is none, stays as it was.
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+   * the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+   * there is none, stays as it was.
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  exscan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
    * The tensor is kept alive; its elements may be changed whenever no start is running. Other
@@ -3542,3 +3618,37 @@ export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions &
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<number>;
+
+/**
+ * Reduces a tensor over this rank and all ranks before it, in place.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ */
+export function scan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ */
+export function exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;

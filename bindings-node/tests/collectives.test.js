@@ -28,6 +28,10 @@ for (const size of [1, 2, 3, 5]) {
       assert.deepEqual([...got.reduceScatterSingle], [sum((r) => r * 10 + rank)]);
       assert.deepEqual(got.alltoall, all.map((r) => [r * 10 + rank]));
       assert.deepEqual([...got.allToAllSingle], all.map((r) => r * 10 + rank));
+      const prefix = (f) => all.slice(0, rank + 1).reduce((total, r) => total + f(r), 0);
+      assert.deepEqual([...got.scan], [prefix((r) => r + 1), prefix((r) => -r)]);
+      // Rank 0 keeps what it has.
+      assert.deepEqual([...got.exscan], [rank === 0 ? 5 : rank + 4]);
       assert.deepEqual(got.prepared, [undefined, size - 1, 10 * (size - 1), size ** 2, size ** 3]);
       assert.equal(got.barrier, undefined);
       assert.ok(got.sameArray && got.sameList);

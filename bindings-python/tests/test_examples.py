@@ -14,7 +14,7 @@ from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", "bindings-python/README.md", "site/index.md",
-         "site/concepts/groups.md", "site/concepts/hooks.md",
+         "site/concepts/collectives.md", "site/concepts/groups.md", "site/concepts/hooks.md",
          "site/concepts/members.md", "site/concepts/meshes.md", "site/concepts/own-backends.md",
          "site/concepts/transports.md", "site/concepts/windows.md", "site/start/python.md",
          "site/start/mpi.md", "site/start/nccl.md"]
@@ -103,6 +103,7 @@ def test_types(page, tmp_path):
         ("README.md", "sum"),
         ("bindings-python/README.md", "average"),
         ("site/index.md", "sum"),
+        ("site/concepts/collectives.md", "rows"),
         ("site/concepts/hooks.md", "hooks"),
         ("site/concepts/members.md", "members"),
         ("site/concepts/meshes.md", "meshes"),
@@ -144,6 +145,11 @@ def test_runs(page, result, size):
         return
     if result == "mine":
         assert printed == [f"mine: {float(sum(range(size)))}\n"] * size
+        return
+    if result == "rows":
+        firsts = [0, 1, 5]
+        rows = [f"{first} to {first + 3 * rank}" for rank, first in enumerate(firsts[:size])]
+        assert printed == [f"rank {rank} has rows {which}\n" for rank, which in enumerate(rows)]
         return
     if result == "tasks":
         counts = [int(line.split()[-2]) for line in printed]

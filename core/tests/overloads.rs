@@ -60,6 +60,16 @@ fn allreduce() {
         assert_eq!(reduced(&|t| group.allreduce(t, options.clone()).unwrap()), [2.0, 200.0]);
         assert_eq!(reduced(&|t| group.allreduce(&mut t[..1], ()).unwrap())[0], 3.0);
 
+        let second = group.rank() == 1;
+        let sums = if second { [3.0, 30.0] } else { [1.0, 10.0] };
+        assert_eq!(reduced(&|t| group.scan(t, ()).unwrap()), sums);
+        let highest = if second { [2.0, 20.0] } else { [1.0, 10.0] };
+        assert_eq!(reduced(&|t| group.scan(t, (ReduceOp::Max, LIMIT)).unwrap()), highest);
+        // Rank 0 keeps what it has, and rank 1 gets just that.
+        assert_eq!(reduced(&|t| group.exscan(t, ReduceOp::Sum).unwrap()), [1.0, 10.0]);
+        let own = if second { [0.5, 5.0] } else { [1.0, 10.0] };
+        assert_eq!(reduced(&|t| group.exscan(t, ReduceOp::PremulSum(0.5)).unwrap()), own);
+
         let mut list = [mine(group), mine(group)];
         group.allreduce_coalesced(&mut list, AllreduceCoalescedOptions::default()).unwrap();
         assert_eq!(list, [[3.0, 30.0], [3.0, 30.0]]);

@@ -17,6 +17,10 @@ fn functions_are_the_default_groups_methods() {
         let mut tensor = [f64::from(rank) + 1.0; 2];
         dist::all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
         assert_eq!(tensor, [6.0; 2]);
+        dist::exscan(&mut tensor, ReduceOp::Max).unwrap();
+        dist::scan(&mut tensor, ()).unwrap();
+        assert_eq!(tensor, [6.0 * f64::from(rank + 1); 2]);
+        dist::broadcast(&mut tensor, 0).unwrap();
         dist::broadcast(&mut tensor, 2).unwrap();
         dist::reduce(&mut tensor, (1, ReduceOp::Max)).unwrap();
         let mut all = vec![vec![0u32]; 3];

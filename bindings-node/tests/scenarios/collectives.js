@@ -44,6 +44,10 @@ export async function collectives({ pr, group, rank, size }) {
   got.alltoall = swapped.map((output) => [...output]);
   got.allToAllSingle = f32(...many(() => 0));
   await group.allToAllSingle(got.allToAllSingle, flat);
+  got.scan = f32(rank + 1, -rank);
+  await group.scan(got.scan);
+  got.exscan = Int16Array.of(rank + 5);
+  await group.exscan(got.exscan, pr.ReduceOp.MAX);
   got.prepared = await again(pr, group, rank);
   got.barrier = await group.barrier();
   if (size > 1) await ring(group, rank, size, got);

@@ -113,6 +113,7 @@ __all__ = [
     "default_group",
     "default_pg_timeout",
     "destroy_process_group",
+    "exscan",
     "extend_device_mesh",
     "gather",
     "gather_object",
@@ -157,6 +158,7 @@ __all__ = [
     "register_backend",
     "register_rendezvous_handler",
     "rendezvous",
+    "scan",
     "scatter",
     "scatter_object_list",
     "send",
@@ -1830,6 +1832,30 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
+    def scan(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> Work:
+        """Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+        reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+        ranks).
+
+        Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+        that were reduced, `r + 1`.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+        """
+    def exscan(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> Work:
+        """Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+        the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+        there is none, stays as it was.
+
+        Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+        that were reduced, `r`.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+        """
     def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
 
@@ -2878,3 +2904,35 @@ def recv_object_list(object_list: object, src: SupportsIndex | None = None, grou
 
     Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Reduces a tensor over this rank and all ranks before it, in place.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...

@@ -1170,6 +1170,44 @@ impl ProcessGroup {
         implementations::process_group::recv_anysource(slf, call)
     }
 
+    /// Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+    /// reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+    /// ranks).
+    ///
+    /// Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+    /// that were reduced, `r + 1`.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+    #[pyo3(name = "scan", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
+    fn py_scan<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_SCAN, positional, keywords)
+    }
+
+    /// Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+    /// the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+    /// there is none, stays as it was.
+    ///
+    /// Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+    /// that were reduced, `r`.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+    #[pyo3(name = "exscan", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
+    fn py_exscan<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_EXSCAN, positional, keywords)
+    }
+
     /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
     ///
     /// The tensor is kept alive; its elements may be changed whenever no start is running.

@@ -986,6 +986,32 @@ fn py_recv_object_list<'py>(
     implementations::distributed::recv_object_list(py, call)
 }
 
+/// Reduces a tensor over this rank and all ranks before it, in place.
+///
+/// `op` is `ReduceOp.SUM` by default.
+#[pyfunction]
+#[pyo3(name = "scan", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False)")]
+fn py_scan<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_SCAN, positional, keywords)
+}
+
+/// Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+///
+/// `op` is `ReduceOp.SUM` by default.
+#[pyfunction]
+#[pyo3(name = "exscan", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False)")]
+fn py_exscan<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_EXSCAN, positional, keywords)
+}
+
 /// Puts the functions into `module`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_available, module)?)?;
@@ -1058,5 +1084,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_scatter_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_send_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_recv_object_list, module)?)?;
+    module.add_function(wrap_pyfunction!(py_scan, module)?)?;
+    module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
     Ok(())
 }

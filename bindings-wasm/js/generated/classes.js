@@ -153,6 +153,8 @@ const PROCESS_GROUP_UNREGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_UNREGISTER_ABO
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
+const PROCESS_GROUP_SCAN = { key: "PROCESS_GROUP_SCAN", name: "scan", required: 1, durations: [2], output: 0, outputName: "tensor" };
+const PROCESS_GROUP_EXSCAN = { key: "PROCESS_GROUP_EXSCAN", name: "exscan", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_RECONFIGURE = { key: "PROCESS_GROUP_RECONFIGURE", name: "reconfigure", required: 1, output: null };
 const PROCESS_GROUP_GET_RECONFIGURE_HANDLE = { key: "PROCESS_GROUP_GET_RECONFIGURE_HANDLE", name: "getReconfigureHandle", required: 0 };
@@ -393,6 +395,14 @@ export class ProcessGroup {
 
   recvAnysource(...given) {
     return calls.operate(PROCESS_GROUP_RECV_ANYSOURCE, this, given);
+  }
+
+  scan(...given) {
+    return calls.operate(PROCESS_GROUP_SCAN, this, given);
+  }
+
+  exscan(...given) {
+    return calls.operate(PROCESS_GROUP_EXSCAN, this, given);
   }
 
   prepareAllreduce(...given) {

@@ -409,3 +409,17 @@ const DISTRIBUTED_RECV_OBJECT_LIST = { key: "DISTRIBUTED_RECV_OBJECT_LIST", name
 export function recvObjectList(...given) {
   return objects.recvObjectList(DISTRIBUTED_RECV_OBJECT_LIST, given);
 }
+
+const DISTRIBUTED_SCAN = { key: "DISTRIBUTED_SCAN", name: "scan", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };
+
+/** Reduces a tensor over this rank and all ranks before it, in place. */
+export function scan(...given) {
+  return calls.operate(DISTRIBUTED_SCAN, null, given);
+}
+
+const DISTRIBUTED_EXSCAN = { key: "DISTRIBUTED_EXSCAN", name: "exscan", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };
+
+/** Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was. */
+export function exscan(...given) {
+  return calls.operate(DISTRIBUTED_EXSCAN, null, given);
+}

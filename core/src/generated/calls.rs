@@ -76,6 +76,8 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_SEND,
     &PROCESS_GROUP_RECV,
     &PROCESS_GROUP_RECV_ANYSOURCE,
+    &PROCESS_GROUP_SCAN,
+    &PROCESS_GROUP_EXSCAN,
     &PROCESS_GROUP_PREPARE_ALLREDUCE,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
@@ -202,6 +204,8 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_SCATTER_OBJECT_LIST,
     &DISTRIBUTED_SEND_OBJECT_LIST,
     &DISTRIBUTED_RECV_OBJECT_LIST,
+    &DISTRIBUTED_SCAN,
+    &DISTRIBUTED_EXSCAN,
 ];
 
 /// `BackendOptions`
@@ -1578,6 +1582,40 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
         parameters: &[
             required("tensors", Type::Sequence(&Type::Tensor), Role::Out),
             optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.scan`
+pub static PROCESS_GROUP_SCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "scan",
+    factory: None,
+    collective: Some(Collective::Scan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.exscan`
+pub static PROCESS_GROUP_EXSCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "exscan",
+    factory: None,
+    collective: Some(Collective::Exscan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
 };
@@ -3747,6 +3785,52 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
             optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+        ],
+    }],
+};
+
+/// `distributed.scan`
+pub static DISTRIBUTED_SCAN: Method = Method {
+    interface: "distributed",
+    name: "scan",
+    factory: None,
+    collective: Some(Collective::Scan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.exscan`
+pub static DISTRIBUTED_EXSCAN: Method = Method {
+    interface: "distributed",
+    name: "exscan",
+    factory: None,
+    collective: Some(Collective::Exscan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
 };

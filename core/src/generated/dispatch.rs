@@ -308,6 +308,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "DISTRIBUTED_EXSCAN",
+        method: &calls::DISTRIBUTED_EXSCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_EXTEND_DEVICE_MESH",
         method: &calls::DISTRIBUTED_EXTEND_DEVICE_MESH,
         order: Order::Free,
@@ -596,6 +603,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::rendezvous(call)))),
     },
     Entry {
+        key: "DISTRIBUTED_SCAN",
+        method: &calls::DISTRIBUTED_SCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_SCATTER",
         method: &calls::DISTRIBUTED_SCATTER,
         order: Order::Free,
@@ -845,6 +859,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_EXSCAN",
+        method: &calls::PROCESS_GROUP_EXSCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_GATHER",
         method: &calls::PROCESS_GROUP_GATHER,
         order: Order::Free,
@@ -1041,6 +1062,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: Some(Run::Now(process_group_revoke)),
+    },
+    Entry {
+        key: "PROCESS_GROUP_SCAN",
+        method: &calls::PROCESS_GROUP_SCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
     },
     Entry {
         key: "PROCESS_GROUP_SCATTER",

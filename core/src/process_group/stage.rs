@@ -25,6 +25,7 @@ pub(super) fn stage(
     let CheckedOperation { dtype, input, output, local, local_lists } = checked;
     let in_place = facts.input == Blocks::None;
     let agreed = agreed(request, dtype, &input, &output);
+    let reduced_ranks = request.collective.reduced_ranks(rank, size);
 
     let mut finish: Vec<Outcome> = Vec::new();
     let output_regions: Vec<Region> =
@@ -57,14 +58,18 @@ pub(super) fn stage(
     }
     if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
         if in_place {
+            if reduced_ranks == 0 {
+                // What it gives is scaled, and nothing is got in its place.
+                finish.insert(0, restore_at_the_end(&output_regions));
+            }
             scale(dtype, &output_regions, factor);
         } else {
             input_regions = input_regions.iter().map(copy).collect();
             scale(dtype, &input_regions, factor);
         }
     }
-    if facts.reduces && request.reduce_op == ReduceOp::Avg {
-        let parts = size * (1 + local.len() + local_lists.len()) as u32;
+    if facts.reduces && request.reduce_op == ReduceOp::Avg && reduced_ranks > 0 {
+        let parts = reduced_ranks * (1 + local.len() + local_lists.len()) as u32;
         finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
     }
     if !facts.reduces {
@@ -138,6 +143,16 @@ fn divide_at_the_end(dtype: DType, outputs: Vec<Region>, parts: u32) -> Outcome 
     Box::new(move || {
         for output in &outputs {
             output.write(|memory| kernels::divide(dtype, memory, parts));
+        }
+    })
+}
+
+/// Puts back what outputs hold now.
+fn restore_at_the_end(outputs: &[Region]) -> Outcome {
+    let kept: Vec<(Region, Region)> = outputs.iter().map(|it| (it.clone(), copy(it))).collect();
+    Box::new(move || {
+        for (output, before) in &kept {
+            output.write_from(before, |output, before| output.copy_from_slice(before));
         }
     })
 }
