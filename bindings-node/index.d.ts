@@ -955,6 +955,20 @@ export interface ReconfigureOptions {
   hints?: unknown;
 }
 
+/** Options of `gatherV`. */
+export interface GatherVOptions extends WaitOptions {
+  /** Rows of the output that come from each rank; none: equal parts. */
+  outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+  /** The root's global rank. */
+  dst?: number | null | undefined;
+  /** The process group; none: the default group. */
+  group?: GroupLike | null | undefined;
+  /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+  asyncOp?: boolean | undefined;
+  /** The root as a rank in the group, instead of a global rank. */
+  groupDst?: number | null | undefined;
+}
+
 /** Options of `initProcessGroup`. */
 export interface InitProcessGroupOptions extends WaitOptions {
   /**
@@ -1079,6 +1093,22 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
    * backends do.
    */
   deviceTypes?: readonly unknown[] | null | undefined;
+}
+
+/** Options of `scatterV`. */
+export interface ScatterVOptions extends WaitOptions {
+  /** Rows of the input that go to each rank; none: equal parts. */
+  inputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+  /** The root's global rank. */
+  src?: number | null | undefined;
+  /** The process group; none: the default group. */
+  group?: GroupLike | null | undefined;
+  /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+  asyncOp?: boolean | undefined;
+  /** The root as a rank in the group, instead of a global rank. */
+  groupSrc?: number | null | undefined;
+  /** One part for each rank, along dimension 0. Read only. */
+  inputTensor?: TensorLike | null | undefined;
 }
 
 /** Options of `splitGroup`. */
@@ -2241,6 +2271,127 @@ export class ProcessGroup {
    * and never raises.
    */
   getError(): WorkResult;
+  /**
+   * All ranks get every rank's tensor, in one output tensor, in which they may have different
+   * numbers of rows (MPI's `Allgatherv`).
+   *
+   * Rows are counted along dimension 0: part `i` of the output has `output_split_sizes[i]` rows,
+   * those of rank `i`'s input, and begins where part `i - 1` ends. All ranks pass the same
+   * sizes; 0 is a size. An empty list cuts into equal parts.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - The input of this rank. Read only.
+   * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  allGatherV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * The root gets every rank's tensor, in one output tensor, in which they may have different
+   * numbers of rows (MPI's `Gatherv`).
+   *
+   * Part `i` of the output has `output_split_sizes[i]` rows of dimension 0, and begins where
+   * part `i - 1` ends. Only the root passes the output; the sizes of other ranks are not looked
+   * at.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - The input of this rank. Read only.
+   * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  gatherV<T extends TensorLike | null>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[] | null, root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
+   * (MPI's `Scatterv`).
+   *
+   * Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+   * output, and begins where part `i - 1` ends. Only the root passes the input; the sizes of
+   * other ranks are not looked at.
+   *
+   * @param output - What the result is written to.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  scatterV<T extends TensorLike>(output: T, input: TensorLike | null, inputSplitSizes: readonly (number | bigint)[] | null, root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks; each rank gets its part, and parts may have different
+   * numbers of rows (MPI's `Reduce_scatter`).
+   *
+   * Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+   * output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list
+   * cuts into equal parts.
+   *
+   * @param output - What the result is written to.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks; each rank gets its part, and parts may have different
+   * numbers of rows (MPI's `Reduce_scatter`).
+   *
+   * Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+   * output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list
+   * cuts into equal parts.
+   *
+   * @param output - What the result is written to.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @param op - How elements are reduced.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair
+   * of ranks may have its own number of rows (MPI's `Alltoallv`). It is `allToAllSingle` whose
+   * sizes are given.
+   *
+   * Parts are cut along dimension 0, and begin where the one before ends: `input_split_sizes[i]`
+   * here is what rank `i` has as its output size for this rank.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /** Another name of {@link ProcessGroup.allToAllV}. */
+  allToAllVSingle: ProcessGroup["allToAllV"];
   /**
    * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
    * tensor or all without.
@@ -3652,3 +3803,135 @@ export function exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & 
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+
+/**
+ * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.
+ *
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param inputTensor - The input of this rank. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ */
+export function allGatherV<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, outputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ */
+export function gatherV<T extends TensorLike | null | undefined = undefined>(tensor: TensorLike, options?: WaitOptions & {
+    /** One part for each rank, along dimension 0. Overwritten by the result. */
+    outputTensor?: T | undefined;
+    /** Rows of the output that come from each rank; none: equal parts. */
+    outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+    /** The root's global rank. */
+    dst?: number | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ */
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, options?: GatherVOptions): Work<T>;
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ */
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, outputSplitSizes: readonly (number | bigint)[] | null | undefined, options?: WaitOptions & {
+    /** The root's global rank. */
+    dst?: number | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, options?: ScatterVOptions): Work<T>;
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param inputTensor - One part for each rank, along dimension 0. Read only.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, options?: ScatterVOptions): Work<T>;
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param inputTensor - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, inputSplitSizes: readonly (number | bigint)[] | null | undefined, options?: WaitOptions & {
+    /** The root's global rank. */
+    src?: number | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+
+/**
+ * Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows.
+ *
+ * @param output - What the result is written to.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
+ * rows.
+ *
+ * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/** Another name of {@link allToAllV}. */
+export const allToAllVSingle: typeof allToAllV;

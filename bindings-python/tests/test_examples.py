@@ -148,8 +148,11 @@ def test_runs(page, result, size):
         return
     if result == "rows":
         firsts = [0, 1, 5]
-        rows = [f"{first} to {first + 3 * rank}" for rank, first in enumerate(firsts[:size])]
-        assert printed == [f"rank {rank} has rows {which}\n" for rank, which in enumerate(rows)]
+        everything = [rank for rank in range(size) for _ in range(rank + 1)]
+        for rank, text in enumerate(printed):
+            first, has = firsts[rank], f"rank {rank} has"
+            expected = f"{has} rows {first} to {first + 3 * rank}\n{has} all of {everything}\n"
+            assert text == expected
         return
     if result == "tasks":
         counts = [int(line.split()[-2]) for line in printed]

@@ -226,6 +226,34 @@ fn exchanging() {
     });
 }
 
+/// Rank 0 has one row, rank 1 three.
+#[test]
+fn uneven_parts() {
+    two_ranks("uneven", |group| {
+        let rank = group.rank() as usize;
+        let rows = [1usize, 3];
+        let (own, whole) = (vec![rank as f32; rows[rank]], vec![0.0f32, 1.0, 1.0, 1.0]);
+        let mut flat = vec![9f32; 4];
+        group.all_gather_v(&mut flat, &own, &rows).unwrap();
+        assert_eq!(flat, whole);
+        let is_root = rank == 1;
+        let mut flat = vec![9f32; if is_root { 4 } else { 0 }];
+        group.gather_v(&mut flat, &own, (&rows[..], 1, LIMIT)).unwrap();
+        assert_eq!(flat, if is_root { whole.clone() } else { vec![] });
+        let mut part = vec![9f32; rows[rank]];
+        group.scatter_v(&mut part, &flat, (&rows.to_vec(), 1u32)).unwrap();
+        assert_eq!(part, own);
+        group.reduce_scatter_v(&mut part, &whole, (&rows, ReduceOp::Sum, LIMIT)).unwrap();
+        assert_eq!(part, vec![2.0 * rank as f32; rows[rank]]);
+        let came = [rows[rank]; 2];
+        let mut output = vec![9f32; 2 * rows[rank]];
+        group.all_to_all_v(&mut output, &whole, (&came, &rows)).unwrap();
+        assert_eq!(output, [own.clone(), own].concat());
+        let error = group.all_gather_v(&mut vec![0f32; 4], &part, &[2, 3]).unwrap_err();
+        assert!(error.to_string().contains("splits [2, 3] add up to 5"), "{error}");
+    });
+}
+
 #[test]
 fn barriers() {
     two_ranks("barriers", |group| {

@@ -162,6 +162,11 @@ const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "s
 const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", required: 0, gives: "nothing" };
 const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
 const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
+const PROCESS_GROUP_ALL_GATHER_V = { key: "PROCESS_GROUP_ALL_GATHER_V", name: "allGatherV", required: 3, durations: [3], output: 0, outputName: "output" };
+const PROCESS_GROUP_GATHER_V = { key: "PROCESS_GROUP_GATHER_V", name: "gatherV", required: 4, durations: [4], output: 0, outputName: "output" };
+const PROCESS_GROUP_SCATTER_V = { key: "PROCESS_GROUP_SCATTER_V", name: "scatterV", required: 4, durations: [4], output: 0, outputName: "output" };
+const PROCESS_GROUP_REDUCE_SCATTER_V = { key: "PROCESS_GROUP_REDUCE_SCATTER_V", name: "reduceScatterV", required: 3, durations: [4], output: 0, outputName: "output" };
+const PROCESS_GROUP_ALL_TO_ALL_V = { key: "PROCESS_GROUP_ALL_TO_ALL_V", name: "allToAllV", required: 4, durations: [4], output: 0, outputName: "output" };
 const PROCESS_GROUP_NEW_WINDOW = { key: "PROCESS_GROUP_NEW_WINDOW", name: "newWindow", required: 0, inOrder: true };
 
 /** A group of processes (ranks) that communicate by collective operations. */
@@ -431,6 +436,30 @@ export class ProcessGroup {
 
   getError(...given) {
     return calls.invoke(PROCESS_GROUP_GET_ERROR, this, given);
+  }
+
+  allGatherV(...given) {
+    return calls.operate(PROCESS_GROUP_ALL_GATHER_V, this, given);
+  }
+
+  gatherV(...given) {
+    return calls.operate(PROCESS_GROUP_GATHER_V, this, given);
+  }
+
+  scatterV(...given) {
+    return calls.operate(PROCESS_GROUP_SCATTER_V, this, given);
+  }
+
+  reduceScatterV(...given) {
+    return calls.operate(PROCESS_GROUP_REDUCE_SCATTER_V, this, given);
+  }
+
+  allToAllV(...given) {
+    return calls.operate(PROCESS_GROUP_ALL_TO_ALL_V, this, given);
+  }
+
+  allToAllVSingle(...given) {
+    return calls.operate(PROCESS_GROUP_ALL_TO_ALL_V, this, given);
   }
 
   newWindow(...given) {

@@ -1322,6 +1322,102 @@ impl ProcessGroup {
         implementations::process_group::get_error(slf, call)
     }
 
+    /// All ranks get every rank's tensor, in one output tensor, in which they may have different
+    /// numbers of rows (MPI's `Allgatherv`).
+    ///
+    /// Rows are counted along dimension 0: part `i` of the output has `output_split_sizes[i]` rows,
+    /// those of rank `i`'s input, and begins where part `i - 1` ends. All ranks pass the same sizes;
+    /// 0 is a size. An empty list cuts into equal parts.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, timeout=None)")]
+    fn py_all_gather_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_V, positional, keywords)
+    }
+
+    /// The root gets every rank's tensor, in one output tensor, in which they may have different
+    /// numbers of rows (MPI's `Gatherv`).
+    ///
+    /// Part `i` of the output has `output_split_sizes[i]` rows of dimension 0, and begins where part
+    /// `i - 1` ends. Only the root passes the output; the sizes of other ranks are not looked at.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "gather_v", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, root, timeout=None)")]
+    fn py_gather_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_GATHER_V, positional, keywords)
+    }
+
+    /// Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
+    /// (MPI's `Scatterv`).
+    ///
+    /// Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+    /// output, and begins where part `i - 1` ends. Only the root passes the input; the sizes of other
+    /// ranks are not looked at.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "scatter_v", signature = (*positional, **keywords), text_signature = "($self, output, input, input_split_sizes, root, timeout=None)")]
+    fn py_scatter_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_SCATTER_V, positional, keywords)
+    }
+
+    /// Reduces a tensor over all ranks; each rank gets its part, and parts may have different numbers
+    /// of rows (MPI's `Reduce_scatter`).
+    ///
+    /// Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+    /// output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list cuts
+    /// into equal parts.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `CollectiveMismatchError`.
+    #[pyo3(name = "reduce_scatter_v", signature = (*positional, **keywords), text_signature = "($self, output, input, input_split_sizes, op=..., timeout=None)")]
+    fn py_reduce_scatter_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_V, positional, keywords)
+    }
+
+    /// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair of
+    /// ranks may have its own number of rows (MPI's `Alltoallv`). It is `all_to_all_single` whose
+    /// sizes are given.
+    ///
+    /// Parts are cut along dimension 0, and begin where the one before ends: `input_split_sizes[i]`
+    /// here is what rank `i` has as its output size for this rank.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "all_to_all_v", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, input_split_sizes, timeout=None)")]
+    fn py_all_to_all_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_V, positional, keywords)
+    }
+
+    /// Another name of `all_to_all_v`.
+    #[pyo3(name = "all_to_all_v_single", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, input_split_sizes, timeout=None)")]
+    fn py_all_to_all_v_alias_0<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_V, positional, keywords)
+    }
+
     /// Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
     /// or all without.
     ///

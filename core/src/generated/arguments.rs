@@ -424,3 +424,106 @@ impl ExscanArguments for () {}
 impl ExscanArguments for ReduceOp {}
 impl ExscanArguments for Duration {}
 impl ExscanArguments for (ReduceOp, Duration) {}
+
+/// What `all_gather_v` takes after its tensors: `&[usize]` or `(&[usize], Duration)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what `all_gather_v` takes after its tensors",
+    label = "not an argument of `all_gather_v`",
+    note = "it takes `&[usize]` or `(&[usize], Duration)`"
+)]
+pub trait AllGatherVArguments: Argument {}
+impl AllGatherVArguments for &[usize] {}
+impl<const N: usize> AllGatherVArguments for &[usize; N] {}
+impl AllGatherVArguments for &Vec<usize> {}
+impl AllGatherVArguments for (&[usize], Duration) {}
+impl<const N: usize> AllGatherVArguments for (&[usize; N], Duration) {}
+impl AllGatherVArguments for (&Vec<usize>, Duration) {}
+
+/// What `gather_v` takes after its tensors: `(&[usize], root)` or `(&[usize], root, Duration)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what `gather_v` takes after its tensors",
+    label = "not an argument of `gather_v`",
+    note = "it takes `(&[usize], root)` or `(&[usize], root, Duration)`; `root` is a `u32`, `usize` or `i32`"
+)]
+pub trait GatherVArguments: Argument {}
+impl GatherVArguments for (&[usize], u32) {}
+impl<const N: usize> GatherVArguments for (&[usize; N], u32) {}
+impl GatherVArguments for (&Vec<usize>, u32) {}
+impl GatherVArguments for (&[usize], usize) {}
+impl<const N: usize> GatherVArguments for (&[usize; N], usize) {}
+impl GatherVArguments for (&Vec<usize>, usize) {}
+impl GatherVArguments for (&[usize], i32) {}
+impl<const N: usize> GatherVArguments for (&[usize; N], i32) {}
+impl GatherVArguments for (&Vec<usize>, i32) {}
+impl GatherVArguments for (&[usize], u32, Duration) {}
+impl<const N: usize> GatherVArguments for (&[usize; N], u32, Duration) {}
+impl GatherVArguments for (&Vec<usize>, u32, Duration) {}
+impl GatherVArguments for (&[usize], usize, Duration) {}
+impl<const N: usize> GatherVArguments for (&[usize; N], usize, Duration) {}
+impl GatherVArguments for (&Vec<usize>, usize, Duration) {}
+impl GatherVArguments for (&[usize], i32, Duration) {}
+impl<const N: usize> GatherVArguments for (&[usize; N], i32, Duration) {}
+impl GatherVArguments for (&Vec<usize>, i32, Duration) {}
+
+/// What `scatter_v` takes after its tensors: `(&[usize], root)` or `(&[usize], root,
+/// Duration)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what `scatter_v` takes after its tensors",
+    label = "not an argument of `scatter_v`",
+    note = "it takes `(&[usize], root)` or `(&[usize], root, Duration)`; `root` is a `u32`, `usize` or `i32`"
+)]
+pub trait ScatterVArguments: Argument {}
+impl ScatterVArguments for (&[usize], u32) {}
+impl<const N: usize> ScatterVArguments for (&[usize; N], u32) {}
+impl ScatterVArguments for (&Vec<usize>, u32) {}
+impl ScatterVArguments for (&[usize], usize) {}
+impl<const N: usize> ScatterVArguments for (&[usize; N], usize) {}
+impl ScatterVArguments for (&Vec<usize>, usize) {}
+impl ScatterVArguments for (&[usize], i32) {}
+impl<const N: usize> ScatterVArguments for (&[usize; N], i32) {}
+impl ScatterVArguments for (&Vec<usize>, i32) {}
+impl ScatterVArguments for (&[usize], u32, Duration) {}
+impl<const N: usize> ScatterVArguments for (&[usize; N], u32, Duration) {}
+impl ScatterVArguments for (&Vec<usize>, u32, Duration) {}
+impl ScatterVArguments for (&[usize], usize, Duration) {}
+impl<const N: usize> ScatterVArguments for (&[usize; N], usize, Duration) {}
+impl ScatterVArguments for (&Vec<usize>, usize, Duration) {}
+impl ScatterVArguments for (&[usize], i32, Duration) {}
+impl<const N: usize> ScatterVArguments for (&[usize; N], i32, Duration) {}
+impl ScatterVArguments for (&Vec<usize>, i32, Duration) {}
+
+/// What `reduce_scatter_v` takes after its tensors: `&[usize]`, `(&[usize], ReduceOp)`,
+/// `(&[usize], Duration)` or `(&[usize], ReduceOp, Duration)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what `reduce_scatter_v` takes after its tensors",
+    label = "not an argument of `reduce_scatter_v`",
+    note = "it takes `&[usize]`, `(&[usize], ReduceOp)`, `(&[usize], Duration)` or `(&[usize], ReduceOp, Duration)`"
+)]
+pub trait ReduceScatterVArguments: Argument {}
+impl ReduceScatterVArguments for &[usize] {}
+impl<const N: usize> ReduceScatterVArguments for &[usize; N] {}
+impl ReduceScatterVArguments for &Vec<usize> {}
+impl ReduceScatterVArguments for (&[usize], ReduceOp) {}
+impl<const N: usize> ReduceScatterVArguments for (&[usize; N], ReduceOp) {}
+impl ReduceScatterVArguments for (&Vec<usize>, ReduceOp) {}
+impl ReduceScatterVArguments for (&[usize], Duration) {}
+impl<const N: usize> ReduceScatterVArguments for (&[usize; N], Duration) {}
+impl ReduceScatterVArguments for (&Vec<usize>, Duration) {}
+impl ReduceScatterVArguments for (&[usize], ReduceOp, Duration) {}
+impl<const N: usize> ReduceScatterVArguments for (&[usize; N], ReduceOp, Duration) {}
+impl ReduceScatterVArguments for (&Vec<usize>, ReduceOp, Duration) {}
+
+/// What `all_to_all_v` takes after its tensors: `(&[usize], &[usize])` or `(&[usize],
+/// &[usize], Duration)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not what `all_to_all_v` takes after its tensors",
+    label = "not an argument of `all_to_all_v`",
+    note = "it takes `(&[usize], &[usize])` or `(&[usize], &[usize], Duration)`"
+)]
+pub trait AllToAllVArguments: Argument {}
+impl AllToAllVArguments for (&[usize], &[usize]) {}
+impl<const N: usize> AllToAllVArguments for (&[usize; N], &[usize; N]) {}
+impl AllToAllVArguments for (&Vec<usize>, &Vec<usize>) {}
+impl AllToAllVArguments for (&[usize], &[usize], Duration) {}
+impl<const N: usize> AllToAllVArguments for (&[usize; N], &[usize; N], Duration) {}
+impl AllToAllVArguments for (&Vec<usize>, &Vec<usize>, Duration) {}

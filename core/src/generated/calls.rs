@@ -85,6 +85,11 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_REVOKE,
     &PROCESS_GROUP_AGREE,
     &PROCESS_GROUP_GET_ERROR,
+    &PROCESS_GROUP_ALL_GATHER_V,
+    &PROCESS_GROUP_GATHER_V,
+    &PROCESS_GROUP_SCATTER_V,
+    &PROCESS_GROUP_REDUCE_SCATTER_V,
+    &PROCESS_GROUP_ALL_TO_ALL_V,
     &PROCESS_GROUP_NEW_WINDOW,
     &STORE_SET,
     &STORE_GET,
@@ -206,6 +211,11 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_RECV_OBJECT_LIST,
     &DISTRIBUTED_SCAN,
     &DISTRIBUTED_EXSCAN,
+    &DISTRIBUTED_ALL_GATHER_V,
+    &DISTRIBUTED_GATHER_V,
+    &DISTRIBUTED_SCATTER_V,
+    &DISTRIBUTED_REDUCE_SCATTER_V,
+    &DISTRIBUTED_ALL_TO_ALL_V,
 ];
 
 /// `BackendOptions`
@@ -1713,6 +1723,108 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ProcessGroup.all_gather_v`
+pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "all_gather_v",
+    factory: None,
+    collective: Some(Collective::Allgather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::In),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.gather_v`
+pub static PROCESS_GROUP_GATHER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "gather_v",
+    factory: None,
+    collective: Some(Collective::Gather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Nullable(&Type::Tensor), Role::FlatOut),
+            required("input", Type::Tensor, Role::In),
+            required(
+                "output_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::OutSplits,
+            ),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.scatter_v`
+pub static PROCESS_GROUP_SCATTER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "scatter_v",
+    factory: None,
+    collective: Some(Collective::Scatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Nullable(&Type::Tensor), Role::FlatIn),
+            required(
+                "input_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::InSplits,
+            ),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.reduce_scatter_v`
+pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "reduce_scatter_v",
+    factory: None,
+    collective: Some(Collective::ReduceScatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.all_to_all_v`
+pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "all_to_all_v",
+    factory: None,
+    collective: Some(Collective::Alltoall),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
 };
 
 /// `ProcessGroup.new_window`
@@ -3824,6 +3936,142 @@ pub static DISTRIBUTED_EXSCAN: Method = Method {
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.all_gather_v`
+pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
+    interface: "distributed",
+    name: "all_gather_v",
+    factory: None,
+    collective: Some(Collective::Allgather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensor", Type::Tensor, Role::FlatOut),
+            required("input_tensor", Type::Tensor, Role::In),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.gather_v`
+pub static DISTRIBUTED_GATHER_V: Method = Method {
+    interface: "distributed",
+    name: "gather_v",
+    factory: None,
+    collective: Some(Collective::Gather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            optional("output_tensor", Type::Nullable(&Type::Tensor), Role::FlatOut, Constant::Null),
+            optional(
+                "output_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::OutSplits,
+                Constant::Null,
+            ),
+            optional("dst", Type::Nullable(&Type::Int), Role::GlobalRoot, Constant::Null),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("group_dst", Type::Nullable(&Type::Int), Role::Root, Constant::Null),
+        ],
+    }],
+};
+
+/// `distributed.scatter_v`
+pub static DISTRIBUTED_SCATTER_V: Method = Method {
+    interface: "distributed",
+    name: "scatter_v",
+    factory: None,
+    collective: Some(Collective::Scatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::Out),
+            optional("input_tensor", Type::Nullable(&Type::Tensor), Role::FlatIn, Constant::Null),
+            optional(
+                "input_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::InSplits,
+                Constant::Null,
+            ),
+            optional("src", Type::Nullable(&Type::Int), Role::GlobalRoot, Constant::Null),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("group_src", Type::Nullable(&Type::Int), Role::Root, Constant::Null),
+        ],
+    }],
+};
+
+/// `distributed.reduce_scatter_v`
+pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
+    interface: "distributed",
+    name: "reduce_scatter_v",
+    factory: None,
+    collective: Some(Collective::ReduceScatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.all_to_all_v`
+pub static DISTRIBUTED_ALL_TO_ALL_V: Method = Method {
+    interface: "distributed",
+    name: "all_to_all_v",
+    factory: None,
+    collective: Some(Collective::Alltoall),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
             optional(
                 "group",
                 Type::Nullable(&Type::Interface("ProcessGroup")),

@@ -197,6 +197,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "DISTRIBUTED_ALL_GATHER_V",
+        method: &calls::DISTRIBUTED_ALL_GATHER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_ALL_REDUCE",
         method: &calls::DISTRIBUTED_ALL_REDUCE,
         order: Order::Free,
@@ -220,6 +227,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_ALL_TO_ALL_SINGLE",
         method: &calls::DISTRIBUTED_ALL_TO_ALL_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "DISTRIBUTED_ALL_TO_ALL_V",
+        method: &calls::DISTRIBUTED_ALL_TO_ALL_V,
         order: Order::Free,
         waits: false,
         run: None,
@@ -334,6 +348,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Group,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::gather_object(call)))),
+    },
+    Entry {
+        key: "DISTRIBUTED_GATHER_V",
+        method: &calls::DISTRIBUTED_GATHER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
     },
     Entry {
         key: "DISTRIBUTED_GET_BACKEND",
@@ -582,6 +603,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_REDUCE_SCATTER_V",
+        method: &calls::DISTRIBUTED_REDUCE_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_REGISTER_BACKEND",
         method: &calls::DISTRIBUTED_REGISTER_BACKEND,
         order: Order::Free,
@@ -624,6 +652,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| {
             Box::pin(implementations::distributed::scatter_object_list(call))
         })),
+    },
+    Entry {
+        key: "DISTRIBUTED_SCATTER_V",
+        method: &calls::DISTRIBUTED_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
     },
     Entry {
         key: "DISTRIBUTED_SEND",
@@ -824,8 +859,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_ALL_GATHER_V",
+        method: &calls::PROCESS_GROUP_ALL_GATHER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_ALL_TO_ALL_SINGLE",
         method: &calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_ALL_TO_ALL_V",
+        method: &calls::PROCESS_GROUP_ALL_TO_ALL_V,
         order: Order::Free,
         waits: false,
         run: None,
@@ -875,6 +924,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_GATHER_SINGLE",
         method: &calls::PROCESS_GROUP_GATHER_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_GATHER_V",
+        method: &calls::PROCESS_GROUP_GATHER_V,
         order: Order::Free,
         waits: false,
         run: None,
@@ -1029,6 +1085,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_REDUCE_SCATTER_V",
+        method: &calls::PROCESS_GROUP_REDUCE_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_REGISTER_ABORT_HOOK",
         method: &calls::PROCESS_GROUP_REGISTER_ABORT_HOOK,
         order: Order::Free,
@@ -1073,6 +1136,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_SCATTER",
         method: &calls::PROCESS_GROUP_SCATTER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_SCATTER_V",
+        method: &calls::PROCESS_GROUP_SCATTER_V,
         order: Order::Free,
         waits: false,
         run: None,

@@ -532,3 +532,182 @@ pub fn exscan<A: Buffers + ?Sized>(tensor: &mut A, arguments: impl ExscanArgumen
 pub fn exscan_async(tensor: impl OwnedBuffers, arguments: impl ExscanArguments) -> Result<Work> {
     default_group()?.exscan_async(tensor, arguments)
 }
+
+/// All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows.
+///
+/// `arguments`: `&[usize]` or `(&[usize], Duration)`. Returns when it is done.
+///
+/// # Errors
+/// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+///   the call cannot take.
+/// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+///   operations, or the same with different arguments.
+/// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+/// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+/// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+pub fn all_gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+    output_tensor: &mut A,
+    input_tensor: &B,
+    arguments: impl AllGatherVArguments,
+) -> Result<()> {
+    default_group()?.all_gather_v(output_tensor, input_tensor, arguments)
+}
+
+/// As [`all_gather_v`], owning the tensors until the work is done, which hands the outputs
+/// back.
+///
+/// # Errors
+/// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+pub fn all_gather_v_async(
+    output_tensor: impl OwnedBuffers,
+    input_tensor: impl OwnedBuffers,
+    arguments: impl AllGatherVArguments,
+) -> Result<Work> {
+    default_group()?.all_gather_v_async(output_tensor, input_tensor, arguments)
+}
+
+/// `dst` gets every rank's tensor in one output, in parts of `output_split_sizes` rows; only it
+/// passes both. Rank 0 unless given.
+///
+/// `arguments`: `(&[usize], root)` or `(&[usize], root, Duration)`. Returns when it is done.
+///
+/// # Errors
+/// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+///   the call cannot take.
+/// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+///   operations, or the same with different arguments.
+/// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+/// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+/// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+pub fn gather_v<A: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
+    tensor: &A,
+    output_tensor: &mut B,
+    arguments: impl GatherVArguments,
+) -> Result<()> {
+    default_group()?.gather_v(output_tensor, tensor, arguments)
+}
+
+/// As [`gather_v`], owning the tensors until the work is done, which hands the outputs
+/// back.
+///
+/// # Errors
+/// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+pub fn gather_v_async(
+    tensor: impl OwnedBuffers,
+    output_tensor: impl OwnedBuffers,
+    arguments: impl GatherVArguments,
+) -> Result<Work> {
+    default_group()?.gather_v_async(output_tensor, tensor, arguments)
+}
+
+/// Each rank gets its part of the tensor of `src`, which is cut into parts of
+/// `input_split_sizes` rows; only that rank passes both. Rank 0 unless given.
+///
+/// `arguments`: `(&[usize], root)` or `(&[usize], root, Duration)`. Returns when it is done.
+///
+/// # Errors
+/// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+///   the call cannot take.
+/// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+///   operations, or the same with different arguments.
+/// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+/// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+/// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+pub fn scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+    tensor: &mut A,
+    input_tensor: &B,
+    arguments: impl ScatterVArguments,
+) -> Result<()> {
+    default_group()?.scatter_v(tensor, input_tensor, arguments)
+}
+
+/// As [`scatter_v`], owning the tensors until the work is done, which hands the outputs
+/// back.
+///
+/// # Errors
+/// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+pub fn scatter_v_async(
+    tensor: impl OwnedBuffers,
+    input_tensor: impl OwnedBuffers,
+    arguments: impl ScatterVArguments,
+) -> Result<Work> {
+    default_group()?.scatter_v_async(tensor, input_tensor, arguments)
+}
+
+/// Reduces a tensor over all ranks; each rank gets its part, of `input_split_sizes` rows.
+///
+/// `arguments`: `&[usize]`, `(&[usize], ReduceOp)`, `(&[usize], Duration)` or `(&[usize],
+/// ReduceOp, Duration)`. Returns when it is done.
+///
+/// # Errors
+/// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+///   the call cannot take.
+/// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
+///   for the element type.
+/// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+///   operations, or the same with different arguments.
+/// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+/// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+/// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+pub fn reduce_scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+    output: &mut A,
+    input: &B,
+    arguments: impl ReduceScatterVArguments,
+) -> Result<()> {
+    default_group()?.reduce_scatter_v(output, input, arguments)
+}
+
+/// As [`reduce_scatter_v`], owning the tensors until the work is done, which hands the outputs
+/// back.
+///
+/// # Errors
+/// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+pub fn reduce_scatter_v_async(
+    output: impl OwnedBuffers,
+    input: impl OwnedBuffers,
+    arguments: impl ReduceScatterVArguments,
+) -> Result<Work> {
+    default_group()?.reduce_scatter_v_async(output, input, arguments)
+}
+
+/// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
+/// rows.
+///
+/// Formerly `all_to_all_v_single`.
+///
+/// `arguments`: `(&[usize], &[usize])` or `(&[usize], &[usize], Duration)`. Returns when it is
+/// done.
+///
+/// # Errors
+/// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+///   the call cannot take.
+/// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+///   operations, or the same with different arguments.
+/// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+/// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+/// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+pub fn all_to_all_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+    output: &mut A,
+    input: &B,
+    arguments: impl AllToAllVArguments,
+) -> Result<()> {
+    default_group()?.all_to_all_v(output, input, arguments)
+}
+
+/// As [`all_to_all_v`], owning the tensors until the work is done, which hands the outputs
+/// back.
+///
+/// # Errors
+/// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+pub fn all_to_all_v_async(
+    output: impl OwnedBuffers,
+    input: impl OwnedBuffers,
+    arguments: impl AllToAllVArguments,
+) -> Result<Work> {
+    default_group()?.all_to_all_v_async(output, input, arguments)
+}

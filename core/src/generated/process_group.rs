@@ -955,4 +955,270 @@ impl ProcessGroup {
             .tensors(Role::InOut, tensor.into_tensors());
         self.issue(call.request(self.rank(), self.size())?)
     }
+
+    /// All ranks get every rank's tensor, in one output tensor, in which they may have different
+    /// numbers of rows (MPI's `Allgatherv`).
+    ///
+    /// Rows are counted along dimension 0: part `i` of the output has `output_split_sizes[i]` rows,
+    /// those of rank `i`'s input, and begins where part `i - 1` ends. All ranks pass the same
+    /// sizes;
+    /// 0 is a size. An empty list cuts into equal parts.
+    ///
+    /// `arguments`: `&[usize]` or `(&[usize], Duration)`. Returns when it is done.
+    ///
+    /// # Errors
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+    ///   the call cannot take.
+    /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+    ///   operations, or the same with different arguments.
+    /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+    /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+    /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+    pub fn all_gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &self,
+        output: &mut A,
+        input: &B,
+        arguments: impl AllGatherVArguments,
+    ) -> Result<()> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_V, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), apart(output, input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
+        self.run(call.request(self.rank(), self.size())?)
+    }
+
+    /// As [`ProcessGroup::all_gather_v`], owning the tensors until the work is done, which
+    /// hands the outputs back.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn all_gather_v_async(
+        &self,
+        output: impl OwnedBuffers,
+        input: impl OwnedBuffers,
+        arguments: impl AllGatherVArguments,
+    ) -> Result<Work> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_V, arguments)
+            .tensors(Role::FlatOut, output.into_tensors())
+            .tensors(Role::In, input.into_tensors());
+        self.issue(call.request(self.rank(), self.size())?)
+    }
+
+    /// The root gets every rank's tensor, in one output tensor, in which they may have different
+    /// numbers of rows (MPI's `Gatherv`).
+    ///
+    /// Part `i` of the output has `output_split_sizes[i]` rows of dimension 0, and begins where
+    /// part
+    /// `i - 1` ends. Only the root passes the output; the sizes of other ranks are not looked at.
+    ///
+    /// `arguments`: `(&[usize], root)` or `(&[usize], root, Duration)`. Returns when it is done.
+    ///
+    /// # Errors
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+    ///   the call cannot take.
+    /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+    ///   operations, or the same with different arguments.
+    /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+    /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+    /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+    pub fn gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &self,
+        output: &mut A,
+        input: &B,
+        arguments: impl GatherVArguments,
+    ) -> Result<()> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_V, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::In]), apart(output, input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
+        self.run(call.request(self.rank(), self.size())?)
+    }
+
+    /// As [`ProcessGroup::gather_v`], owning the tensors until the work is done, which
+    /// hands the outputs back.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn gather_v_async(
+        &self,
+        output: impl OwnedBuffers,
+        input: impl OwnedBuffers,
+        arguments: impl GatherVArguments,
+    ) -> Result<Work> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_V, arguments)
+            .tensors(Role::FlatOut, output.into_tensors())
+            .tensors(Role::In, input.into_tensors());
+        self.issue(call.request(self.rank(), self.size())?)
+    }
+
+    /// Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
+    /// (MPI's `Scatterv`).
+    ///
+    /// Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+    /// output, and begins where part `i - 1` ends. Only the root passes the input; the sizes of
+    /// other
+    /// ranks are not looked at.
+    ///
+    /// `arguments`: `(&[usize], root)` or `(&[usize], root, Duration)`. Returns when it is done.
+    ///
+    /// # Errors
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+    ///   the call cannot take.
+    /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+    ///   operations, or the same with different arguments.
+    /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+    /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+    /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+    pub fn scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &self,
+        output: &mut A,
+        input: &B,
+        arguments: impl ScatterVArguments,
+    ) -> Result<()> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER_V, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::FlatIn]), apart(output, input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::Out, lend_mut(output)).tensors(Role::FlatIn, lend(input));
+        self.run(call.request(self.rank(), self.size())?)
+    }
+
+    /// As [`ProcessGroup::scatter_v`], owning the tensors until the work is done, which
+    /// hands the outputs back.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn scatter_v_async(
+        &self,
+        output: impl OwnedBuffers,
+        input: impl OwnedBuffers,
+        arguments: impl ScatterVArguments,
+    ) -> Result<Work> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER_V, arguments)
+            .tensors(Role::Out, output.into_tensors())
+            .tensors(Role::FlatIn, input.into_tensors());
+        self.issue(call.request(self.rank(), self.size())?)
+    }
+
+    /// Reduces a tensor over all ranks; each rank gets its part, and parts may have different
+    /// numbers
+    /// of rows (MPI's `Reduce_scatter`).
+    ///
+    /// Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+    /// output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list
+    /// cuts
+    /// into equal parts.
+    ///
+    /// `arguments`: `&[usize]`, `(&[usize], ReduceOp)`, `(&[usize], Duration)` or `(&[usize],
+    /// ReduceOp, Duration)`. Returns when it is done.
+    ///
+    /// # Errors
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+    ///   the call cannot take.
+    /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
+    ///   for the element type.
+    /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+    ///   operations, or the same with different arguments.
+    /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+    /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+    /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+    pub fn reduce_scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &self,
+        output: &mut A,
+        input: &B,
+        arguments: impl ReduceScatterVArguments,
+    ) -> Result<()> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_V, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::Out, Role::FlatIn]), apart(output, input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::Out, lend_mut(output)).tensors(Role::FlatIn, lend(input));
+        self.run(call.request(self.rank(), self.size())?)
+    }
+
+    /// As [`ProcessGroup::reduce_scatter_v`], owning the tensors until the work is done, which
+    /// hands the outputs back.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn reduce_scatter_v_async(
+        &self,
+        output: impl OwnedBuffers,
+        input: impl OwnedBuffers,
+        arguments: impl ReduceScatterVArguments,
+    ) -> Result<Work> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_V, arguments)
+            .tensors(Role::Out, output.into_tensors())
+            .tensors(Role::FlatIn, input.into_tensors());
+        self.issue(call.request(self.rank(), self.size())?)
+    }
+
+    /// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair
+    /// of
+    /// ranks may have its own number of rows (MPI's `Alltoallv`). It is `all_to_all_single` whose
+    /// sizes are given.
+    ///
+    /// Parts are cut along dimension 0, and begin where the one before ends: `input_split_sizes[i]`
+    /// here is what rank `i` has as its output size for this rank.
+    ///
+    /// Formerly `all_to_all_v_single`.
+    ///
+    /// `arguments`: `(&[usize], &[usize])` or `(&[usize], &[usize], Duration)`. Returns when it is
+    /// done.
+    ///
+    /// # Errors
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
+    ///   the call cannot take.
+    /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
+    ///   operations, or the same with different arguments.
+    /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
+    ///   deadline; the group is broken. `rank` and `missing_ranks` name the ranks
+    /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
+    /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
+    pub fn all_to_all_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &self,
+        output: &mut A,
+        input: &B,
+        arguments: impl AllToAllVArguments,
+    ) -> Result<()> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_V, arguments);
+        if let Some(done) =
+            self.run_apart(call.plain(&[Role::FlatOut, Role::FlatIn]), apart(output, input))
+        {
+            return done;
+        }
+        let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::FlatIn, lend(input));
+        self.run(call.request(self.rank(), self.size())?)
+    }
+
+    /// As [`ProcessGroup::all_to_all_v`], owning the tensors until the work is done, which
+    /// hands the outputs back.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn all_to_all_v_async(
+        &self,
+        output: impl OwnedBuffers,
+        input: impl OwnedBuffers,
+        arguments: impl AllToAllVArguments,
+    ) -> Result<Work> {
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_V, arguments)
+            .tensors(Role::FlatOut, output.into_tensors())
+            .tensors(Role::FlatIn, input.into_tensors());
+        self.issue(call.request(self.rank(), self.size())?)
+    }
 }

@@ -348,4 +348,94 @@ impl<'scope> Scope<'scope, '_> {
             .tensors(Role::InOut, lend_mut(tensor));
         self.issue(call.request(group.rank(), group.size())?)
     }
+
+    /// As [`ProcessGroup::all_gather_v`](crate::ProcessGroup::all_gather_v), but the
+    /// tensors are borrowed until the scope ends, and it does not wait.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn all_gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &'scope self,
+        output: &'scope mut A,
+        input: &'scope B,
+        arguments: impl AllGatherVArguments,
+    ) -> Result<ScopedWork<'scope>> {
+        let group = self.group();
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_V, arguments)
+            .tensors(Role::FlatOut, lend_mut(output))
+            .tensors(Role::In, lend(input));
+        self.issue(call.request(group.rank(), group.size())?)
+    }
+
+    /// As [`ProcessGroup::gather_v`](crate::ProcessGroup::gather_v), but the
+    /// tensors are borrowed until the scope ends, and it does not wait.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &'scope self,
+        output: &'scope mut A,
+        input: &'scope B,
+        arguments: impl GatherVArguments,
+    ) -> Result<ScopedWork<'scope>> {
+        let group = self.group();
+        let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_V, arguments)
+            .tensors(Role::FlatOut, lend_mut(output))
+            .tensors(Role::In, lend(input));
+        self.issue(call.request(group.rank(), group.size())?)
+    }
+
+    /// As [`ProcessGroup::scatter_v`](crate::ProcessGroup::scatter_v), but the
+    /// tensors are borrowed until the scope ends, and it does not wait.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &'scope self,
+        output: &'scope mut A,
+        input: &'scope B,
+        arguments: impl ScatterVArguments,
+    ) -> Result<ScopedWork<'scope>> {
+        let group = self.group();
+        let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER_V, arguments)
+            .tensors(Role::Out, lend_mut(output))
+            .tensors(Role::FlatIn, lend(input));
+        self.issue(call.request(group.rank(), group.size())?)
+    }
+
+    /// As [`ProcessGroup::reduce_scatter_v`](crate::ProcessGroup::reduce_scatter_v), but the
+    /// tensors are borrowed until the scope ends, and it does not wait.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn reduce_scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &'scope self,
+        output: &'scope mut A,
+        input: &'scope B,
+        arguments: impl ReduceScatterVArguments,
+    ) -> Result<ScopedWork<'scope>> {
+        let group = self.group();
+        let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_V, arguments)
+            .tensors(Role::Out, lend_mut(output))
+            .tensors(Role::FlatIn, lend(input));
+        self.issue(call.request(group.rank(), group.size())?)
+    }
+
+    /// As [`ProcessGroup::all_to_all_v`](crate::ProcessGroup::all_to_all_v), but the
+    /// tensors are borrowed until the scope ends, and it does not wait.
+    ///
+    /// # Errors
+    /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
+    pub fn all_to_all_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
+        &'scope self,
+        output: &'scope mut A,
+        input: &'scope B,
+        arguments: impl AllToAllVArguments,
+    ) -> Result<ScopedWork<'scope>> {
+        let group = self.group();
+        let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_V, arguments)
+            .tensors(Role::FlatOut, lend_mut(output))
+            .tensors(Role::FlatIn, lend(input));
+        self.issue(call.request(group.rank(), group.size())?)
+    }
 }
