@@ -2272,6 +2272,32 @@ export class ProcessGroup {
    */
   getError(): WorkResult;
   /**
+   * Sends a tensor to a rank, and receives one from a rank, which may be the same or another
+   * one: MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a
+   * ring, never wait for each other in a circle.
+   *
+   * @param sendTensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param recvTensor - Where what comes is put. It may be what is sent.
+   * @param srcRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, options?: WaitOptions & {
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    sendTag?: number | undefined;
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+  }): Work<T>;
+  /**
    * All ranks get every rank's tensor, in one output tensor, in which they may have different
    * numbers of rows (MPI's `Allgatherv`).
    *
@@ -3800,6 +3826,36 @@ export function exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & 
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+ * Both go on at once.
+ *
+ * @param sendTensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param recvTensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: number, recvTensor: T, src: number, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    sendTag?: number | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;

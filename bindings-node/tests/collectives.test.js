@@ -40,6 +40,8 @@ for (const size of [1, 2, 3, 5]) {
       // Rank 0 keeps what it has.
       assert.deepEqual([...got.exscan], [rank === 0 ? 5 : rank + 4]);
       assert.deepEqual(got.prepared, [undefined, size - 1, 10 * (size - 1), size ** 2, size ** 3]);
+      assert.deepEqual([...got.exchanged], [(rank + size - 1) % size, 7]);
+      assert.deepEqual([...got.inPlace], [(rank + 1) % size]);
       assert.equal(got.barrier, undefined);
       assert.ok(got.sameArray && got.sameList);
       if (size > 1) {

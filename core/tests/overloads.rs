@@ -223,6 +223,14 @@ fn exchanging() {
         let mut again = vec![0f32; output.len()];
         group.all_to_all_single(&mut again, &input, (&came[..], &sent[..], LIMIT)).unwrap();
         assert_eq!(again, output);
+
+        let (own, other) = (group.rank(), 1 - group.rank());
+        let mut came = [9u32; 2];
+        group.sendrecv(&[own; 2], (other, own), &mut came, (other, other)).unwrap();
+        assert_eq!(came, [other; 2]);
+        let work = group.sendrecv_async(vec![own], (other, 0), vec![9u32], (other, 0)).unwrap();
+        let came = work.into_result().unwrap().pop().unwrap().into_vec::<u32>().unwrap();
+        assert_eq!(came, [other]);
     });
 }
 

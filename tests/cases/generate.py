@@ -97,7 +97,8 @@ def reduction(dtype, op, world):
 def prefix(dtype, op, count):
     """One period of what reducing over the first `count` ranks gives, with inputs of scale 1."""
     phases = range(len(NUMBERS))
-    ranks = [elements(dtype, [phase + rank * RANK_STEP for phase in phases]) for rank in range(count)]
+    starts = [rank * RANK_STEP for rank in range(count)]
+    ranks = [elements(dtype, [phase + start for phase in phases]) for start in starts]
     if op == "PREMUL_SUM":
         ranks = [rank * rank.dtype.type(FACTOR) for rank in ranks]
     result = REDUCTIONS[op].reduce(np.stack(ranks), axis=0)

@@ -222,7 +222,7 @@ class Case {
     if (said.has("InOut")) {
       return { InOut: sends.map((data, at) => new Slot(pr, this, data, receives[at] ?? data)) };
     }
-    if (said.has("FlatIn")) {
+    if (said.has("FlatIn") && sends.length > 0) {
       sends = [joined(sends)];
     }
     if (said.has("FlatOut") && receives.length > 0) {

@@ -131,7 +131,7 @@ class Case:
             after = receives or sends
             return {"InOut": [Slot(self, sends[0], after[0])]} if sends else {}
         if "FlatIn" in said:
-            sends = [b"".join(sends)]
+            sends = [b"".join(sends)] if sends else []
         if "FlatOut" in said:
             receives = [b"".join(receives)] if receives else []
         blank = [bytes([UNTOUCHED]) * len(data) for data in receives]

@@ -45,6 +45,9 @@ fn functions_are_the_default_groups_methods() {
         let work = dist::all_reduce_async(vec![1i32], ()).unwrap();
         let reduced = work.into_result().unwrap().remove(0).into_vec::<i32>().unwrap();
         assert_eq!(reduced, [3]);
+        let (after, before) = ((rank + 1) % 3, (rank + 2) % 3);
+        dist::sendrecv(&[rank], (after, 4), &mut part, (before, 4)).unwrap();
+        assert_eq!(part, [before]);
         messages(rank);
         dist::barrier(()).unwrap();
         dist::monitored_barrier(None, true).unwrap();

@@ -126,6 +126,7 @@ export {
   scatterV,
   send,
   sendObjectList,
+  sendrecv,
   setTimeout,
   splitGroup,
 } from "./functions.js";

@@ -50,6 +50,11 @@ export async function collectives({ pr, group, rank, size }) {
   got.exscan = Int16Array.of(rank + 5);
   await group.exscan(got.exscan, pr.ReduceOp.MAX);
   got.prepared = await again(pr, group, rank);
+  const [after, before] = [(rank + 1) % size, (rank + size - 1) % size];
+  got.exchanged = Int32Array.of(-1, -1);
+  await group.sendrecv(Int32Array.of(rank, 7), after, got.exchanged, before, { sendTag: 2, recvTag: 2 });
+  got.inPlace = Float64Array.of(rank);
+  await group.sendrecv(got.inPlace, before, got.inPlace, after);
   got.barrier = await group.barrier();
   if (size > 1) await ring(group, rank, size, got);
   return got;

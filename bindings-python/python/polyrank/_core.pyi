@@ -169,6 +169,7 @@ __all__ = [
     "scatter_v",
     "send",
     "send_object_list",
+    "sendrecv",
     "set_timeout",
     "split_group",
 ]
@@ -1922,6 +1923,17 @@ class ProcessGroup:
         """How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
         and never raises.
         """
+    def sendrecv(self, send_tensor: _Tensor, dst_rank: SupportsIndex, recv_tensor: _Tensor, src_rank: SupportsIndex, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0) -> Work:
+        """Sends a tensor to a rank, and receives one from a rank, which may be the same or another one:
+        MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a ring,
+        never wait for each other in a circle.
+
+        - `recv_tensor`: where what comes is put. It may be what is sent.
+        - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
+          by `send` and `recv`.
+
+        Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+        """
     def all_gather_v(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
         """All ranks get every rank's tensor, in one output tensor, in which they may have different
         numbers of rows (MPI's `Allgatherv`).
@@ -2994,6 +3006,23 @@ def exscan(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: 
 
 @overload
 def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: Literal[False] = False) -> None:
+    """Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+    Both go on at once.
+
+    Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+    """
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | None, send_tag: SupportsIndex, recv_tag: SupportsIndex, async_op: Literal[True]) -> Work: ...
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: bool = False) -> Work | None: ...
 
 @overload
 def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:

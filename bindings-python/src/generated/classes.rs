@@ -1322,6 +1322,26 @@ impl ProcessGroup {
         implementations::process_group::get_error(slf, call)
     }
 
+    /// Sends a tensor to a rank, and receives one from a rank, which may be the same or another one:
+    /// MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a ring,
+    /// never wait for each other in a circle.
+    ///
+    /// - `recv_tensor`: where what comes is put. It may be what is sent.
+    /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
+    ///   by `send` and `recv`.
+    ///
+    /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+    #[pyo3(name = "sendrecv", signature = (*positional, **keywords), text_signature = "($self, send_tensor, dst_rank, recv_tensor, src_rank, send_tag=0, recv_tag=0)")]
+    fn py_sendrecv<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_SENDRECV, positional, keywords)?;
+        implementations::process_group::sendrecv(slf, call)
+    }
+
     /// All ranks get every rank's tensor, in one output tensor, in which they may have different
     /// numbers of rows (MPI's `Allgatherv`).
     ///

@@ -1012,6 +1012,21 @@ fn py_exscan<'py>(
     convert::collective_of_default(py, &tables::DISTRIBUTED_EXSCAN, positional, keywords)
 }
 
+/// Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+/// Both go on at once.
+///
+/// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+#[pyfunction]
+#[pyo3(name = "sendrecv", signature = (*positional, **keywords), text_signature = "(send_tensor, dst, recv_tensor, src, group=None, send_tag=0, recv_tag=0, async_op=False)")]
+fn py_sendrecv<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_SENDRECV, positional, keywords)?;
+    implementations::distributed::sendrecv(py, call)
+}
+
 /// All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows.
 #[pyfunction]
 #[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, output_split_sizes, group=None, async_op=False)")]
@@ -1157,6 +1172,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_recv_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_scan, module)?)?;
     module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
+    module.add_function(wrap_pyfunction!(py_sendrecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_scatter_v, module)?)?;

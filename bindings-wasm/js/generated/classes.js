@@ -162,6 +162,7 @@ const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "s
 const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", required: 0, gives: "nothing" };
 const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
 const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
+const PROCESS_GROUP_SENDRECV = { key: "PROCESS_GROUP_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor" };
 const PROCESS_GROUP_ALL_GATHER_V = { key: "PROCESS_GROUP_ALL_GATHER_V", name: "allGatherV", required: 3, durations: [3], output: 0, outputName: "output" };
 const PROCESS_GROUP_GATHER_V = { key: "PROCESS_GROUP_GATHER_V", name: "gatherV", required: 4, durations: [4], output: 0, outputName: "output" };
 const PROCESS_GROUP_SCATTER_V = { key: "PROCESS_GROUP_SCATTER_V", name: "scatterV", required: 4, durations: [4], output: 0, outputName: "output" };
@@ -436,6 +437,10 @@ export class ProcessGroup {
 
   getError(...given) {
     return calls.invoke(PROCESS_GROUP_GET_ERROR, this, given);
+  }
+
+  sendrecv(...given) {
+    return calls.operate(PROCESS_GROUP_SENDRECV, this, given);
   }
 
   allGatherV(...given) {

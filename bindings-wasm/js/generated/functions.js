@@ -424,6 +424,13 @@ export function exscan(...given) {
   return calls.operate(DISTRIBUTED_EXSCAN, null, given);
 }
 
+const DISTRIBUTED_SENDRECV = { key: "DISTRIBUTED_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor", group: 4, groupName: "group" };
+
+/** Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank. Both go on at once. */
+export function sendrecv(...given) {
+  return calls.operate(DISTRIBUTED_SENDRECV, null, given);
+}
+
 const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, output: 0, outputName: "outputTensor", group: 3, groupName: "group" };
 
 /** All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows. */

@@ -43,6 +43,20 @@ pub fn irecv(tensor: impl OwnedBuffers, src: Option<u32>, tag: u32) -> Result<Wo
     default_group()?.recv_async(tensor, src, tag)
 }
 
+/// Sends `input` to a rank of the default group, and receives `output` from one; ranks stand with
+/// the tags of their messages.
+///
+/// # Errors
+/// As [`ProcessGroup::sendrecv`](crate::ProcessGroup::sendrecv).
+pub fn sendrecv<I: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
+    input: &I,
+    to: (u32, u32),
+    output: &mut B,
+    from: (u32, u32),
+) -> Result<()> {
+    default_group()?.sendrecv(input, to, output, from)
+}
+
 /// Waits until all ranks of the default group came, and says which did not.
 ///
 /// # Errors

@@ -85,6 +85,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_REVOKE,
     &PROCESS_GROUP_AGREE,
     &PROCESS_GROUP_GET_ERROR,
+    &PROCESS_GROUP_SENDRECV,
     &PROCESS_GROUP_ALL_GATHER_V,
     &PROCESS_GROUP_GATHER_V,
     &PROCESS_GROUP_SCATTER_V,
@@ -211,6 +212,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_RECV_OBJECT_LIST,
     &DISTRIBUTED_SCAN,
     &DISTRIBUTED_EXSCAN,
+    &DISTRIBUTED_SENDRECV,
     &DISTRIBUTED_ALL_GATHER_V,
     &DISTRIBUTED_GATHER_V,
     &DISTRIBUTED_SCATTER_V,
@@ -1723,6 +1725,26 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
+};
+
+/// `ProcessGroup.sendrecv`
+pub static PROCESS_GROUP_SENDRECV: Method = Method {
+    interface: "ProcessGroup",
+    name: "sendrecv",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("send_tensor", Type::Tensor, Role::In),
+            required("dst_rank", Type::Int, Role::Peer),
+            required("recv_tensor", Type::Tensor, Role::Out),
+            required("src_rank", Type::Int, Role::Peer),
+            optional("send_tag", Type::Int, Role::Tag, Constant::Int(0)),
+            optional("recv_tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
 };
 
 /// `ProcessGroup.all_gather_v`
@@ -3942,6 +3964,33 @@ pub static DISTRIBUTED_EXSCAN: Method = Method {
                 Role::Group,
                 Constant::Null,
             ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.sendrecv`
+pub static DISTRIBUTED_SENDRECV: Method = Method {
+    interface: "distributed",
+    name: "sendrecv",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("send_tensor", Type::Tensor, Role::In),
+            required("dst", Type::Int, Role::GlobalPeer),
+            required("recv_tensor", Type::Tensor, Role::Out),
+            required("src", Type::Int, Role::GlobalPeer),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("send_tag", Type::Int, Role::Tag, Constant::Int(0)),
+            optional("recv_tag", Type::Int, Role::Tag, Constant::Int(0)),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],

@@ -668,6 +668,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_SENDRECV",
+        method: &calls::DISTRIBUTED_SENDRECV,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_SEND_OBJECT_LIST",
         method: &calls::DISTRIBUTED_SEND_OBJECT_LIST,
         order: Order::Group,
@@ -1150,6 +1157,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_SEND",
         method: &calls::PROCESS_GROUP_SEND,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_SENDRECV",
+        method: &calls::PROCESS_GROUP_SENDRECV,
         order: Order::Free,
         waits: false,
         run: None,

@@ -43,6 +43,7 @@ mod nan_check;
 mod prepared;
 mod reconfigure;
 mod scope;
+mod sendrecv;
 mod shared_texts;
 mod split;
 mod stage;
@@ -60,6 +61,7 @@ pub use prepared::PreparedOperation;
 pub use reconfigure::ReconfigureOptions;
 pub(crate) use reconfigure::Site;
 pub use scope::{Scope, ScopedWork};
+pub use sendrecv::ExchangeRequest;
 pub use split::SplitOptions;
 pub use window::Window;
 

@@ -4,7 +4,9 @@
 use super::{MessageRequest, ProcessGroup};
 use crate::completion::WaitIntent;
 use crate::generated::error::Result;
-use crate::tensor::{Buffers, ConstBuffers, OwnedBuffers, Tensor, lend, lend_mut, single_tensor};
+use crate::tensor::{
+    Buffers, ConstBuffers, OwnedBuffers, Region, Tensor, lend, lend_mut, single_tensor,
+};
 use crate::work::Work;
 
 /// The name of the method.
@@ -39,7 +41,8 @@ impl ProcessGroup {
     ) -> Result<()> {
         let input = single_tensor(NAME, lend(input))?;
         let output = single_tensor(NAME, lend_mut(output))?;
-        self.issue_exchange(ExchangeRequest { input, to, output, from }, WaitIntent::Soon)?.wait(None)
+        self.issue_exchange(ExchangeRequest { input, to, output, from }, WaitIntent::Soon)?
+            .wait(None)
     }
 
     /// As [`ProcessGroup::sendrecv`], owning the tensors until the work is done.
@@ -58,21 +61,24 @@ impl ProcessGroup {
         self.issue_exchange(ExchangeRequest { input, to, output, from }, WaitIntent::Later)
     }
 
+    /// Checks that both ranks of an exchange are members of the group.
+    pub(crate) fn check_exchange(&self, exchange: &ExchangeRequest) -> Result<()> {
+        self.check_peer(NAME, "destination", exchange.to.0)?;
+        self.check_peer(NAME, "source", exchange.from.0)
+    }
+
     /// Issues both messages of an exchange; the work is over when both are.
     ///
     /// # Errors
     /// As [`ProcessGroup::issue_messages`].
     pub fn issue_exchange(&self, exchange: ExchangeRequest, waiting: WaitIntent) -> Result<Work> {
+        self.check_exchange(&exchange)?;
         let ExchangeRequest { mut input, to, output, from } = exchange;
-        self.check_peer(NAME, "destination", to.0)?;
-        self.check_peer(NAME, "source", from.0)?;
         if input.region().overlaps(output.region()) {
             // It is still being sent while the other one comes.
-            input = Tensor::contiguous(
-                crate::tensor::Region::from_vec(input.to_contiguous().region().read(<[u8]>::to_vec)),
-                input.dtype(),
-                input.shape().to_vec(),
-            );
+            let copy = input.to_contiguous().into_region().read(<[u8]>::to_vec);
+            let shape = input.shape().to_vec();
+            input = Tensor::contiguous(Region::from_vec(copy), input.dtype(), shape);
         }
         let receive = MessageRequest::receive(output, Some(from.0), from.1);
         let messages = vec![receive, MessageRequest::send(input, to.0, to.1)];

@@ -51,32 +51,26 @@ pub(super) fn stage(
 
     if facts.reduces && !local.is_empty() {
         if !in_place {
-            input_regions = input_regions.iter().map(copy).collect();
+            input_regions = copies(&input_regions);
         }
         let contribution = if in_place { &output_regions } else { &input_regions };
         reduce_local(request.reduce_op, dtype, contribution, &local);
     }
     if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
-        if in_place {
-            if reduced_ranks == 0 {
-                // What it gives is scaled, and nothing is got in its place.
-                finish.insert(0, restore_at_the_end(&output_regions));
-            }
-            scale(dtype, &output_regions, factor);
-        } else {
-            input_regions = input_regions.iter().map(copy).collect();
-            scale(dtype, &input_regions, factor);
+        if !in_place {
+            input_regions = copies(&input_regions);
+        } else if reduced_ranks == 0 {
+            // What it gives is scaled, and nothing is got in its place.
+            finish.insert(0, restore_at_the_end(&output_regions));
         }
+        scale(dtype, if in_place { &output_regions } else { &input_regions }, factor);
     }
     if facts.reduces && request.reduce_op == ReduceOp::Avg && reduced_ranks > 0 {
         let parts = reduced_ranks * (1 + local.len() + local_lists.len()) as u32;
         finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
     }
     if !facts.reduces {
-        for list in local_lists {
-            let blocks = output_regions.iter().zip(list);
-            finish.extend(blocks.map(|(from, to)| spread_at_the_end(vec![from.clone()], vec![to])));
-        }
+        finish.extend(spread_lists(&output_regions, local_lists));
     }
     if in_place && !local.is_empty() {
         finish.push(spread_at_the_end(output_regions.clone(), local.clone()));
@@ -169,6 +163,12 @@ fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
             }
         }
     })
+}
+
+/// Gives the result to this process's further lists, block by block.
+fn spread_lists(outputs: &[Region], lists: Vec<Vec<Tensor>>) -> impl Iterator<Item = Outcome> {
+    let blocks = lists.into_iter().flat_map(|list| outputs.iter().zip(list));
+    blocks.map(|(from, to)| spread_at_the_end(vec![from.clone()], vec![to]))
 }
 
 /// What goes into the fingerprint, and what the choice of an algorithm may depend on.
@@ -272,6 +272,10 @@ fn scale(dtype: DType, regions: &[Region], factor: f64) {
     for region in regions {
         region.write(|memory| kernels::scale(dtype, memory, factor));
     }
+}
+
+fn copies(regions: &[Region]) -> Vec<Region> {
+    regions.iter().map(copy).collect()
 }
 
 fn copy(region: &Region) -> Region {

@@ -140,8 +140,8 @@ impl TypedCall {
         self.arguments.timeout = timeout;
     }
 
-    /// The first list is of both sides, of which only a flat one looks at it; a second one is of the
-    /// input.
+    /// The first list is of both sides, of which only a flat one looks at it; a second one is of
+    /// the input.
     fn splits(&mut self, rows: &[usize]) {
         if !std::mem::replace(&mut self.has_splits, true) {
             self.arguments.output_splits = rows.to_vec();

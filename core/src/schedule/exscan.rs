@@ -40,8 +40,8 @@ pub const ALGORITHMS: &[Algorithm] = &[
 const OUTPUT: Block = Block::output(0);
 
 /// In round k each rank sends the reduction over itself and the ranks before it, as far as it has
-/// it, to the rank 2^k places on. That rank puts it before what it has of the ranks before it, which
-/// becomes its result, and before what it has with itself, which it sends next.
+/// it, to the rank 2^k places on. That rank puts it before what it has of the ranks before it,
+/// which becomes its result, and before what it has with itself, which it sends next.
 ///
 /// Rounds: ⌊log2 n⌋. Bytes sent by each rank: at most ⌈log2 n⌉·E.
 /// As the inclusive scan by Hillis and Steele (1986); with both reductions as in MPICH.

@@ -1,0 +1,26 @@
+// Messages in both directions at once.
+
+partial interface ProcessGroup {
+  /// Sends a tensor to a rank, and receives one from a rank, which may be the same or another one:
+  /// MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a ring,
+  /// never wait for each other in a circle.
+  ///
+  /// - `recv_tensor`: where what comes is put. It may be what is sent.
+  /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
+  ///   by `send` and `recv`.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
+  Work sendrecv([In] Tensor send_tensor, [Peer] Rank dst_rank, [Out] Tensor recv_tensor,
+                [Peer] Rank src_rank, [Tag] optional unsigned long send_tag = 0,
+                [Tag] optional unsigned long recv_tag = 0);
+};
+
+partial namespace distributed {
+  /// Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+  /// Both go on at once.
+  [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
+  Work? sendrecv([In] Tensor send_tensor, [GlobalPeer] Rank dst, [Out] Tensor recv_tensor,
+                 [GlobalPeer] Rank src, [Group] optional ProcessGroup? group = null,
+                 [Tag] optional unsigned long send_tag = 0,
+                 [Tag] optional unsigned long recv_tag = 0,
+                 [AsyncOp] optional boolean async_op = false);
+};
