@@ -728,9 +728,10 @@ export interface NcclOptions extends BackendOptions {
 export interface PreHookArgs {
   /**
    * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
-   * by the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks
-   * after its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
+   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+   * `RECVANYSOURCE`; one on objects by the name of its function, `ALL_GATHER_OBJECT`, without
+   * tensors and without the hooks after its issue; `sendrecv` is a `RECV` and a `SEND`, in
+   * JavaScript one `SENDRECV`, where messages of devices that go together are one `COALESCED`.
    */
   name: string;
   /** This process's rank in the group. */
@@ -953,6 +954,18 @@ export interface ReconfigureOptions {
   timeout?: number | null | undefined;
   /** Hints for a backend, as torchcomms takes them; the backends of this version know none. */
   hints?: unknown;
+}
+
+/** What is known of a message before it is received. In Python it is a `dict` of these. */
+export interface MessageInfo {
+  /** The rank that sends it. */
+  source: number;
+  /** Its tag. */
+  tag: number;
+  /** The name of its element type: `f32`. */
+  dtype: string;
+  /** The bytes of all its elements. */
+  bytes: number | bigint;
 }
 
 /** Options of `gatherV`. */
@@ -2297,6 +2310,24 @@ export class ProcessGroup {
      */
     recvTag?: number | undefined;
   }): Work<T>;
+  /**
+   * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
+   * tag would take, and says what it is. The message stays where it is, until it is received.
+   * The backends `tcp` and `websocket` can do that.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  probe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo>;
+  /**
+   * As `probe`, without waiting for a message: nothing if there is none yet.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  iprobe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo | null>;
   /**
    * All ranks get every rank's tensor, in one output tensor, in which they may have different
    * numbers of rows (MPI's `Allgatherv`).

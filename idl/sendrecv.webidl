@@ -1,4 +1,4 @@
-// Messages in both directions at once.
+// Messages in both directions at once, and looking for messages before they are received.
 
 partial interface ProcessGroup {
   /// Sends a tensor to a rank, and receives one from a rank, which may be the same or another one:
@@ -23,4 +23,30 @@ partial namespace distributed {
                  [Tag] optional unsigned long send_tag = 0,
                  [Tag] optional unsigned long recv_tag = 0,
                  [AsyncOp] optional boolean async_op = false);
+};
+
+/// What is known of a message before it is received. In Python it is a `dict` of these.
+dictionary MessageInfo {
+  /// The rank that sends it.
+  required Rank source;
+  /// Its tag.
+  required unsigned long tag;
+  /// The name of its element type: `f32`.
+  required DOMString dtype;
+  /// The bytes of all its elements.
+  required unsigned long long bytes;
+};
+
+partial interface ProcessGroup {
+  /// Waits until there is a message that a receive from `src_rank`, or from any rank, with this tag
+  /// would take, and says what it is. The message stays where it is, until it is received. The
+  /// backends `tcp` and `websocket` can do that.
+  [Handwritten, Waits, Throws=(InvalidArgument, Unsupported, RankFailed)]
+  MessageInfo probe([Positional] optional Rank? src_rank = null,
+                         [Positional] optional unsigned long tag = 0);
+
+  /// As `probe`, without waiting for a message: nothing if there is none yet.
+  [Handwritten, Waits, Throws=(InvalidArgument, Unsupported, RankFailed)]
+  MessageInfo? iprobe([Positional] optional Rank? src_rank = null,
+                 [Positional] optional unsigned long tag = 0);
 };

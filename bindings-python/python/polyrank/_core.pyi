@@ -1070,9 +1070,10 @@ class PreHookArgs:
     @property
     def name(self) -> str:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects by
-        the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
-        its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
+        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+        `RECVANYSOURCE`; one on objects by the name of its function, `ALL_GATHER_OBJECT`, without
+        tensors and without the hooks after its issue; `sendrecv` is a `RECV` and a `SEND`, in
+        JavaScript one `SENDRECV`, where messages of devices that go together are one `COALESCED`.
         """
     @property
     def rank(self) -> int:
@@ -1933,6 +1934,18 @@ class ProcessGroup:
           by `send` and `recv`.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+        """
+    def probe(self, src_rank: SupportsIndex | None = None, tag: SupportsIndex = 0) -> dict[str, Any]:
+        """Waits until there is a message that a receive from `src_rank`, or from any rank, with this tag
+        would take, and says what it is. The message stays where it is, until it is received. The
+        backends `tcp` and `websocket` can do that.
+
+        Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+        """
+    def iprobe(self, src_rank: SupportsIndex | None = None, tag: SupportsIndex = 0) -> dict[str, Any] | None:
+        """As `probe`, without waiting for a message: nothing if there is none yet.
+
+        Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
         """
     def all_gather_v(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
         """All ranks get every rank's tensor, in one output tensor, in which they may have different

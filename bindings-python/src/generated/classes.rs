@@ -1342,6 +1342,32 @@ impl ProcessGroup {
         implementations::process_group::sendrecv(slf, call)
     }
 
+    /// Waits until there is a message that a receive from `src_rank`, or from any rank, with this tag
+    /// would take, and says what it is. The message stays where it is, until it is received. The
+    /// backends `tcp` and `websocket` can do that.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+    #[pyo3(name = "probe", signature = (*positional, **keywords), text_signature = "($self, src_rank=None, tag=0)")]
+    fn py_probe<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_PROBE", positional, keywords)
+    }
+
+    /// As `probe`, without waiting for a message: nothing if there is none yet.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+    #[pyo3(name = "iprobe", signature = (*positional, **keywords), text_signature = "($self, src_rank=None, tag=0)")]
+    fn py_iprobe<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_IPROBE", positional, keywords)
+    }
+
     /// All ranks get every rank's tensor, in one output tensor, in which they may have different
     /// numbers of rows (MPI's `Allgatherv`).
     ///

@@ -163,6 +163,8 @@ const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", requ
 const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
 const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
 const PROCESS_GROUP_SENDRECV = { key: "PROCESS_GROUP_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor" };
+const PROCESS_GROUP_PROBE = { key: "PROCESS_GROUP_PROBE", name: "probe", required: 0, inOrder: true };
+const PROCESS_GROUP_IPROBE = { key: "PROCESS_GROUP_IPROBE", name: "iprobe", required: 0, inOrder: true };
 const PROCESS_GROUP_ALL_GATHER_V = { key: "PROCESS_GROUP_ALL_GATHER_V", name: "allGatherV", required: 3, durations: [3], output: 0, outputName: "output" };
 const PROCESS_GROUP_GATHER_V = { key: "PROCESS_GROUP_GATHER_V", name: "gatherV", required: 4, durations: [4], output: 0, outputName: "output" };
 const PROCESS_GROUP_SCATTER_V = { key: "PROCESS_GROUP_SCATTER_V", name: "scatterV", required: 4, durations: [4], output: 0, outputName: "output" };
@@ -441,6 +443,14 @@ export class ProcessGroup {
 
   sendrecv(...given) {
     return calls.operate(PROCESS_GROUP_SENDRECV, this, given);
+  }
+
+  probe(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_PROBE, this, given);
+  }
+
+  iprobe(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_IPROBE, this, given);
   }
 
   allGatherV(...given) {

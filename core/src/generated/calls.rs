@@ -86,6 +86,8 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_AGREE,
     &PROCESS_GROUP_GET_ERROR,
     &PROCESS_GROUP_SENDRECV,
+    &PROCESS_GROUP_PROBE,
+    &PROCESS_GROUP_IPROBE,
     &PROCESS_GROUP_ALL_GATHER_V,
     &PROCESS_GROUP_GATHER_V,
     &PROCESS_GROUP_SCATTER_V,
@@ -1743,6 +1745,38 @@ pub static PROCESS_GROUP_SENDRECV: Method = Method {
             required("src_rank", Type::Int, Role::Peer),
             optional("send_tag", Type::Int, Role::Tag, Constant::Int(0)),
             optional("recv_tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.probe`
+pub static PROCESS_GROUP_PROBE: Method = Method {
+    interface: "ProcessGroup",
+    name: "probe",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("src_rank", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("tag", Type::Int, Role::None, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.iprobe`
+pub static PROCESS_GROUP_IPROBE: Method = Method {
+    interface: "ProcessGroup",
+    name: "iprobe",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("src_rank", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("tag", Type::Int, Role::None, Constant::Int(0)),
         ],
     }],
 };

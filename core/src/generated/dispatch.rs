@@ -985,6 +985,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(process_group_group_name)),
     },
     Entry {
+        key: "PROCESS_GROUP_IPROBE",
+        method: &calls::PROCESS_GROUP_IPROBE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::iprobe(call)))),
+    },
+    Entry {
         key: "PROCESS_GROUP_MERGE_REMOTE_GROUP",
         method: &calls::PROCESS_GROUP_MERGE_REMOTE_GROUP,
         order: Order::Group,
@@ -1027,6 +1034,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PROBE",
+        method: &calls::PROCESS_GROUP_PROBE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::probe(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_RANK",

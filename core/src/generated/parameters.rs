@@ -268,6 +268,20 @@ pub mod process_group {
         /// `recv_tag`
         pub const RECV_TAG: usize = 5;
     }
+    /// `ProcessGroup.probe`
+    pub mod probe {
+        /// `src_rank`
+        pub const SRC_RANK: usize = 0;
+        /// `tag`
+        pub const TAG: usize = 1;
+    }
+    /// `ProcessGroup.iprobe`
+    pub mod iprobe {
+        /// `src_rank`
+        pub const SRC_RANK: usize = 0;
+        /// `tag`
+        pub const TAG: usize = 1;
+    }
     /// `ProcessGroup.new_window`
     pub mod new_window {
         /// `tensor`

@@ -41,6 +41,7 @@ mod messages;
 mod monitored_barrier;
 mod nan_check;
 mod prepared;
+mod probe;
 mod reconfigure;
 mod scope;
 mod sendrecv;

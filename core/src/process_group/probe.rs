@@ -63,7 +63,8 @@ impl ProcessGroup {
         }
         let (backend, found) = (self.cpu(), Arc::new(OnceLock::new()));
         let options = IssueOptions { deadline: self.deadline(None), waiting: WaitIntent::Soon };
-        let issued = backend.probe(ProbeRequest { peer, tag, waits, found: found.clone() }, options)?;
+        let issued =
+            backend.probe(ProbeRequest { peer, tag, waits, found: found.clone() }, options)?;
         settled(Work::new(self.label(name), vec![(issued, backend)], Vec::new())).await?;
         Ok(found.get().copied())
     }
