@@ -758,9 +758,10 @@ export interface NcclOptions extends BackendOptions {
 export interface PreHookArgs {
   /**
    * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
-   * by the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks
-   * after its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
+   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+   * `RECVANYSOURCE`; one on objects by the name of its function, `ALL_GATHER_OBJECT`, without
+   * tensors and without the hooks after its issue; `sendrecv` is a `RECV` and a `SEND`, in
+   * JavaScript one `SENDRECV`, where messages of devices that go together are one `COALESCED`.
    */
   name: string;
   /** This process's rank in the group. */
@@ -985,6 +986,32 @@ export interface ReconfigureOptions {
   hints?: unknown;
 }
 
+/** What is known of a message before it is received. In Python it is a `dict` of these. */
+export interface MessageInfo {
+  /** The rank that sends it. */
+  source: number;
+  /** Its tag. */
+  tag: number;
+  /** The name of its element type: `f32`. */
+  dtype: string;
+  /** The bytes of all its elements. */
+  bytes: number | bigint;
+}
+
+/** Options of `gatherV`. */
+export interface GatherVOptions extends WaitOptions {
+  /** Rows of the output that come from each rank; none: equal parts. */
+  outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+  /** The root's global rank. */
+  dst?: number | null | undefined;
+  /** The process group; none: the default group. */
+  group?: GroupLike | null | undefined;
+  /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+  asyncOp?: boolean | undefined;
+  /** The root as a rank in the group, instead of a global rank. */
+  groupDst?: number | null | undefined;
+}
+
 /** Options of `initProcessGroup`. */
 export interface InitProcessGroupOptions extends WaitOptions {
   /**
@@ -1109,6 +1136,22 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
    * backends do.
    */
   deviceTypes?: readonly unknown[] | null | undefined;
+}
+
+/** Options of `scatterV`. */
+export interface ScatterVOptions extends WaitOptions {
+  /** Rows of the input that go to each rank; none: equal parts. */
+  inputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+  /** The root's global rank. */
+  src?: number | null | undefined;
+  /** The process group; none: the default group. */
+  group?: GroupLike | null | undefined;
+  /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+  asyncOp?: boolean | undefined;
+  /** The root as a rank in the group, instead of a global rank. */
+  groupSrc?: number | null | undefined;
+  /** One part for each rank, along dimension 0. Read only. */
+  inputTensor?: TensorLike | null | undefined;
 }
 
 /** Options of `splitGroup`. */
@@ -2077,6 +2120,82 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<T>;
   /**
+   * Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+   * reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+   * ranks).
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r + 1`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  scan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+   * reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+   * ranks).
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r + 1`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  scan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+   * the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+   * there is none, stays as it was.
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+   * the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+   * there is none, stays as it was.
+   *
+   * Every rank passes the same dtype and number of elements. `AVG` divides by the number of
+   * ranks that were reduced, `r`.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  exscan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
    * The tensor is kept alive; its elements may be changed whenever no start is running. Other
@@ -2196,6 +2315,50 @@ export class ProcessGroup {
    */
   getError(): WorkResult;
   /**
+   * Sends a tensor to a rank, and receives one from a rank, which may be the same or another
+   * one: MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a
+   * ring, never wait for each other in a circle.
+   *
+   * @param sendTensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param recvTensor - Where what comes is put. It may be what is sent.
+   * @param srcRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, options?: WaitOptions & {
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    sendTag?: number | undefined;
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+  }): Work<T>;
+  /**
+   * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
+   * tag would take, and says what it is. The message stays where it is, until it is received.
+   * The backends `tcp` and `websocket` can do that.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  probe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo>;
+  /**
+   * As `probe`, without waiting for a message: nothing if there is none yet.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  iprobe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo | null>;
+  /**
    * Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
    * returns the indices and the values of the sum, as two new tensors. Ranks may have any
    * numbers of entries, none too, in any order, and several at one place, which count together.
@@ -2235,6 +2398,127 @@ export class ProcessGroup {
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
   }): Promise<[indices: Tensor, values: Tensor]>;
+  /**
+   * All ranks get every rank's tensor, in one output tensor, in which they may have different
+   * numbers of rows (MPI's `Allgatherv`).
+   *
+   * Rows are counted along dimension 0: part `i` of the output has `output_split_sizes[i]` rows,
+   * those of rank `i`'s input, and begins where part `i - 1` ends. All ranks pass the same
+   * sizes; 0 is a size. An empty list cuts into equal parts.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - The input of this rank. Read only.
+   * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  allGatherV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * The root gets every rank's tensor, in one output tensor, in which they may have different
+   * numbers of rows (MPI's `Gatherv`).
+   *
+   * Part `i` of the output has `output_split_sizes[i]` rows of dimension 0, and begins where
+   * part `i - 1` ends. Only the root passes the output; the sizes of other ranks are not looked
+   * at.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - The input of this rank. Read only.
+   * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  gatherV<T extends TensorLike | null>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[] | null, root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
+   * (MPI's `Scatterv`).
+   *
+   * Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+   * output, and begins where part `i - 1` ends. Only the root passes the input; the sizes of
+   * other ranks are not looked at.
+   *
+   * @param output - What the result is written to.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  scatterV<T extends TensorLike>(output: T, input: TensorLike | null, inputSplitSizes: readonly (number | bigint)[] | null, root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks; each rank gets its part, and parts may have different
+   * numbers of rows (MPI's `Reduce_scatter`).
+   *
+   * Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+   * output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list
+   * cuts into equal parts.
+   *
+   * @param output - What the result is written to.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Reduces a tensor over all ranks; each rank gets its part, and parts may have different
+   * numbers of rows (MPI's `Reduce_scatter`).
+   *
+   * Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+   * output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list
+   * cuts into equal parts.
+   *
+   * @param output - What the result is written to.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @param op - How elements are reduced.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair
+   * of ranks may have its own number of rows (MPI's `Alltoallv`). It is `allToAllSingle` whose
+   * sizes are given.
+   *
+   * Parts are cut along dimension 0, and begin where the one before ends: `input_split_sizes[i]`
+   * here is what rank `i` has as its output size for this rank.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+   * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /** Another name of {@link ProcessGroup.allToAllV}. */
+  allToAllVSingle: ProcessGroup["allToAllV"];
   /**
    * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
    * tensor or all without.
@@ -3612,3 +3896,199 @@ export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions &
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<number>;
+
+/**
+ * Reduces a tensor over this rank and all ranks before it, in place.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ */
+export function scan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ */
+export function exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+ * Both go on at once.
+ *
+ * @param sendTensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param recvTensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: number, recvTensor: T, src: number, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    sendTag?: number | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.
+ *
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param inputTensor - The input of this rank. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ */
+export function allGatherV<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, outputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ */
+export function gatherV<T extends TensorLike | null | undefined = undefined>(tensor: TensorLike, options?: WaitOptions & {
+    /** One part for each rank, along dimension 0. Overwritten by the result. */
+    outputTensor?: T | undefined;
+    /** Rows of the output that come from each rank; none: equal parts. */
+    outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+    /** The root's global rank. */
+    dst?: number | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ */
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, options?: GatherVOptions): Work<T>;
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ */
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, outputSplitSizes: readonly (number | bigint)[] | null | undefined, options?: WaitOptions & {
+    /** The root's global rank. */
+    dst?: number | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, options?: ScatterVOptions): Work<T>;
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param inputTensor - One part for each rank, along dimension 0. Read only.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, options?: ScatterVOptions): Work<T>;
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param inputTensor - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, inputSplitSizes: readonly (number | bigint)[] | null | undefined, options?: WaitOptions & {
+    /** The root's global rank. */
+    src?: number | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+
+/**
+ * Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows.
+ *
+ * @param output - What the result is written to.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+
+/**
+ * Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
+ * rows.
+ *
+ * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/** Another name of {@link allToAllV}. */
+export const allToAllVSingle: typeof allToAllV;

@@ -28,7 +28,20 @@ for (const size of [1, 2, 3, 5]) {
       assert.deepEqual([...got.reduceScatterSingle], [sum((r) => r * 10 + rank)]);
       assert.deepEqual(got.alltoall, all.map((r) => [r * 10 + rank]));
       assert.deepEqual([...got.allToAllSingle], all.map((r) => r * 10 + rank));
+      const own = (value) => new Array(rank).fill(value);
+      const whole = all.flatMap((r) => new Array(r).fill(r));
+      assert.deepEqual([...got.allGatherV], whole);
+      assert.deepEqual([...got.gatherV], rank === size - 1 ? whole : whole.map(() => 0));
+      assert.deepEqual([...got.scatterV], own(rank));
+      assert.deepEqual([...got.reduceScatterV], own(rank * size));
+      assert.deepEqual([...got.allToAllV], all.flatMap(() => own(rank)));
+      const prefix = (f) => all.slice(0, rank + 1).reduce((total, r) => total + f(r), 0);
+      assert.deepEqual([...got.scan], [prefix((r) => r + 1), prefix((r) => 10 * r)]);
+      // Rank 0 keeps what it has.
+      assert.deepEqual([...got.exscan], [rank === 0 ? 5 : rank + 4]);
       assert.deepEqual(got.prepared, [undefined, size - 1, 10 * (size - 1), size ** 2, size ** 3]);
+      assert.deepEqual([...got.exchanged], [(rank + size - 1) % size, 7]);
+      assert.deepEqual([...got.inPlace], [(rank + 1) % size]);
       assert.equal(got.barrier, undefined);
       assert.ok(got.sameArray && got.sameList);
       if (size > 1) {

@@ -14,7 +14,7 @@ from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ["README.md", "bindings-python/README.md", "site/index.md",
-         "site/concepts/groups.md", "site/concepts/hooks.md",
+         "site/concepts/collectives.md", "site/concepts/groups.md", "site/concepts/hooks.md",
          "site/concepts/members.md", "site/concepts/meshes.md", "site/concepts/own-backends.md",
          "site/concepts/transports.md", "site/concepts/windows.md", "site/start/python.md",
          "site/start/mpi.md", "site/start/nccl.md"]
@@ -103,6 +103,7 @@ def test_types(page, tmp_path):
         ("README.md", "sum"),
         ("bindings-python/README.md", "average"),
         ("site/index.md", "sum"),
+        ("site/concepts/collectives.md", "rows"),
         ("site/concepts/hooks.md", "hooks"),
         ("site/concepts/members.md", "members"),
         ("site/concepts/meshes.md", "meshes"),
@@ -144,6 +145,14 @@ def test_runs(page, result, size):
         return
     if result == "mine":
         assert printed == [f"mine: {float(sum(range(size)))}\n"] * size
+        return
+    if result == "rows":
+        firsts = [0, 1, 5]
+        everything = [rank for rank in range(size) for _ in range(rank + 1)]
+        for rank, text in enumerate(printed):
+            first, has = firsts[rank], f"rank {rank} has"
+            expected = f"{has} rows {first} to {first + 3 * rank}\n{has} all of {everything}\n"
+            assert text == expected
         return
     if result == "tasks":
         counts = [int(line.split()[-2]) for line in printed]

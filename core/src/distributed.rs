@@ -27,7 +27,9 @@ pub use crate::generated::distributed::*;
 pub use current::{current_process_group, with_process_group, with_process_group_async};
 use formation::{form, group_options};
 pub use joined_groups::{join_group, join_group_async};
-pub use messages::{irecv, isend, monitored_barrier, monitored_barrier_async, recv, send};
+pub use messages::{
+    iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, probe, recv, send, sendrecv,
+};
 pub use p2p_op::{P2POp, batch_isend_irecv};
 #[cfg(feature = "tcp")]
 pub use surroundings::create_store_client;

@@ -60,6 +60,16 @@ fn allreduce() {
         assert_eq!(reduced(&|t| group.allreduce(t, options.clone()).unwrap()), [2.0, 200.0]);
         assert_eq!(reduced(&|t| group.allreduce(&mut t[..1], ()).unwrap())[0], 3.0);
 
+        let second = group.rank() == 1;
+        let sums = if second { [3.0, 30.0] } else { [1.0, 10.0] };
+        assert_eq!(reduced(&|t| group.scan(t, ()).unwrap()), sums);
+        let highest = if second { [2.0, 20.0] } else { [1.0, 10.0] };
+        assert_eq!(reduced(&|t| group.scan(t, (ReduceOp::Max, LIMIT)).unwrap()), highest);
+        // Rank 0 keeps what it has, and rank 1 gets just that.
+        assert_eq!(reduced(&|t| group.exscan(t, ReduceOp::Sum).unwrap()), [1.0, 10.0]);
+        let own = if second { [0.5, 5.0] } else { [1.0, 10.0] };
+        assert_eq!(reduced(&|t| group.exscan(t, ReduceOp::PremulSum(0.5)).unwrap()), own);
+
         let mut list = [mine(group), mine(group)];
         group.allreduce_coalesced(&mut list, AllreduceCoalescedOptions::default()).unwrap();
         assert_eq!(list, [[3.0, 30.0], [3.0, 30.0]]);
@@ -213,6 +223,42 @@ fn exchanging() {
         let mut again = vec![0f32; output.len()];
         group.all_to_all_single(&mut again, &input, (&came[..], &sent[..], LIMIT)).unwrap();
         assert_eq!(again, output);
+
+        let (own, other) = (group.rank(), 1 - group.rank());
+        let mut came = [9u32; 2];
+        group.sendrecv(&[own; 2], (other, own), &mut came, (other, other)).unwrap();
+        assert_eq!(came, [other; 2]);
+        let work = group.sendrecv_async(vec![own], (other, 0), vec![9u32], (other, 0)).unwrap();
+        let came = work.into_result().unwrap().pop().unwrap().into_vec::<u32>().unwrap();
+        assert_eq!(came, [other]);
+    });
+}
+
+/// Rank 0 has one row, rank 1 three.
+#[test]
+fn uneven_parts() {
+    two_ranks("uneven", |group| {
+        let rank = group.rank() as usize;
+        let rows = [1usize, 3];
+        let (own, whole) = (vec![rank as f32; rows[rank]], vec![0.0f32, 1.0, 1.0, 1.0]);
+        let mut flat = vec![9f32; 4];
+        group.all_gather_v(&mut flat, &own, &rows).unwrap();
+        assert_eq!(flat, whole);
+        let is_root = rank == 1;
+        let mut flat = vec![9f32; if is_root { 4 } else { 0 }];
+        group.gather_v(&mut flat, &own, (&rows[..], 1, LIMIT)).unwrap();
+        assert_eq!(flat, if is_root { whole.clone() } else { vec![] });
+        let mut part = vec![9f32; rows[rank]];
+        group.scatter_v(&mut part, &flat, (&rows.to_vec(), 1u32)).unwrap();
+        assert_eq!(part, own);
+        group.reduce_scatter_v(&mut part, &whole, (&rows, ReduceOp::Sum, LIMIT)).unwrap();
+        assert_eq!(part, vec![2.0 * rank as f32; rows[rank]]);
+        let came = [rows[rank]; 2];
+        let mut output = vec![9f32; 2 * rows[rank]];
+        group.all_to_all_v(&mut output, &whole, (&came, &rows)).unwrap();
+        assert_eq!(output, [own.clone(), own].concat());
+        let error = group.all_gather_v(&mut vec![0f32; 4], &part, &[2, 3]).unwrap_err();
+        assert!(error.to_string().contains("splits [2, 3] add up to 5"), "{error}");
     });
 }
 

@@ -50,6 +50,7 @@ export default defineConfig({
           text: "Concepts",
           items: [
             { text: "One process group", link: "/concepts/groups" },
+            { text: "Collectives", link: "/concepts/collectives" },
             { text: "Meshes", link: "/concepts/meshes" },
             { text: "Groups whose members change", link: "/concepts/members" },
             { text: "Stores", link: "/concepts/stores" },

@@ -94,6 +94,25 @@ def reduction(dtype, op, world):
     return result.astype(NUMPY_TYPES[dtype["name"]])
 
 
+def prefix(dtype, op, count):
+    """One period of what reducing over the first `count` ranks gives, with inputs of scale 1."""
+    phases = range(len(NUMBERS))
+    starts = [rank * RANK_STEP for rank in range(count)]
+    ranks = [elements(dtype, [phase + start for phase in phases]) for start in starts]
+    if op == "PREMUL_SUM":
+        ranks = [rank * rank.dtype.type(FACTOR) for rank in ranks]
+    result = REDUCTIONS[op].reduce(np.stack(ranks), axis=0)
+    if op == "AVG" and dtype["class"] == "integer":
+        result = np.trunc(result / count)
+    elif op == "AVG" and dtype["class"] == "complex":
+        # Parts on their own: a complex quotient may round otherwise.
+        parts = result.view(result.real.dtype)
+        result = (parts / parts.dtype.type(count)).view(result.dtype)
+    elif op == "AVG":
+        result = result / result.dtype.type(count)
+    return result.astype(NUMPY_TYPES[dtype["name"]])
+
+
 def depth(kind):
     """How deep the lists of a parameter's tensors are."""
     if kind["kind"] == "Nullable":
@@ -233,6 +252,17 @@ def cases():
                         hexadecimal(reduction(dtype, op["name"], world)),
                     ]
                     for world in WORLDS
+                }
+                for dtype in dtypes
+                if dtype["name"] in op["dtypes"]
+            }
+            for op in ops
+        },
+        "prefixes": {
+            op["name"]: {
+                dtype["name"]: {
+                    count: hexadecimal(prefix(dtype, op["name"], count))
+                    for count in range(1, max(WORLDS) + 1)
                 }
                 for dtype in dtypes
                 if dtype["name"] in op["dtypes"]

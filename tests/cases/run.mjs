@@ -139,7 +139,12 @@ class Case {
     const words = [this.form.id, this.dtype, op, `root ${root}`, `${elements} elements`];
     words.push(strided ? "strided" : "", uneven ? "uneven" : "");
     this.name = words.filter(Boolean).join(", ");
-    this.reduction = this.facts.reduces ? file.reductions[op][this.dtype][world] : [1, ""];
+    const reduced = { scan: rank + 1, exscan: rank }[this.form.collective];
+    if (reduced !== undefined) {
+      this.reduction = [1, file.prefixes[op][this.dtype][reduced]];
+    } else {
+      this.reduction = this.facts.reduces ? file.reductions[op][this.dtype][world] : [1, ""];
+    }
   }
 
   /** What this rank puts in, block by block. */
@@ -164,6 +169,9 @@ class Case {
     }
     if (output.startsWith("All")) {
       return this.peers((from) => this.data(from, block, this.length(from, rank)));
+    }
+    if (reduces && this.reduction[1] === undefined) {
+      return this.sends();
     }
     if (reduces) {
       return [this.cut(this.reduction[1], 0, block, this.length(rank, rank))];
@@ -214,7 +222,7 @@ class Case {
     if (said.has("InOut")) {
       return { InOut: sends.map((data, at) => new Slot(pr, this, data, receives[at] ?? data)) };
     }
-    if (said.has("FlatIn")) {
+    if (said.has("FlatIn") && sends.length > 0) {
       sends = [joined(sends)];
     }
     if (said.has("FlatOut") && receives.length > 0) {

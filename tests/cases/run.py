@@ -67,7 +67,10 @@ class Case:
         words += [f"{self.elements} elements", self.strided and "strided", self.uneven and "uneven"]
         self.name = ", ".join(word for word in words if word)
         self.reduction = [1, ""]
-        if self.facts["reduces"]:
+        reduced = {"scan": rank + 1, "exscan": rank}.get(self.form["collective"])
+        if reduced is not None:
+            self.reduction = [1, FILE["prefixes"][self.op][self.dtype].get(str(reduced))]
+        elif self.facts["reduces"]:
             self.reduction = FILE["reductions"][self.op][self.dtype][str(world)]
 
     def sends(self):
@@ -91,6 +94,8 @@ class Case:
         if output.startswith("All"):
             senders = range(self.world)
             return [self.data(sender, block, self.length(sender, rank)) for sender in senders]
+        if self.facts["reduces"] and self.reduction[1] is None:
+            return self.sends()
         if self.facts["reduces"]:
             return [self.cut(self.reduction[1], 0, block, self.length(rank, rank))]
         return [self.data(self.root, block, self.length(self.root, rank))]
@@ -126,7 +131,7 @@ class Case:
             after = receives or sends
             return {"InOut": [Slot(self, sends[0], after[0])]} if sends else {}
         if "FlatIn" in said:
-            sends = [b"".join(sends)]
+            sends = [b"".join(sends)] if sends else []
         if "FlatOut" in said:
             receives = [b"".join(receives)] if receives else []
         blank = [bytes([UNTOUCHED]) * len(data) for data in receives]

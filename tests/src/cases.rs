@@ -153,6 +153,8 @@ pub fn large(world: u32) -> impl Iterator<Item = Case> {
         (Gather, DType::Complex64, ReduceOp::Sum, part),
         (Scatter, DType::I16, ReduceOp::Sum, part),
         (Alltoall, DType::F32, ReduceOp::Sum, part),
+        (Scan, DType::F32, ReduceOp::Sum, LARGE),
+        (Exscan, DType::I32, ReduceOp::Avg, LARGE),
     ];
     cases.into_iter().map(move |(collective, dtype, reduce_op, elements)| {
         let uneven = collective.facts().sizes != Sizes::Equal;
@@ -338,6 +340,7 @@ impl RankCase<'_> {
             "All" | "AllAtRoot" => {
                 (0..self.size).map(|from| self.data(from, block, self.length(from, rank))).collect()
             }
+            _ if facts["reduces"] == true && self.reduction()[1].is_null() => self.sends(input),
             _ if facts["reduces"] == true => vec![self.reduced(block, self.length(rank, rank))],
             _ => vec![self.data(root, block, self.length(root, rank))],
         }
@@ -371,10 +374,19 @@ impl RankCase<'_> {
     /// The scale of the inputs and one period of the result.
     fn reduction(&self) -> [&'static Value; 2] {
         static PLAIN: OnceLock<Value> = OnceLock::new();
+        let one = PLAIN.get_or_init(|| Value::from(1));
         if facts(self.case.collective)["reduces"] == false {
-            return [PLAIN.get_or_init(|| Value::from(1)), &Value::Null];
+            return [one, &Value::Null];
         }
         let (op, dtype) = (self.case.reduce_op.name(), self.case.dtype.name());
+        let prefix = match self.case.collective {
+            Collective::Scan => Some(self.rank + 1),
+            Collective::Exscan => Some(self.rank),
+            _ => None,
+        };
+        if let Some(ranks) = prefix {
+            return [one, &file()["prefixes"][op][dtype][&ranks.to_string()]];
+        }
         let found = &file()["reductions"][op][dtype][&self.size.to_string()];
         [&found[0], &found[1]]
     }

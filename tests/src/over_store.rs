@@ -66,8 +66,15 @@ impl OverStore {
             all[1..].iter().for_each(|blocks| call.reduce(&mut sum, &blocks[block]));
             sum
         };
+        let prefix = |ranks: usize| {
+            let mut sum = all[0][0].clone();
+            all[1..ranks].iter().for_each(|blocks| call.reduce(&mut sum, &blocks[0]));
+            sum
+        };
         match call.collective {
             Collective::Barrier => {}
+            Collective::Scan => put(&output[0], &prefix(own + 1)),
+            Collective::Exscan => put(&output[0], &prefix(own.max(1))),
             Collective::Allreduce | Collective::Reduce => {
                 output.iter().for_each(|block| put(block, &reduced(0)));
             }

@@ -17,6 +17,10 @@ fn functions_are_the_default_groups_methods() {
         let mut tensor = [f64::from(rank) + 1.0; 2];
         dist::all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
         assert_eq!(tensor, [6.0; 2]);
+        dist::exscan(&mut tensor, ReduceOp::Max).unwrap();
+        dist::scan(&mut tensor, ()).unwrap();
+        assert_eq!(tensor, [6.0 * f64::from(rank + 1); 2]);
+        dist::broadcast(&mut tensor, 0).unwrap();
         dist::broadcast(&mut tensor, 2).unwrap();
         dist::reduce(&mut tensor, (1, ReduceOp::Max)).unwrap();
         let mut all = vec![vec![0u32]; 3];
@@ -41,6 +45,9 @@ fn functions_are_the_default_groups_methods() {
         let work = dist::all_reduce_async(vec![1i32], ()).unwrap();
         let reduced = work.into_result().unwrap().remove(0).into_vec::<i32>().unwrap();
         assert_eq!(reduced, [3]);
+        let (after, before) = ((rank + 1) % 3, (rank + 2) % 3);
+        dist::sendrecv(&[rank], (after, 4), &mut part, (before, 4)).unwrap();
+        assert_eq!(part, [before]);
         messages(rank);
         dist::barrier(()).unwrap();
         dist::monitored_barrier(None, true).unwrap();

@@ -409,3 +409,60 @@ const DISTRIBUTED_RECV_OBJECT_LIST = { key: "DISTRIBUTED_RECV_OBJECT_LIST", name
 export function recvObjectList(...given) {
   return objects.recvObjectList(DISTRIBUTED_RECV_OBJECT_LIST, given);
 }
+
+const DISTRIBUTED_SCAN = { key: "DISTRIBUTED_SCAN", name: "scan", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };
+
+/** Reduces a tensor over this rank and all ranks before it, in place. */
+export function scan(...given) {
+  return calls.operate(DISTRIBUTED_SCAN, null, given);
+}
+
+const DISTRIBUTED_EXSCAN = { key: "DISTRIBUTED_EXSCAN", name: "exscan", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };
+
+/** Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was. */
+export function exscan(...given) {
+  return calls.operate(DISTRIBUTED_EXSCAN, null, given);
+}
+
+const DISTRIBUTED_SENDRECV = { key: "DISTRIBUTED_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor", group: 4, groupName: "group" };
+
+/** Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank. Both go on at once. */
+export function sendrecv(...given) {
+  return calls.operate(DISTRIBUTED_SENDRECV, null, given);
+}
+
+const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, output: 0, outputName: "outputTensor", group: 3, groupName: "group" };
+
+/** All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows. */
+export function allGatherV(...given) {
+  return calls.operate(DISTRIBUTED_ALL_GATHER_V, null, given);
+}
+
+const DISTRIBUTED_GATHER_V = { key: "DISTRIBUTED_GATHER_V", name: "gatherV", required: 1, output: 1, outputName: "outputTensor", group: 4, groupName: "group" };
+
+/** `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it passes both. Rank 0 unless given. */
+export function gatherV(...given) {
+  return calls.operate(DISTRIBUTED_GATHER_V, null, given);
+}
+
+const DISTRIBUTED_SCATTER_V = { key: "DISTRIBUTED_SCATTER_V", name: "scatterV", required: 1, output: 0, outputName: "tensor", group: 4, groupName: "group" };
+
+/** Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes` rows; only that rank passes both. Rank 0 unless given. */
+export function scatterV(...given) {
+  return calls.operate(DISTRIBUTED_SCATTER_V, null, given);
+}
+
+const DISTRIBUTED_REDUCE_SCATTER_V = { key: "DISTRIBUTED_REDUCE_SCATTER_V", name: "reduceScatterV", required: 3, output: 0, outputName: "output", group: 4, groupName: "group" };
+
+/** Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows. */
+export function reduceScatterV(...given) {
+  return calls.operate(DISTRIBUTED_REDUCE_SCATTER_V, null, given);
+}
+
+const DISTRIBUTED_ALL_TO_ALL_V = { key: "DISTRIBUTED_ALL_TO_ALL_V", name: "allToAllV", required: 4, output: 0, outputName: "output", group: 4, groupName: "group" };
+
+/** Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are rows. */
+export function allToAllV(...given) {
+  return calls.operate(DISTRIBUTED_ALL_TO_ALL_V, null, given);
+}
+export const allToAllVSingle = allToAllV;

@@ -68,6 +68,10 @@ export interface CustomBackend {
   allreduce?(tensors: ElementArray[], opts: CustomOperation): CustomWork;
   /** As `allreduce`; the root gets the result. */
   reduce?(tensors: ElementArray[], opts: CustomOperation): CustomWork;
+  /** Reduces a tensor over this rank and those before it, in place. */
+  scan?(tensors: ElementArray[], opts: CustomOperation): CustomWork;
+  /** As `scan`, without this rank; the tensor of rank 0 stays as it was. */
+  exscan?(tensors: ElementArray[], opts: CustomOperation): CustomWork;
   /** All get the root's tensor. */
   broadcast?(tensors: ElementArray[], opts: CustomOperation): CustomWork;
   /** All get every rank's tensor: one list of outputs, one input. */

@@ -44,9 +44,37 @@ export async function collectives({ pr, group, rank, size }) {
   got.alltoall = swapped.map((output) => [...output]);
   got.allToAllSingle = f32(...many(() => 0));
   await group.allToAllSingle(got.allToAllSingle, flat);
+  Object.assign(got, await uneven(group, rank, size, many));
+  got.scan = f32(rank + 1, 10 * rank);
+  await group.scan(got.scan);
+  got.exscan = Int16Array.of(rank + 5);
+  await group.exscan(got.exscan, pr.ReduceOp.MAX);
   got.prepared = await again(pr, group, rank);
+  const [after, before] = [(rank + 1) % size, (rank + size - 1) % size];
+  got.exchanged = Int32Array.of(-1, -1);
+  await group.sendrecv(Int32Array.of(rank, 7), after, got.exchanged, before, { sendTag: 2, recvTag: 2 });
+  got.inPlace = Float64Array.of(rank);
+  await group.sendrecv(got.inPlace, before, got.inPlace, after);
   got.barrier = await group.barrier();
   if (size > 1) await ring(group, rank, size, got);
+  return got;
+}
+
+/** Flat arrays in which rank `r` has `r` elements. */
+async function uneven(group, rank, size, many) {
+  const [rows, total] = [many((other) => other), (size * (size - 1)) / 2];
+  const got = { allGatherV: new Int32Array(total), gatherV: new Int32Array(total) };
+  const own = new Int32Array(rank).fill(rank);
+  await group.allGatherV(got.allGatherV, own, rows);
+  const last = size - 1;
+  const isRoot = rank === last;
+  await group.gatherV(isRoot ? got.gatherV : null, own, isRoot ? rows : null, last);
+  got.scatterV = new Int32Array(rank);
+  await group.scatterV(got.scatterV, isRoot ? got.gatherV : null, isRoot ? rows : null, last);
+  got.reduceScatterV = new Int32Array(rank);
+  await group.reduceScatterV(got.reduceScatterV, got.allGatherV, rows);
+  got.allToAllV = new Int32Array(rank * size);
+  await group.allToAllV(got.allToAllV, got.allGatherV, many(() => rank), rows);
   return got;
 }
 

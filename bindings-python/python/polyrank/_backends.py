@@ -248,6 +248,8 @@ def _lists(blocks: list[Any]) -> list[list[Any]]:
 #: What a method is called with: c10d's arguments, for one tensor of each rank.
 _ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "allreduce": _in_place(_reducing(_core.AllreduceOptions)),
+    "scan": _in_place(_reducing(_core.AllreduceOptions)),
+    "exscan": _in_place(_reducing(_core.AllreduceOptions)),
     "reduce": _in_place(
         lambda task: _core.ReduceOptions(
             reduce_op=task.reduce_op, root_rank=task.root, timeout=task.timeout

@@ -99,10 +99,13 @@ __all__ = [
     "all_gather_into_tensor",
     "all_gather_object",
     "all_gather_single",
+    "all_gather_v",
     "all_reduce",
     "all_reduce_coalesced",
     "all_to_all",
     "all_to_all_single",
+    "all_to_all_v",
+    "all_to_all_v_single",
     "backend_unavailable_reason",
     "barrier",
     "batch_isend_irecv",
@@ -114,9 +117,11 @@ __all__ = [
     "default_group",
     "default_pg_timeout",
     "destroy_process_group",
+    "exscan",
     "extend_device_mesh",
     "gather",
     "gather_object",
+    "gather_v",
     "get_backend",
     "get_backend_config",
     "get_default_backend_for_device",
@@ -155,13 +160,17 @@ __all__ = [
     "reduce_scatter",
     "reduce_scatter_single",
     "reduce_scatter_tensor",
+    "reduce_scatter_v",
     "register_backend",
     "register_rendezvous_handler",
     "rendezvous",
+    "scan",
     "scatter",
     "scatter_object_list",
+    "scatter_v",
     "send",
     "send_object_list",
+    "sendrecv",
     "set_timeout",
     "split_group",
 ]
@@ -1085,9 +1094,10 @@ class PreHookArgs:
     @property
     def name(self) -> str:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects by
-        the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
-        its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
+        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+        `RECVANYSOURCE`; one on objects by the name of its function, `ALL_GATHER_OBJECT`, without
+        tensors and without the hooks after its issue; `sendrecv` is a `RECV` and a `SEND`, in
+        JavaScript one `SENDRECV`, where messages of devices that go together are one `COALESCED`.
         """
     @property
     def rank(self) -> int:
@@ -1854,6 +1864,30 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
+    def scan(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> Work:
+        """Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+        reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+        ranks).
+
+        Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+        that were reduced, `r + 1`.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+        """
+    def exscan(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> Work:
+        """Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+        the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+        there is none, stays as it was.
+
+        Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+        that were reduced, `r`.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+        """
     def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
 
@@ -1914,6 +1948,29 @@ class ProcessGroup:
         """How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
         and never raises.
         """
+    def sendrecv(self, send_tensor: _Tensor, dst_rank: SupportsIndex, recv_tensor: _Tensor, src_rank: SupportsIndex, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0) -> Work:
+        """Sends a tensor to a rank, and receives one from a rank, which may be the same or another one:
+        MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a ring,
+        never wait for each other in a circle.
+
+        - `recv_tensor`: where what comes is put. It may be what is sent.
+        - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
+          by `send` and `recv`.
+
+        Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+        """
+    def probe(self, src_rank: SupportsIndex | None = None, tag: SupportsIndex = 0) -> dict[str, Any]:
+        """Waits until there is a message that a receive from `src_rank`, or from any rank, with this tag
+        would take, and says what it is. The message stays where it is, until it is received. The
+        backends `tcp` and `websocket` can do that.
+
+        Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+        """
+    def iprobe(self, src_rank: SupportsIndex | None = None, tag: SupportsIndex = 0) -> dict[str, Any] | None:
+        """As `probe`, without waiting for a message: nothing if there is none yet.
+
+        Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+        """
     def allreduce_sparse(self, indices: _Tensor, values: _Tensor, reduce_op: ReduceOp = ..., timeout: _Duration | None = None) -> list[Any]:
         """Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
         returns the indices and the values of the sum, as two new tensors. Ranks may have any numbers
@@ -1930,6 +1987,58 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
         """
+    def all_gather_v(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
+        """All ranks get every rank's tensor, in one output tensor, in which they may have different
+        numbers of rows (MPI's `Allgatherv`).
+
+        Rows are counted along dimension 0: part `i` of the output has `output_split_sizes[i]` rows,
+        those of rank `i`'s input, and begins where part `i - 1` ends. All ranks pass the same sizes;
+        0 is a size. An empty list cuts into equal parts.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    def gather_v(self, output: _Tensor | None, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] | None, root: SupportsIndex, timeout: _Duration | None = None) -> Work:
+        """The root gets every rank's tensor, in one output tensor, in which they may have different
+        numbers of rows (MPI's `Gatherv`).
+
+        Part `i` of the output has `output_split_sizes[i]` rows of dimension 0, and begins where part
+        `i - 1` ends. Only the root passes the output; the sizes of other ranks are not looked at.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    def scatter_v(self, output: _Tensor, input: _Tensor | None, input_split_sizes: Sequence[SupportsIndex] | None, root: SupportsIndex, timeout: _Duration | None = None) -> Work:
+        """Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
+        (MPI's `Scatterv`).
+
+        Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+        output, and begins where part `i - 1` ends. Only the root passes the input; the sizes of other
+        ranks are not looked at.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    def reduce_scatter_v(self, output: _Tensor, input: _Tensor, input_split_sizes: Sequence[SupportsIndex], op: ReduceOp = ..., timeout: _Duration | None = None) -> Work:
+        """Reduces a tensor over all ranks; each rank gets its part, and parts may have different numbers
+        of rows (MPI's `Reduce_scatter`).
+
+        Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+        output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list cuts
+        into equal parts.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `CollectiveMismatchError`.
+        """
+    def all_to_all_v(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], input_split_sizes: Sequence[SupportsIndex], timeout: _Duration | None = None) -> Work:
+        """Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair of
+        ranks may have its own number of rows (MPI's `Alltoallv`). It is `all_to_all_single` whose
+        sizes are given.
+
+        Parts are cut along dimension 0, and begin where the one before ends: `input_split_sizes[i]`
+        here is what rank `i` has as its output size for this rank.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    all_to_all_v_single = all_to_all_v
     def new_window(self, tensor: _Tensor | None = None) -> Window:
         """Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor
         or all without.
@@ -2918,3 +3027,128 @@ def recv_object_list(object_list: object, src: SupportsIndex | None = None, grou
 
     Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Reduces a tensor over this rank and all ranks before it, in place.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def exscan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: Literal[False] = False) -> None:
+    """Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+    Both go on at once.
+
+    Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+    """
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | None, send_tag: SupportsIndex, recv_tag: SupportsIndex, async_op: Literal[True]) -> Work: ...
+
+@overload
+def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: bool = False) -> Work | None: ...
+
+@overload
+def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows."""
+
+@overload
+def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def gather_v(tensor: _Tensor, output_tensor: _Tensor | None = None, output_split_sizes: Sequence[SupportsIndex] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_dst: SupportsIndex | None = None) -> None:
+    """`dst` gets every rank's tensor in one output, in parts of `output_split_sizes` rows; only it
+    passes both. Rank 0 unless given.
+    """
+
+@overload
+def gather_v(tensor: _Tensor, output_tensor: _Tensor | None = None, output_split_sizes: Sequence[SupportsIndex] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def gather_v(tensor: _Tensor, output_tensor: _Tensor | None, output_split_sizes: Sequence[SupportsIndex] | None, dst: SupportsIndex | None, group: ProcessGroup | None, async_op: Literal[True], group_dst: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def gather_v(tensor: _Tensor, output_tensor: _Tensor | None = None, output_split_sizes: Sequence[SupportsIndex] | None = None, dst: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None: ...
+
+@overload
+def scatter_v(tensor: _Tensor, input_tensor: _Tensor | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_src: SupportsIndex | None = None) -> None:
+    """Each rank gets its part of the tensor of `src`, which is cut into parts of
+    `input_split_sizes` rows; only that rank passes both. Rank 0 unless given.
+    """
+
+@overload
+def scatter_v(tensor: _Tensor, input_tensor: _Tensor | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | None = None, *, async_op: Literal[True], group_src: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def scatter_v(tensor: _Tensor, input_tensor: _Tensor | None, input_split_sizes: Sequence[SupportsIndex] | None, src: SupportsIndex | None, group: ProcessGroup | None, async_op: Literal[True], group_src: SupportsIndex | None = None) -> Work: ...
+
+@overload
+def scatter_v(tensor: _Tensor, input_tensor: _Tensor | None = None, input_split_sizes: Sequence[SupportsIndex] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None: ...
+
+@overload
+def reduce_scatter_v(output: _Tensor, input: _Tensor, input_split_sizes: Sequence[SupportsIndex], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Reduces a tensor over all ranks; each rank gets its part, of `input_split_sizes` rows.
+
+    `op` is `ReduceOp.SUM` by default.
+    """
+
+@overload
+def reduce_scatter_v(output: _Tensor, input: _Tensor, input_split_sizes: Sequence[SupportsIndex], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def reduce_scatter_v(output: _Tensor, input: _Tensor, input_split_sizes: Sequence[SupportsIndex], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def reduce_scatter_v(output: _Tensor, input: _Tensor, input_split_sizes: Sequence[SupportsIndex], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+@overload
+def all_to_all_v(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], input_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
+    rows.
+    """
+
+@overload
+def all_to_all_v(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], input_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_to_all_v(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], input_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def all_to_all_v(output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex], input_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+
+all_to_all_v_single = all_to_all_v

@@ -208,6 +208,11 @@ impl<'py> Call<'py> {
         Ok(is_outside)
     }
 
+    /// Whether the caller wants a handle.
+    pub(crate) fn async_op(&self) -> bool {
+        self.resolved.async_op()
+    }
+
     /// As [`Call::is_left_out`], of an operation: its parameter for the group is what counts.
     pub(crate) fn is_operation_left_out(&self) -> PyResult<bool> {
         let mut parameters = self.resolved.parameters().iter();

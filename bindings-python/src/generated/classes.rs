@@ -1170,6 +1170,44 @@ impl ProcessGroup {
         implementations::process_group::recv_anysource(slf, call)
     }
 
+    /// Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
+    /// reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
+    /// ranks).
+    ///
+    /// Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+    /// that were reduced, `r + 1`.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+    #[pyo3(name = "scan", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
+    fn py_scan<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_SCAN, positional, keywords)
+    }
+
+    /// Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
+    /// the ranks 0 to `r - 1`, in this order (MPI's `Exscan`). The tensor of rank 0, before which
+    /// there is none, stays as it was.
+    ///
+    /// Every rank passes the same dtype and number of elements. `AVG` divides by the number of ranks
+    /// that were reduced, `r`.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `CollectiveMismatchError`.
+    #[pyo3(name = "exscan", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
+    fn py_exscan<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_EXSCAN, positional, keywords)
+    }
+
     /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
     ///
     /// The tensor is kept alive; its elements may be changed whenever no start is running.
@@ -1284,6 +1322,52 @@ impl ProcessGroup {
         implementations::process_group::get_error(slf, call)
     }
 
+    /// Sends a tensor to a rank, and receives one from a rank, which may be the same or another one:
+    /// MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a ring,
+    /// never wait for each other in a circle.
+    ///
+    /// - `recv_tensor`: where what comes is put. It may be what is sent.
+    /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
+    ///   by `send` and `recv`.
+    ///
+    /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+    #[pyo3(name = "sendrecv", signature = (*positional, **keywords), text_signature = "($self, send_tensor, dst_rank, recv_tensor, src_rank, send_tag=0, recv_tag=0)")]
+    fn py_sendrecv<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_SENDRECV, positional, keywords)?;
+        implementations::process_group::sendrecv(slf, call)
+    }
+
+    /// Waits until there is a message that a receive from `src_rank`, or from any rank, with this tag
+    /// would take, and says what it is. The message stays where it is, until it is received. The
+    /// backends `tcp` and `websocket` can do that.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+    #[pyo3(name = "probe", signature = (*positional, **keywords), text_signature = "($self, src_rank=None, tag=0)")]
+    fn py_probe<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_PROBE", positional, keywords)
+    }
+
+    /// As `probe`, without waiting for a message: nothing if there is none yet.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedError`, `RankFailedError`.
+    #[pyo3(name = "iprobe", signature = (*positional, **keywords), text_signature = "($self, src_rank=None, tag=0)")]
+    fn py_iprobe<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_IPROBE", positional, keywords)
+    }
+
     /// Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
     /// returns the indices and the values of the sum, as two new tensors. Ranks may have any numbers
     /// of entries, none too, in any order, and several at one place, which count together. All ranks
@@ -1305,6 +1389,102 @@ impl ProcessGroup {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_ALLREDUCE_SPARSE", positional, keywords)
+    }
+
+    /// All ranks get every rank's tensor, in one output tensor, in which they may have different
+    /// numbers of rows (MPI's `Allgatherv`).
+    ///
+    /// Rows are counted along dimension 0: part `i` of the output has `output_split_sizes[i]` rows,
+    /// those of rank `i`'s input, and begins where part `i - 1` ends. All ranks pass the same sizes;
+    /// 0 is a size. An empty list cuts into equal parts.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, timeout=None)")]
+    fn py_all_gather_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_ALL_GATHER_V, positional, keywords)
+    }
+
+    /// The root gets every rank's tensor, in one output tensor, in which they may have different
+    /// numbers of rows (MPI's `Gatherv`).
+    ///
+    /// Part `i` of the output has `output_split_sizes[i]` rows of dimension 0, and begins where part
+    /// `i - 1` ends. Only the root passes the output; the sizes of other ranks are not looked at.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "gather_v", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, root, timeout=None)")]
+    fn py_gather_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_GATHER_V, positional, keywords)
+    }
+
+    /// Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
+    /// (MPI's `Scatterv`).
+    ///
+    /// Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+    /// output, and begins where part `i - 1` ends. Only the root passes the input; the sizes of other
+    /// ranks are not looked at.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "scatter_v", signature = (*positional, **keywords), text_signature = "($self, output, input, input_split_sizes, root, timeout=None)")]
+    fn py_scatter_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_SCATTER_V, positional, keywords)
+    }
+
+    /// Reduces a tensor over all ranks; each rank gets its part, and parts may have different numbers
+    /// of rows (MPI's `Reduce_scatter`).
+    ///
+    /// Part `i` of the input has `input_split_sizes[i]` rows of dimension 0, those of rank `i`'s
+    /// output, and begins where part `i - 1` ends. All ranks pass the same sizes; an empty list cuts
+    /// into equal parts.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedDTypeError`, `CollectiveMismatchError`.
+    #[pyo3(name = "reduce_scatter_v", signature = (*positional, **keywords), text_signature = "($self, output, input, input_split_sizes, op=..., timeout=None)")]
+    fn py_reduce_scatter_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_REDUCE_SCATTER_V, positional, keywords)
+    }
+
+    /// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair of
+    /// ranks may have its own number of rows (MPI's `Alltoallv`). It is `all_to_all_single` whose
+    /// sizes are given.
+    ///
+    /// Parts are cut along dimension 0, and begin where the one before ends: `input_split_sizes[i]`
+    /// here is what rank `i` has as its output size for this rank.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "all_to_all_v", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, input_split_sizes, timeout=None)")]
+    fn py_all_to_all_v<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_V, positional, keywords)
+    }
+
+    /// Another name of `all_to_all_v`.
+    #[pyo3(name = "all_to_all_v_single", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes, input_split_sizes, timeout=None)")]
+    fn py_all_to_all_v_alias_0<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::collective(slf, &tables::PROCESS_GROUP_ALL_TO_ALL_V, positional, keywords)
     }
 
     /// Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a tensor

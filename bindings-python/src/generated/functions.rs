@@ -986,6 +986,118 @@ fn py_recv_object_list<'py>(
     implementations::distributed::recv_object_list(py, call)
 }
 
+/// Reduces a tensor over this rank and all ranks before it, in place.
+///
+/// `op` is `ReduceOp.SUM` by default.
+#[pyfunction]
+#[pyo3(name = "scan", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False)")]
+fn py_scan<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_SCAN, positional, keywords)
+}
+
+/// Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+///
+/// `op` is `ReduceOp.SUM` by default.
+#[pyfunction]
+#[pyo3(name = "exscan", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False)")]
+fn py_exscan<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_EXSCAN, positional, keywords)
+}
+
+/// Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+/// Both go on at once.
+///
+/// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
+#[pyfunction]
+#[pyo3(name = "sendrecv", signature = (*positional, **keywords), text_signature = "(send_tensor, dst, recv_tensor, src, group=None, send_tag=0, recv_tag=0, async_op=False)")]
+fn py_sendrecv<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_SENDRECV, positional, keywords)?;
+    implementations::distributed::sendrecv(py, call)
+}
+
+/// All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows.
+#[pyfunction]
+#[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, output_split_sizes, group=None, async_op=False)")]
+fn py_all_gather_v<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_ALL_GATHER_V, positional, keywords)
+}
+
+/// `dst` gets every rank's tensor in one output, in parts of `output_split_sizes` rows; only it
+/// passes both. Rank 0 unless given.
+#[pyfunction]
+#[pyo3(name = "gather_v", signature = (*positional, **keywords), text_signature = "(tensor, output_tensor=None, output_split_sizes=None, dst=None, group=None, async_op=False, group_dst=None)")]
+fn py_gather_v<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_GATHER_V, positional, keywords)
+}
+
+/// Each rank gets its part of the tensor of `src`, which is cut into parts of
+/// `input_split_sizes` rows; only that rank passes both. Rank 0 unless given.
+#[pyfunction]
+#[pyo3(name = "scatter_v", signature = (*positional, **keywords), text_signature = "(tensor, input_tensor=None, input_split_sizes=None, src=None, group=None, async_op=False, group_src=None)")]
+fn py_scatter_v<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_SCATTER_V, positional, keywords)
+}
+
+/// Reduces a tensor over all ranks; each rank gets its part, of `input_split_sizes` rows.
+///
+/// `op` is `ReduceOp.SUM` by default.
+#[pyfunction]
+#[pyo3(name = "reduce_scatter_v", signature = (*positional, **keywords), text_signature = "(output, input, input_split_sizes, op=..., group=None, async_op=False)")]
+fn py_reduce_scatter_v<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_REDUCE_SCATTER_V, positional, keywords)
+}
+
+/// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
+/// rows.
+#[pyfunction]
+#[pyo3(name = "all_to_all_v", signature = (*positional, **keywords), text_signature = "(output, input, output_split_sizes, input_split_sizes, group=None, async_op=False)")]
+fn py_all_to_all_v<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_ALL_TO_ALL_V, positional, keywords)
+}
+
+/// Another name of `all_to_all_v`.
+#[pyfunction]
+#[pyo3(name = "all_to_all_v_single", signature = (*positional, **keywords), text_signature = "(output, input, output_split_sizes, input_split_sizes, group=None, async_op=False)")]
+fn py_all_to_all_v_alias_0<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::collective_of_default(py, &tables::DISTRIBUTED_ALL_TO_ALL_V, positional, keywords)
+}
+
 /// Puts the functions into `module`.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_available, module)?)?;
@@ -1058,5 +1170,14 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_scatter_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_send_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_recv_object_list, module)?)?;
+    module.add_function(wrap_pyfunction!(py_scan, module)?)?;
+    module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
+    module.add_function(wrap_pyfunction!(py_sendrecv, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_gather_v, module)?)?;
+    module.add_function(wrap_pyfunction!(py_gather_v, module)?)?;
+    module.add_function(wrap_pyfunction!(py_scatter_v, module)?)?;
+    module.add_function(wrap_pyfunction!(py_reduce_scatter_v, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_to_all_v, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_to_all_v_alias_0, module)?)?;
     Ok(())
 }

@@ -102,6 +102,22 @@ pub(crate) fn recv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     sender_answer(py, &group, sender)
 }
 
+/// Sends a tensor and receives one; waits unless a handle is wanted.
+pub(crate) fn sendrecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
+    if call.is_operation_left_out()? {
+        return nothing(py);
+    }
+    let group = call.group()?;
+    if call.async_op() {
+        return point_to_point::issue(py, &group, call, WaitIntent::Later)?.into_object(py);
+    }
+    releasing(py, || {
+        let work = point_to_point::issue(py, &group, call, WaitIntent::Soon)?;
+        wait(py, &work.inner, None)
+    })?;
+    nothing(py)
+}
+
 /// Sends or receives a tensor, without waiting.
 pub(crate) fn message<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     if call.is_operation_left_out()? {

@@ -8,7 +8,9 @@ use polyrank::calls::reconfigure_options;
 use polyrank::{Device, ReduceOp, nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
-pub(crate) use self::{message as recv, message as recv_anysource, message as send};
+pub(crate) use self::{
+    message as recv, message as recv_anysource, message as send, message as sendrecv,
+};
 use super::Answer;
 use super::point_to_point;
 use crate::classes::{DeviceBackend, PreparedOperation, ProcessGroup, TensorObjects, Work};

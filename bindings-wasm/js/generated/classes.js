@@ -153,6 +153,8 @@ const PROCESS_GROUP_UNREGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_UNREGISTER_ABO
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
+const PROCESS_GROUP_SCAN = { key: "PROCESS_GROUP_SCAN", name: "scan", required: 1, durations: [2], output: 0, outputName: "tensor" };
+const PROCESS_GROUP_EXSCAN = { key: "PROCESS_GROUP_EXSCAN", name: "exscan", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_RECONFIGURE = { key: "PROCESS_GROUP_RECONFIGURE", name: "reconfigure", required: 1, output: null };
 const PROCESS_GROUP_GET_RECONFIGURE_HANDLE = { key: "PROCESS_GROUP_GET_RECONFIGURE_HANDLE", name: "getReconfigureHandle", required: 0 };
@@ -160,7 +162,15 @@ const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "s
 const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", required: 0, gives: "nothing" };
 const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
 const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
+const PROCESS_GROUP_SENDRECV = { key: "PROCESS_GROUP_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor" };
+const PROCESS_GROUP_PROBE = { key: "PROCESS_GROUP_PROBE", name: "probe", required: 0, inOrder: true };
+const PROCESS_GROUP_IPROBE = { key: "PROCESS_GROUP_IPROBE", name: "iprobe", required: 0, inOrder: true };
 const PROCESS_GROUP_ALLREDUCE_SPARSE = { key: "PROCESS_GROUP_ALLREDUCE_SPARSE", name: "allreduceSparse", required: 2, durations: [3], inOrder: true };
+const PROCESS_GROUP_ALL_GATHER_V = { key: "PROCESS_GROUP_ALL_GATHER_V", name: "allGatherV", required: 3, durations: [3], output: 0, outputName: "output" };
+const PROCESS_GROUP_GATHER_V = { key: "PROCESS_GROUP_GATHER_V", name: "gatherV", required: 4, durations: [4], output: 0, outputName: "output" };
+const PROCESS_GROUP_SCATTER_V = { key: "PROCESS_GROUP_SCATTER_V", name: "scatterV", required: 4, durations: [4], output: 0, outputName: "output" };
+const PROCESS_GROUP_REDUCE_SCATTER_V = { key: "PROCESS_GROUP_REDUCE_SCATTER_V", name: "reduceScatterV", required: 3, durations: [4], output: 0, outputName: "output" };
+const PROCESS_GROUP_ALL_TO_ALL_V = { key: "PROCESS_GROUP_ALL_TO_ALL_V", name: "allToAllV", required: 4, durations: [4], output: 0, outputName: "output" };
 const PROCESS_GROUP_NEW_WINDOW = { key: "PROCESS_GROUP_NEW_WINDOW", name: "newWindow", required: 0, inOrder: true };
 
 /** A group of processes (ranks) that communicate by collective operations. */
@@ -396,6 +406,14 @@ export class ProcessGroup {
     return calls.operate(PROCESS_GROUP_RECV_ANYSOURCE, this, given);
   }
 
+  scan(...given) {
+    return calls.operate(PROCESS_GROUP_SCAN, this, given);
+  }
+
+  exscan(...given) {
+    return calls.operate(PROCESS_GROUP_EXSCAN, this, given);
+  }
+
   prepareAllreduce(...given) {
     return own.prepareAllreduce(PROCESS_GROUP_PREPARE_ALLREDUCE, this, given);
   }
@@ -424,8 +442,44 @@ export class ProcessGroup {
     return calls.invoke(PROCESS_GROUP_GET_ERROR, this, given);
   }
 
+  sendrecv(...given) {
+    return calls.operate(PROCESS_GROUP_SENDRECV, this, given);
+  }
+
+  probe(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_PROBE, this, given);
+  }
+
+  iprobe(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_IPROBE, this, given);
+  }
+
   allreduceSparse(...given) {
     return own.allreduceSparse(PROCESS_GROUP_ALLREDUCE_SPARSE, this, given);
+  }
+
+  allGatherV(...given) {
+    return calls.operate(PROCESS_GROUP_ALL_GATHER_V, this, given);
+  }
+
+  gatherV(...given) {
+    return calls.operate(PROCESS_GROUP_GATHER_V, this, given);
+  }
+
+  scatterV(...given) {
+    return calls.operate(PROCESS_GROUP_SCATTER_V, this, given);
+  }
+
+  reduceScatterV(...given) {
+    return calls.operate(PROCESS_GROUP_REDUCE_SCATTER_V, this, given);
+  }
+
+  allToAllV(...given) {
+    return calls.operate(PROCESS_GROUP_ALL_TO_ALL_V, this, given);
+  }
+
+  allToAllVSingle(...given) {
+    return calls.operate(PROCESS_GROUP_ALL_TO_ALL_V, this, given);
   }
 
   newWindow(...given) {

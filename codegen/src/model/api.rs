@@ -256,6 +256,15 @@ impl Api {
         self.dictionaries.iter().filter(move |known| named.contains(&known.name.as_str()))
     }
 
+    /// The dictionaries that methods and functions return.
+    pub fn results(&self) -> impl Iterator<Item = &Dictionary> {
+        let methods = self.interfaces.iter().flat_map(|interface| &interface.methods);
+        let functions = self.namespaces.iter().flat_map(|namespace| &namespace.functions);
+        let overloads = methods.chain(functions).flat_map(|method| &method.overloads);
+        let named: Vec<&str> = overloads.filter_map(|it| it.returns.named()).collect();
+        self.dictionaries.iter().filter(move |known| named.contains(&known.name.as_str()))
+    }
+
     /// The dictionaries that stand where `base` does, and say more.
     pub fn extensions<'a>(&'a self, base: &'a str) -> impl Iterator<Item = &'a Dictionary> {
         let of_base = self.dictionaries.iter().find(|known| known.name == base);

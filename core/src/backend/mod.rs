@@ -20,8 +20,8 @@ use crate::clock::Instant;
 pub use crate::completion::WaitIntent;
 pub use crate::completion::{Completion, Outcome};
 pub use crate::executor::{
-    AccessAction, AccessTarget, Envelope, ExposedMemory, Fence, Flush, GoneRanks, GoneReason,
-    WindowAccess, closed_by,
+    AccessAction, AccessTarget, Envelope, ExposedMemory, Fence, Flush, FoundMessage, GoneRanks,
+    GoneReason, MessageInfo, ProbeRequest, WindowAccess, closed_by,
 };
 pub use crate::generated::backend_options::*;
 use crate::generated::collective::Collective;
@@ -299,6 +299,16 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Those of a broken group, immediately.
     fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation>;
+    /// Looks for the message that a receive from `peer`, or from any, with this tag would take:
+    /// `found` has it in the end. Waits for one, if it `waits`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], or those of a broken group, immediately.
+    fn probe(&self, probe: ProbeRequest, options: IssueOptions) -> Result<IssuedOperation> {
+        let _ = (probe, options);
+        let who = format!("the {} backend", self.name());
+        Err(Error::Unsupported { who, operation: "probe".into() })
+    }
     /// Sends a short message from beginning to end, or does nothing: whether it has gone.
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
         let _ = (to, payload);

@@ -1,5 +1,7 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
+mod messages;
+
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
@@ -14,14 +16,14 @@ use super::stall::{AGAIN, StallInspector};
 use super::windows::Mappings;
 use super::{
     Attempt, Backend, Call, CallFacts, Capabilities, EndFuture, IssueOptions, IssuedOperation,
-    Leaving, LentMemory, PersistentBuffers, SmallCall, Transfer, Windows, discovery,
+    Leaving, LentMemory, PersistentBuffers, ProbeRequest, SmallCall, Transfer, Windows, discovery,
 };
 use crate::blocking::{WaitMode, block_on};
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, error_of};
 use crate::env::variable::{self, Variable};
 use crate::executor::{
-    Bindings, Driver, Envelope, Executor, GroupIdentity, Message, Operation, OwnPart, SPIN_LIMITS,
+    Bindings, Driver, Envelope, Executor, GroupIdentity, Operation, OwnPart, Probe, SPIN_LIMITS,
     SlotProgress, SmallAttempt, SmallCollective, SmallOperation, TELLING_LIMIT, suits_direct,
 };
 use crate::generated::collective::Collective;
@@ -266,13 +268,17 @@ impl Backend for ScheduledBackend {
     }
 
     fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
-        let IssueOptions { deadline, waiting } = options;
-        self.message(transfer, deadline, |message| self.driver.send(message, waiting))
+        self.message(transfer, options.deadline, |it| self.driver.send(it, options.waiting))
     }
 
     fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
+        self.message(transfer, options.deadline, |it| self.driver.recv(it, options.waiting))
+    }
+
+    fn probe(&self, probe: ProbeRequest, options: IssueOptions) -> Result<IssuedOperation> {
         let IssueOptions { deadline, waiting } = options;
-        self.message(transfer, deadline, |message| self.driver.recv(message, waiting))
+        let look = |completion| Probe { request: probe, deadline, completion };
+        Ok(self.numbered(|completion| self.driver.probe(look(completion), waiting)))
     }
 
     fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
@@ -538,26 +544,6 @@ impl ScheduledBackend {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-
-    fn message<S>(
-        &self,
-        transfer: Transfer,
-        deadline: Instant,
-        start: impl FnOnce(Message) -> S,
-    ) -> Result<IssuedOperation> {
-        let completion = Arc::new(Completion::new());
-        let Transfer { peer, tag, dtype, memory, finish } = transfer;
-        let mut issuing = self.issuing();
-        issuing.messages += 1;
-        let sequence = issuing.messages;
-        let message =
-            Message { peer, tag, dtype, memory, deadline, finish, completion: completion.clone() };
-        let deferred = start(message);
-        // Callbacks may issue operations.
-        drop(issuing);
-        drop(deferred);
-        Ok(IssuedOperation { sequence, completion })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::default_group;
+use crate::backend::MessageInfo;
 use crate::generated::error::Result;
 use crate::tensor::{Buffers, ConstBuffers, OwnedBuffers};
 use crate::work::Work;
@@ -41,6 +42,36 @@ pub fn isend(tensor: impl OwnedBuffers, dst: u32, tag: u32) -> Result<Work> {
 /// As [`ProcessGroup::recv`](crate::ProcessGroup::recv).
 pub fn irecv(tensor: impl OwnedBuffers, src: Option<u32>, tag: u32) -> Result<Work> {
     default_group()?.recv_async(tensor, src, tag)
+}
+
+/// Sends `input` to a rank of the default group, and receives `output` from one; ranks stand with
+/// the tags of their messages.
+///
+/// # Errors
+/// As [`ProcessGroup::sendrecv`](crate::ProcessGroup::sendrecv).
+pub fn sendrecv<I: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
+    input: &I,
+    to: (u32, u32),
+    output: &mut B,
+    from: (u32, u32),
+) -> Result<()> {
+    default_group()?.sendrecv(input, to, output, from)
+}
+
+/// Waits for a message from rank `src` of the default group, or from any: what `recv` would take.
+///
+/// # Errors
+/// As [`ProcessGroup::probe`](crate::ProcessGroup::probe).
+pub fn probe(src: Option<u32>, tag: u32) -> Result<MessageInfo> {
+    default_group()?.probe(src, tag)
+}
+
+/// As [`probe`], without waiting.
+///
+/// # Errors
+/// As [`ProcessGroup::iprobe`](crate::ProcessGroup::iprobe).
+pub fn iprobe(src: Option<u32>, tag: u32) -> Result<Option<MessageInfo>> {
+    default_group()?.iprobe(src, tag)
 }
 
 /// Waits until all ranks of the default group came, and says which did not.

@@ -8,6 +8,7 @@ use super::exchange_choice::ExchangeChoice;
 use super::finished_operation::FinishedOperation;
 use super::operation::SmallOperation;
 use super::operation::{Envelope, Message, Operation};
+use super::probes::Probe;
 use super::slot_exchange::SlotExchange;
 use super::small_collective::SmallAttempt;
 use super::state::State;
@@ -231,6 +232,13 @@ impl Executor {
     pub fn recv(&mut self, message: Message, now: Instant) {
         self.state.now = now;
         self.state.receive_message(message);
+        self.run();
+    }
+
+    /// Looks for a message, after all that has arrived was taken.
+    pub fn probe(&mut self, probe: Probe, now: Instant) {
+        self.advance(now);
+        self.state.probe(probe);
         self.run();
     }
 

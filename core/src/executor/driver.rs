@@ -24,6 +24,7 @@ use super::background::Background;
 use super::finished_operation::FinishedOperation;
 use super::limits::TELLING_LIMIT;
 use super::operation::{Message, Operation};
+use super::probes::Probe;
 use crate::clock::Instant;
 use crate::completion::{Completion, Notification, WaitIntent};
 use crate::fork;
@@ -133,6 +134,12 @@ impl Driver {
     pub fn recv(&self, message: Message, waiting: WaitIntent) -> DeferredCompletions<'_> {
         let completion = message.completion.clone();
         self.start(&completion, waiting, |executor, now| executor.recv(message, now))
+    }
+
+    /// Looks for a message, as [`Driver::submit`] starts a collective.
+    pub fn probe(&self, probe: Probe, waiting: WaitIntent) -> DeferredCompletions<'_> {
+        let completion = probe.completion.clone();
+        self.start(&completion, waiting, |executor, now| executor.probe(probe, now))
     }
 
     /// Waits until `completion` is done or `until` has passed, and moves what can be moved

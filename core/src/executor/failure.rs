@@ -268,7 +268,7 @@ impl State {
         let own = messages.own.unfinished();
         let own = own.map(|(m, ending)| (("send", m.tag), m.number, Some(rank), ending));
         let receives = messages.posted.iter().chain(&messages.matched);
-        let receives = receives.map(|m| (("recv", m.tag), m.own_number, m.peer, &m.ending));
+        let receives = receives.map(|m| ((m.name(), m.tag), m.own_number, m.peer, &m.ending));
         for ((name, tag), sequence, peer, ending) in sends.chain(own).chain(receives) {
             if ending.deadline <= self.now && late.is_none() {
                 late = Some(Abort::TimedOut {

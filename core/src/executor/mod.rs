@@ -26,6 +26,7 @@ mod own_messages;
 mod peers;
 mod pending_messages;
 mod point_to_point;
+mod probes;
 mod running_operation;
 mod scratch;
 mod sending;
@@ -52,6 +53,7 @@ pub use limits::{SEGMENT_BYTES, SPIN_LIMITS, TELLING_LIMIT, WINDOW_BYTES};
 pub use operation::{
     Bindings, Envelope, Message, Operation, OwnPart, SlotProgress, SmallOperation,
 };
+pub use probes::{FoundMessage, MessageInfo, Probe, ProbeRequest};
 #[cfg(not(feature = "tcp"))]
 pub use single::{Driver, drive_all};
 pub use small_collective::{SmallAttempt, SmallCollective};

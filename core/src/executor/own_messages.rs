@@ -55,6 +55,12 @@ impl OwnMessages {
         std::mem::take(self).waiting
     }
 
+    /// The element type and the bytes of the first one with this tag.
+    pub(super) fn first(&self, tag: u32) -> Option<(DType, u64)> {
+        let first = self.waiting.iter().find(|known| known.tag == tag)?;
+        Some((first.dtype, first.memory.len() as u64))
+    }
+
     fn keep(&mut self, message: OwnMessage) {
         self.held += message.cost();
         self.waiting.push_back(message);
@@ -88,6 +94,7 @@ impl State {
             own.ending = Some(ending);
         }
         self.messages.own.keep(own);
+        self.answer_probes();
     }
 
     /// Gives a receive the first message of this rank to itself that it takes; returns it if there

@@ -8,6 +8,7 @@ use super::finished_operation::FinishedOperation;
 use super::limits::FRAME_COST_BYTES;
 use super::operation::takes;
 use super::own_messages::{OwnMessage, OwnMessages};
+use super::probes::FoundMessage;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome};
 use crate::generated::dtype::DType;
@@ -66,7 +67,16 @@ pub(super) struct PendingReceive {
     pub(super) received: usize,
     /// How it is stored, once its first segment comes, and since when if that is measured.
     pub(super) stores: Option<(Stores, Option<Instant>)>,
+    /// Where to say what a receive would take, if it is not one itself but asks for that.
+    pub(super) probe: Option<FoundMessage>,
     pub(super) ending: MessageEnd,
+}
+
+impl PendingReceive {
+    /// The name of the operation, for its error.
+    pub(super) fn name(&self) -> &'static str {
+        if self.probe.is_some() { "probe" } else { "recv" }
+    }
 }
 
 /// A message of a group that broke.
@@ -239,7 +249,7 @@ impl PointToPoint {
         }));
         let receives = self.matched.drain(..).chain(self.posted.drain(..));
         all.extend(receives.map(|message| AbandonedMessage {
-            name: "recv",
+            name: message.name(),
             number: message.own_number,
             ending: message.ending,
         }));
@@ -254,7 +264,9 @@ impl PointToPoint {
     /// Takes the first receive that waits for such a message.
     pub(super) fn take_posted(&mut self, peer: Rank, tag: u32) -> Option<PendingReceive> {
         let fits = |known: &PendingReceive| {
-            known.tag == tag && known.peer.is_none_or(|wanted| wanted == peer)
+            known.probe.is_none()
+                && known.tag == tag
+                && known.peer.is_none_or(|wanted| wanted == peer)
         };
         let place = self.posted.iter().position(fits)?;
         self.posted.remove(place)

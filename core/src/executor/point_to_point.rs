@@ -38,6 +38,7 @@ impl State {
             number: 0,
             received: 0,
             stores: None,
+            probe: None,
             ending: self.ending(message.deadline, message.finish, message.completion),
         };
         let fits = |known: &UnexpectedMessage| {
@@ -266,6 +267,7 @@ impl State {
             return;
         }
         self.messages.unmatched.push_back(found);
+        self.answer_probes();
     }
 
     /// Accepts an offered message. One that does not fit the buffer fails on both sides. Returns

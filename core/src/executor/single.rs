@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::advance::Executor;
 use super::finished_operation::FinishedOperation;
 use super::operation::{Envelope, Message, Operation, SmallOperation};
+use super::probes::Probe;
 use super::small_collective::SmallAttempt;
 use super::windows::{ExposedMemory, GoneRanks, WindowCall, WindowOperation};
 use crate::clock::{self, CAN_BLOCK, Instant};
@@ -118,6 +119,11 @@ impl Driver {
     /// Starts to receive a message.
     pub fn recv(&self, message: Message, _: WaitIntent) -> DeferredCompletions {
         self.start(|executor, now| executor.recv(message, now))
+    }
+
+    /// Looks for a message.
+    pub fn probe(&self, probe: Probe, _: WaitIntent) -> DeferredCompletions {
+        self.start(|executor, now| executor.probe(probe, now))
     }
 
     /// Settles `completion` when the group fails for a reason other than this rank's own will,

@@ -51,7 +51,9 @@ impl SmallCollective {
             | Collective::Reduce
             | Collective::Broadcast
             | Collective::Allgather
-            | Collective::ReduceScatter => shared_bytes,
+            | Collective::ReduceScatter
+            | Collective::Scan
+            | Collective::Exscan => shared_bytes,
             // Not all ranks know the size that a gather or scatter would show; and only these
             // collectives are implemented for the board.
             _ => None,
@@ -74,6 +76,9 @@ impl SmallCollective {
             Collective::Broadcast if self.rank != self.root => self.root..self.root + 1,
             Collective::Broadcast => 0..0,
             Collective::Reduce if self.rank != self.root => 0..0,
+            Collective::Scan | Collective::Exscan => {
+                0..self.collective.reduced_ranks(self.rank, self.size)
+            }
             _ => 0..self.size,
         }
     }

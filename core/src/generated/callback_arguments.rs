@@ -17,10 +17,10 @@ use crate::work::Work;
 #[non_exhaustive]
 pub struct PreHookArgs<'a> {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SEND`, `RECV` or `RECVANYSOURCE`; one on objects
-    /// by
-    /// the name of its function, `ALL_GATHER_OBJECT`, without tensors and without the hooks after
-    /// its issue; in JavaScript, messages of devices that go together are one `COALESCED`.
+    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+    /// `RECVANYSOURCE`; one on objects by the name of its function, `ALL_GATHER_OBJECT`, without
+    /// tensors and without the hooks after its issue; `sendrecv` is a `RECV` and a `SEND`, in
+    /// JavaScript one `SENDRECV`, where messages of devices that go together are one `COALESCED`.
     pub name: &'static str,
     /// This process's rank in the group.
     pub rank: u32,

@@ -76,6 +76,8 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_SEND,
     &PROCESS_GROUP_RECV,
     &PROCESS_GROUP_RECV_ANYSOURCE,
+    &PROCESS_GROUP_SCAN,
+    &PROCESS_GROUP_EXSCAN,
     &PROCESS_GROUP_PREPARE_ALLREDUCE,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
@@ -83,7 +85,15 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_REVOKE,
     &PROCESS_GROUP_AGREE,
     &PROCESS_GROUP_GET_ERROR,
+    &PROCESS_GROUP_SENDRECV,
+    &PROCESS_GROUP_PROBE,
+    &PROCESS_GROUP_IPROBE,
     &PROCESS_GROUP_ALLREDUCE_SPARSE,
+    &PROCESS_GROUP_ALL_GATHER_V,
+    &PROCESS_GROUP_GATHER_V,
+    &PROCESS_GROUP_SCATTER_V,
+    &PROCESS_GROUP_REDUCE_SCATTER_V,
+    &PROCESS_GROUP_ALL_TO_ALL_V,
     &PROCESS_GROUP_NEW_WINDOW,
     &STORE_SET,
     &STORE_GET,
@@ -203,6 +213,14 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_SCATTER_OBJECT_LIST,
     &DISTRIBUTED_SEND_OBJECT_LIST,
     &DISTRIBUTED_RECV_OBJECT_LIST,
+    &DISTRIBUTED_SCAN,
+    &DISTRIBUTED_EXSCAN,
+    &DISTRIBUTED_SENDRECV,
+    &DISTRIBUTED_ALL_GATHER_V,
+    &DISTRIBUTED_GATHER_V,
+    &DISTRIBUTED_SCATTER_V,
+    &DISTRIBUTED_REDUCE_SCATTER_V,
+    &DISTRIBUTED_ALL_TO_ALL_V,
 ];
 
 /// `BackendOptions`
@@ -1583,6 +1601,40 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
     }],
 };
 
+/// `ProcessGroup.scan`
+pub static PROCESS_GROUP_SCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "scan",
+    factory: None,
+    collective: Some(Collective::Scan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.exscan`
+pub static PROCESS_GROUP_EXSCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "exscan",
+    factory: None,
+    collective: Some(Collective::Exscan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
 /// `ProcessGroup.prepare_allreduce`
 pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
     interface: "ProcessGroup",
@@ -1678,6 +1730,58 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     overloads: &[Overload { parameters: &[] }],
 };
 
+/// `ProcessGroup.sendrecv`
+pub static PROCESS_GROUP_SENDRECV: Method = Method {
+    interface: "ProcessGroup",
+    name: "sendrecv",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("send_tensor", Type::Tensor, Role::In),
+            required("dst_rank", Type::Int, Role::Peer),
+            required("recv_tensor", Type::Tensor, Role::Out),
+            required("src_rank", Type::Int, Role::Peer),
+            optional("send_tag", Type::Int, Role::Tag, Constant::Int(0)),
+            optional("recv_tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.probe`
+pub static PROCESS_GROUP_PROBE: Method = Method {
+    interface: "ProcessGroup",
+    name: "probe",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("src_rank", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("tag", Type::Int, Role::None, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.iprobe`
+pub static PROCESS_GROUP_IPROBE: Method = Method {
+    interface: "ProcessGroup",
+    name: "iprobe",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            optional("src_rank", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+            optional("tag", Type::Int, Role::None, Constant::Int(0)),
+        ],
+    }],
+};
+
 /// `ProcessGroup.allreduce_sparse`
 pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
     interface: "ProcessGroup",
@@ -1691,6 +1795,108 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
             required("indices", Type::Tensor, Role::None),
             required("values", Type::Tensor, Role::None),
             optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.all_gather_v`
+pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "all_gather_v",
+    factory: None,
+    collective: Some(Collective::Allgather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::In),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.gather_v`
+pub static PROCESS_GROUP_GATHER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "gather_v",
+    factory: None,
+    collective: Some(Collective::Gather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Nullable(&Type::Tensor), Role::FlatOut),
+            required("input", Type::Tensor, Role::In),
+            required(
+                "output_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::OutSplits,
+            ),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.scatter_v`
+pub static PROCESS_GROUP_SCATTER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "scatter_v",
+    factory: None,
+    collective: Some(Collective::Scatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Nullable(&Type::Tensor), Role::FlatIn),
+            required(
+                "input_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::InSplits,
+            ),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.reduce_scatter_v`
+pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "reduce_scatter_v",
+    factory: None,
+    collective: Some(Collective::ReduceScatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.all_to_all_v`
+pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
+    interface: "ProcessGroup",
+    name: "all_to_all_v",
+    factory: None,
+    collective: Some(Collective::Alltoall),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
@@ -3766,6 +3972,215 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
             optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+        ],
+    }],
+};
+
+/// `distributed.scan`
+pub static DISTRIBUTED_SCAN: Method = Method {
+    interface: "distributed",
+    name: "scan",
+    factory: None,
+    collective: Some(Collective::Scan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.exscan`
+pub static DISTRIBUTED_EXSCAN: Method = Method {
+    interface: "distributed",
+    name: "exscan",
+    factory: None,
+    collective: Some(Collective::Exscan),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.sendrecv`
+pub static DISTRIBUTED_SENDRECV: Method = Method {
+    interface: "distributed",
+    name: "sendrecv",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("send_tensor", Type::Tensor, Role::In),
+            required("dst", Type::Int, Role::GlobalPeer),
+            required("recv_tensor", Type::Tensor, Role::Out),
+            required("src", Type::Int, Role::GlobalPeer),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("send_tag", Type::Int, Role::Tag, Constant::Int(0)),
+            optional("recv_tag", Type::Int, Role::Tag, Constant::Int(0)),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.all_gather_v`
+pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
+    interface: "distributed",
+    name: "all_gather_v",
+    factory: None,
+    collective: Some(Collective::Allgather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensor", Type::Tensor, Role::FlatOut),
+            required("input_tensor", Type::Tensor, Role::In),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.gather_v`
+pub static DISTRIBUTED_GATHER_V: Method = Method {
+    interface: "distributed",
+    name: "gather_v",
+    factory: None,
+    collective: Some(Collective::Gather),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            optional("output_tensor", Type::Nullable(&Type::Tensor), Role::FlatOut, Constant::Null),
+            optional(
+                "output_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::OutSplits,
+                Constant::Null,
+            ),
+            optional("dst", Type::Nullable(&Type::Int), Role::GlobalRoot, Constant::Null),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("group_dst", Type::Nullable(&Type::Int), Role::Root, Constant::Null),
+        ],
+    }],
+};
+
+/// `distributed.scatter_v`
+pub static DISTRIBUTED_SCATTER_V: Method = Method {
+    interface: "distributed",
+    name: "scatter_v",
+    factory: None,
+    collective: Some(Collective::Scatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::Out),
+            optional("input_tensor", Type::Nullable(&Type::Tensor), Role::FlatIn, Constant::Null),
+            optional(
+                "input_split_sizes",
+                Type::Nullable(&Type::Sequence(&Type::Int)),
+                Role::InSplits,
+                Constant::Null,
+            ),
+            optional("src", Type::Nullable(&Type::Int), Role::GlobalRoot, Constant::Null),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("group_src", Type::Nullable(&Type::Int), Role::Root, Constant::Null),
+        ],
+    }],
+};
+
+/// `distributed.reduce_scatter_v`
+pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
+    interface: "distributed",
+    name: "reduce_scatter_v",
+    factory: None,
+    collective: Some(Collective::ReduceScatter),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.all_to_all_v`
+pub static DISTRIBUTED_ALL_TO_ALL_V: Method = Method {
+    interface: "distributed",
+    name: "all_to_all_v",
+    factory: None,
+    collective: Some(Collective::Alltoall),
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::FlatIn),
+            required("output_split_sizes", Type::Sequence(&Type::Int), Role::OutSplits),
+            required("input_split_sizes", Type::Sequence(&Type::Int), Role::InSplits),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
 };

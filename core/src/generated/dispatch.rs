@@ -197,6 +197,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "DISTRIBUTED_ALL_GATHER_V",
+        method: &calls::DISTRIBUTED_ALL_GATHER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_ALL_REDUCE",
         method: &calls::DISTRIBUTED_ALL_REDUCE,
         order: Order::Free,
@@ -220,6 +227,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_ALL_TO_ALL_SINGLE",
         method: &calls::DISTRIBUTED_ALL_TO_ALL_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "DISTRIBUTED_ALL_TO_ALL_V",
+        method: &calls::DISTRIBUTED_ALL_TO_ALL_V,
         order: Order::Free,
         waits: false,
         run: None,
@@ -308,6 +322,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "DISTRIBUTED_EXSCAN",
+        method: &calls::DISTRIBUTED_EXSCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_EXTEND_DEVICE_MESH",
         method: &calls::DISTRIBUTED_EXTEND_DEVICE_MESH,
         order: Order::Free,
@@ -327,6 +348,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Group,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::gather_object(call)))),
+    },
+    Entry {
+        key: "DISTRIBUTED_GATHER_V",
+        method: &calls::DISTRIBUTED_GATHER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
     },
     Entry {
         key: "DISTRIBUTED_GET_BACKEND",
@@ -575,6 +603,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_REDUCE_SCATTER_V",
+        method: &calls::DISTRIBUTED_REDUCE_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_REGISTER_BACKEND",
         method: &calls::DISTRIBUTED_REGISTER_BACKEND,
         order: Order::Free,
@@ -596,6 +631,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::rendezvous(call)))),
     },
     Entry {
+        key: "DISTRIBUTED_SCAN",
+        method: &calls::DISTRIBUTED_SCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_SCATTER",
         method: &calls::DISTRIBUTED_SCATTER,
         order: Order::Free,
@@ -612,8 +654,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "DISTRIBUTED_SCATTER_V",
+        method: &calls::DISTRIBUTED_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_SEND",
         method: &calls::DISTRIBUTED_SEND,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "DISTRIBUTED_SENDRECV",
+        method: &calls::DISTRIBUTED_SENDRECV,
         order: Order::Free,
         waits: false,
         run: None,
@@ -819,8 +875,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_ALL_GATHER_V",
+        method: &calls::PROCESS_GROUP_ALL_GATHER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_ALL_TO_ALL_SINGLE",
         method: &calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_ALL_TO_ALL_V",
+        method: &calls::PROCESS_GROUP_ALL_TO_ALL_V,
         order: Order::Free,
         waits: false,
         run: None,
@@ -854,6 +924,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_EXSCAN",
+        method: &calls::PROCESS_GROUP_EXSCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_GATHER",
         method: &calls::PROCESS_GROUP_GATHER,
         order: Order::Free,
@@ -863,6 +940,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_GATHER_SINGLE",
         method: &calls::PROCESS_GROUP_GATHER_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_GATHER_V",
+        method: &calls::PROCESS_GROUP_GATHER_V,
         order: Order::Free,
         waits: false,
         run: None,
@@ -910,6 +994,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(process_group_group_name)),
     },
     Entry {
+        key: "PROCESS_GROUP_IPROBE",
+        method: &calls::PROCESS_GROUP_IPROBE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::iprobe(call)))),
+    },
+    Entry {
         key: "PROCESS_GROUP_MERGE_REMOTE_GROUP",
         method: &calls::PROCESS_GROUP_MERGE_REMOTE_GROUP,
         order: Order::Group,
@@ -952,6 +1043,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PROBE",
+        method: &calls::PROCESS_GROUP_PROBE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::probe(call)))),
     },
     Entry {
         key: "PROCESS_GROUP_RANK",
@@ -1017,6 +1115,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_REDUCE_SCATTER_V",
+        method: &calls::PROCESS_GROUP_REDUCE_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_REGISTER_ABORT_HOOK",
         method: &calls::PROCESS_GROUP_REGISTER_ABORT_HOOK,
         order: Order::Free,
@@ -1052,6 +1157,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(process_group_revoke)),
     },
     Entry {
+        key: "PROCESS_GROUP_SCAN",
+        method: &calls::PROCESS_GROUP_SCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_SCATTER",
         method: &calls::PROCESS_GROUP_SCATTER,
         order: Order::Free,
@@ -1059,8 +1171,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_SCATTER_V",
+        method: &calls::PROCESS_GROUP_SCATTER_V,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_SEND",
         method: &calls::PROCESS_GROUP_SEND,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_SENDRECV",
+        method: &calls::PROCESS_GROUP_SENDRECV,
         order: Order::Free,
         waits: false,
         run: None,

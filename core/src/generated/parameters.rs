@@ -253,6 +253,35 @@ pub mod process_group {
         /// `timeout`
         pub const TIMEOUT: usize = 1;
     }
+    /// `ProcessGroup.sendrecv`
+    pub mod sendrecv {
+        /// `send_tensor`
+        pub const SEND_TENSOR: usize = 0;
+        /// `dst_rank`
+        pub const DST_RANK: usize = 1;
+        /// `recv_tensor`
+        pub const RECV_TENSOR: usize = 2;
+        /// `src_rank`
+        pub const SRC_RANK: usize = 3;
+        /// `send_tag`
+        pub const SEND_TAG: usize = 4;
+        /// `recv_tag`
+        pub const RECV_TAG: usize = 5;
+    }
+    /// `ProcessGroup.probe`
+    pub mod probe {
+        /// `src_rank`
+        pub const SRC_RANK: usize = 0;
+        /// `tag`
+        pub const TAG: usize = 1;
+    }
+    /// `ProcessGroup.iprobe`
+    pub mod iprobe {
+        /// `src_rank`
+        pub const SRC_RANK: usize = 0;
+        /// `tag`
+        pub const TAG: usize = 1;
+    }
     /// `ProcessGroup.allreduce_sparse`
     pub mod allreduce_sparse {
         /// `indices`
@@ -981,5 +1010,24 @@ pub mod distributed {
         pub const GROUP_SRC: usize = 4;
         /// `codec`
         pub const CODEC: usize = 5;
+    }
+    /// `distributed.sendrecv`
+    pub mod sendrecv {
+        /// `send_tensor`
+        pub const SEND_TENSOR: usize = 0;
+        /// `dst`
+        pub const DST: usize = 1;
+        /// `recv_tensor`
+        pub const RECV_TENSOR: usize = 2;
+        /// `src`
+        pub const SRC: usize = 3;
+        /// `group`
+        pub const GROUP: usize = 4;
+        /// `send_tag`
+        pub const SEND_TAG: usize = 5;
+        /// `recv_tag`
+        pub const RECV_TAG: usize = 6;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 7;
     }
 }

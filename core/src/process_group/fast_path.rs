@@ -78,8 +78,8 @@ impl ProcessGroup {
         match members.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
-                if plain.is_average(members.rank) {
-                    memory.write(|sum| kernels::divide(plain.dtype, sum, members.size()));
+                if let Some(parts) = plain.divisor(members.rank, members.size()) {
+                    memory.write(|sum| kernels::divide(plain.dtype, sum, parts));
                 }
                 Some(FastPathResult::Done(Work::done(plain.name, self.identity(), sequence)))
             }
@@ -221,8 +221,8 @@ impl Inner {
     ) -> PersistentBuffers {
         let (facts, parts) = (plain.collective.facts(), self.size());
         let HeldBuffers { input, output } = kept;
-        let finish =
-            plain.is_average(self.rank).then(|| divide(plain.dtype, output.clone(), parts));
+        let divisor = plain.divisor(self.rank, parts);
+        let finish = divisor.map(|parts| divide(plain.dtype, output.clone(), parts));
         PersistentBuffers {
             deadline,
             input: blocks(input, facts.input, parts),

@@ -211,7 +211,8 @@ impl ProcessGroup {
             return Ok(Vec::new());
         }
         let hooked = self.before_messages(&messages, waiting)?;
-        let (issued, backend) = match self.enqueue(&messages, timeout, waiting) {
+        let name = "batch_isend_irecv";
+        let (issued, backend) = match self.enqueue(name, &messages, timeout, waiting) {
             Ok(issued) => issued,
             Err(error) => {
                 hooked.into_iter().for_each(|hooked| hooked.ended(Some(&error)));
@@ -227,22 +228,23 @@ impl ProcessGroup {
         Ok(works)
     }
 
-    /// As [`ProcessGroup::issue_messages`], with one work for all of them; there is at least one.
+    /// As [`ProcessGroup::issue_messages`], with one work of this name for all of them; there is at
+    /// least one.
     ///
     /// # Errors
     /// As [`ProcessGroup::issue_messages`].
-    #[cfg(feature = "nccl")]
     pub(crate) fn issue_together(
         &self,
+        name: &'static str,
         messages: Vec<MessageRequest>,
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<Work> {
         let hooked = self.before_messages(&messages, waiting)?;
-        let issued = self.enqueue(&messages, timeout, waiting).map(|(issued, backend)| {
+        let issued = self.enqueue(name, &messages, timeout, waiting).map(|(issued, backend)| {
             let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
             let tensors = messages.into_iter().map(|message| message.tensor).collect();
-            Work::new(self.label("batch_isend_irecv"), issued, tensors)
+            Work::new(self.label(name), issued, tensors)
         });
         hooked.into_iter().for_each(|hooked| match &issued {
             Ok(work) => hooked.issued(work),
@@ -273,20 +275,21 @@ impl ProcessGroup {
 
     fn enqueue(
         &self,
+        name: &str,
         messages: &[MessageRequest],
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<(Vec<IssuedOperation>, Arc<dyn Backend>)> {
         let epoch = self.inner.epoch;
-        self.require_members("batch_isend_irecv")?;
+        self.require_members(name)?;
         let tensors = messages.iter().map(|message| &message.tensor);
-        let backend = self.backend_for("batch_isend_irecv", tensors)?;
+        let backend = self.backend_for(name, tensors)?;
         let mut transfers = Vec::with_capacity(messages.len());
         for message in messages {
             self.check_message(message)?;
             transfers.push((message.direction, message.transfer()?));
         }
-        self.check_epoch(epoch, "batch_isend_irecv")?;
+        self.check_epoch(epoch, name)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.messages(transfers, options)?;
         Ok((issued, backend))

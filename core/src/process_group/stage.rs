@@ -25,6 +25,7 @@ pub(super) fn stage(
     let CheckedOperation { dtype, input, output, local, local_lists } = checked;
     let in_place = facts.input == Blocks::None;
     let agreed = agreed(request, dtype, &input, &output);
+    let reduced_ranks = request.collective.reduced_ranks(rank, size);
 
     let mut finish: Vec<Outcome> = Vec::new();
     let output_regions: Vec<Region> =
@@ -50,28 +51,26 @@ pub(super) fn stage(
 
     if facts.reduces && !local.is_empty() {
         if !in_place {
-            input_regions = input_regions.iter().map(copy).collect();
+            input_regions = copies(&input_regions);
         }
         let contribution = if in_place { &output_regions } else { &input_regions };
         reduce_local(request.reduce_op, dtype, contribution, &local);
     }
     if let (true, ReduceOp::PremulSum(factor)) = (facts.reduces, request.reduce_op) {
-        if in_place {
-            scale(dtype, &output_regions, factor);
-        } else {
-            input_regions = input_regions.iter().map(copy).collect();
-            scale(dtype, &input_regions, factor);
+        if !in_place {
+            input_regions = copies(&input_regions);
+        } else if reduced_ranks == 0 {
+            // What it gives is scaled, and nothing is got in its place.
+            finish.insert(0, restore_at_the_end(&output_regions));
         }
+        scale(dtype, if in_place { &output_regions } else { &input_regions }, factor);
     }
-    if facts.reduces && request.reduce_op == ReduceOp::Avg {
-        let parts = size * (1 + local.len() + local_lists.len()) as u32;
+    if facts.reduces && request.reduce_op == ReduceOp::Avg && reduced_ranks > 0 {
+        let parts = reduced_ranks * (1 + local.len() + local_lists.len()) as u32;
         finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
     }
     if !facts.reduces {
-        for list in local_lists {
-            let blocks = output_regions.iter().zip(list);
-            finish.extend(blocks.map(|(from, to)| spread_at_the_end(vec![from.clone()], vec![to])));
-        }
+        finish.extend(spread_lists(&output_regions, local_lists));
     }
     if in_place && !local.is_empty() {
         finish.push(spread_at_the_end(output_regions.clone(), local.clone()));
@@ -142,6 +141,16 @@ fn divide_at_the_end(dtype: DType, outputs: Vec<Region>, parts: u32) -> Outcome 
     })
 }
 
+/// Puts back what outputs hold now.
+fn restore_at_the_end(outputs: &[Region]) -> Outcome {
+    let kept: Vec<(Region, Region)> = outputs.iter().map(|it| (it.clone(), copy(it))).collect();
+    Box::new(move || {
+        for (output, before) in &kept {
+            output.write_from(before, |output, before| output.copy_from_slice(before));
+        }
+    })
+}
+
 /// Gives the result to this process's further tensors.
 fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
     Box::new(move || {
@@ -154,6 +163,12 @@ fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
             }
         }
     })
+}
+
+/// Gives the result to this process's further lists, block by block.
+fn spread_lists(outputs: &[Region], lists: Vec<Vec<Tensor>>) -> impl Iterator<Item = Outcome> {
+    let blocks = lists.into_iter().flat_map(|list| outputs.iter().zip(list));
+    blocks.map(|(from, to)| spread_at_the_end(vec![from.clone()], vec![to]))
 }
 
 /// What goes into the fingerprint, and what the choice of an algorithm may depend on.
@@ -262,6 +277,10 @@ fn scale(dtype: DType, regions: &[Region], factor: f64) {
     for region in regions {
         region.write(|memory| kernels::scale(dtype, memory, factor));
     }
+}
+
+fn copies(regions: &[Region]) -> Vec<Region> {
+    regions.iter().map(copy).collect()
 }
 
 fn copy(region: &Region) -> Region {

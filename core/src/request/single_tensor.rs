@@ -27,10 +27,12 @@ pub struct SingleTensorRequest {
 }
 
 impl SingleTensorRequest {
-    /// Whether `rank` gets a sum, of which an average is to be made.
-    pub(crate) fn is_average(&self, rank: u32) -> bool {
+    /// By what `rank` of `size` divides the sum that it gets, if an average is to be made of it.
+    pub(crate) fn divisor(&self, rank: u32, size: u32) -> Option<u32> {
         let facts = self.collective.facts();
         let has_sum = facts.output != Blocks::OneAtRoot || rank == self.root;
-        self.reduce_op == ReduceOp::Avg && facts.reduces && has_sum
+        let is_average = self.reduce_op == ReduceOp::Avg && facts.reduces && has_sum;
+        let reduced = self.collective.reduced_ranks(rank, size);
+        (is_average && reduced > 0).then_some(reduced)
     }
 }

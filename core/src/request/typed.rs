@@ -19,6 +19,8 @@ use crate::tensor::Tensor;
 pub struct TypedCall {
     method: &'static Method,
     arguments: CallArguments,
+    /// Whether a list of splits was given.
+    has_splits: bool,
     /// What is wrong with an argument.
     wrong: Option<String>,
 }
@@ -45,7 +47,9 @@ pub(crate) fn is_one_tensor(role: Role, facts: &Facts) -> bool {
 impl TypedCall {
     /// A call of `method` with what follows its tensors.
     pub(crate) fn new(method: &'static Method, arguments: impl Argument) -> TypedCall {
-        let mut call = TypedCall { method, arguments: CallArguments::default(), wrong: None };
+        let arguments_so_far = CallArguments::default();
+        let mut call =
+            TypedCall { method, arguments: arguments_so_far, has_splits: false, wrong: None };
         arguments.give(&mut call);
         call
     }
@@ -136,9 +140,13 @@ impl TypedCall {
         self.arguments.timeout = timeout;
     }
 
-    fn splits(&mut self, output: &[usize], input: &[usize]) {
-        self.arguments.output_splits = output.to_vec();
-        self.arguments.input_splits = input.to_vec();
+    /// The first list is of both sides, of which only a flat one looks at it; a second one is of
+    /// the input.
+    fn splits(&mut self, rows: &[usize]) {
+        if !std::mem::replace(&mut self.has_splits, true) {
+            self.arguments.output_splits = rows.to_vec();
+        }
+        self.arguments.input_splits = rows.to_vec();
     }
 }
 
@@ -186,23 +194,16 @@ impl<A: Argument, B: Argument, C: Argument> Argument for (A, B, C) {
 
 macro_rules! splits {
     ($([$($generics:tt)*] $splits:ty),*) => {$(
-        /// Rows of the output, then of the input, for each rank.
-        impl<$($generics)*> Argument for ($splits, $splits) {
+        /// Rows of the flat tensor for each rank; where there are two, those of the output first.
+        impl<$($generics)*> Argument for $splits {
             fn give(self, call: &mut TypedCall) {
-                call.splits(self.0, self.1);
-            }
-        }
-
-        impl<$($generics)* C: Argument> Argument for ($splits, $splits, C) {
-            fn give(self, call: &mut TypedCall) {
-                call.splits(self.0, self.1);
-                self.2.give(call);
+                call.splits(self);
             }
         }
     )*};
 }
 
-splits!([] &[usize], [const N: usize,] &[usize; N], [] &Vec<usize>);
+splits!([] &[usize], [const N: usize] &[usize; N], [] &Vec<usize>);
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,9 @@ pub enum BlockContent {
     /// The reduction of these origins, each once. Where several ranks end with the same reduction,
     /// they end with the same bits.
     Reduction(Vec<Origin>),
+    /// As [`BlockContent::Reduction`], with these origins from left to right: what an operator that
+    /// does not commute would give.
+    InOrder(Vec<Origin>),
 }
 
 /// A collective as a contract: the content of the buffers before it, and the content that they must

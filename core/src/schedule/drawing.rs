@@ -182,7 +182,7 @@ fn holds_text(holds: &BlockContent) -> String {
     match holds {
         BlockContent::Anything => "null".to_owned(),
         BlockContent::One(one) => list([one], origin),
-        BlockContent::Reduction(all) => list(all, origin),
+        BlockContent::Reduction(all) | BlockContent::InOrder(all) => list(all, origin),
     }
 }
 

@@ -1,6 +1,20 @@
 //! What follows from what the IDL says of a collective. A new collective needs no line here.
 
-use crate::generated::collective::{Blocks, Facts};
+use super::Rank;
+use crate::generated::collective::{Blocks, Collective, Facts};
+
+impl Collective {
+    /// Of how many ranks the result of `rank` is the reduction, where it gets one: of all, but for
+    /// prefix reductions. None, in an exclusive scan, for rank 0, whose tensor stays as it was.
+    #[must_use]
+    pub fn reduced_ranks(self, rank: Rank, size: u32) -> u32 {
+        match self {
+            Collective::Scan => rank + 1,
+            Collective::Exscan => rank,
+            _ => size,
+        }
+    }
+}
 
 impl Facts {
     /// Whether any bytes belong to it: a barrier has none.
@@ -36,6 +50,14 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use crate::generated::collective::Collective;
+
+    #[test]
+    fn a_prefix_is_of_the_ranks_up_to_this_one_or_before_it() {
+        let reduced = |collective: Collective| [0, 2].map(|rank| collective.reduced_ranks(rank, 4));
+        assert_eq!(reduced(Collective::Scan), [1, 3]);
+        assert_eq!(reduced(Collective::Exscan), [0, 2]);
+        assert_eq!(reduced(Collective::Allreduce), [4, 4]);
+    }
 
     #[test]
     fn the_factors_are_those_of_nccl_tests() {

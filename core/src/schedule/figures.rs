@@ -250,3 +250,34 @@ pub fn by_lanes(on: &Topology, between: Traffic) -> Load {
     let reduced = Traffic { local: f64::from(others) * lane, ..round };
     Load::of([Phase::host(reduced, on), Phase::wire(between, lanes), Phase::host(round, on)])
 }
+
+/// What it costs when each rank hands the whole tensor to the next one, and the busiest reduces and
+/// copies `local` of it.
+pub fn chain(size: u32, local: f64) -> Traffic {
+    let messages = size.min(2) - 1;
+    let once = f64::from(messages);
+    let average = Average::of_trees(1, size, 1);
+    Traffic { rounds: size - 1, messages, bytes: once, message: once, local, average }
+}
+
+/// What it costs when what ranks have is doubled from the ranks before them.
+pub fn prefix(size: u32) -> Traffic {
+    let messages = peers::doublings(size);
+    // In round k the first 2^k ranks get nothing.
+    let nothing = f64::from(size.max(2).next_power_of_two() - 1);
+    let average = 1.0 - nothing / f64::from(size) / f64::from(messages.max(1));
+    // Some ranks copy: more on average, but none of them is the busiest.
+    let average = Average { local: 1.0, ..Average::all(if size > 1 { average } else { 1.0 }) };
+    // A rank that gets nothing in a round has what it sends in the next one already.
+    let (rounds, bytes) = (size.ilog2(), f64::from(messages));
+    Traffic { rounds, messages, bytes, message: bytes.min(1.0), local: bytes, average }
+}
+
+/// As [`prefix`], if ranks need what they have without themselves, too.
+pub fn exclusive_prefix(size: u32) -> Traffic {
+    let rounds = peers::doublings(size);
+    // Two reductions a round, but for the first round and what is not sent any more.
+    let far = rounds >= 2 && size > 3 << (rounds - 2);
+    let local = (2 * rounds).saturating_sub(if far { 2 } else { 3 });
+    Traffic { local: f64::from(local), ..prefix(size) }
+}

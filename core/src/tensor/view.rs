@@ -141,7 +141,8 @@ impl Tensor {
     /// [`Error::InvalidArgument`] if the rows do not add up to dimension 0.
     pub fn split(&self, rows: &[usize]) -> Result<Vec<Tensor>> {
         let all = self.shape.first().copied().unwrap_or(1);
-        let sum: usize = rows.iter().sum();
+        // More than any tensor has where they add up to more than a number can be.
+        let sum = rows.iter().fold(0usize, |sum, rows| sum.saturating_add(*rows));
         if sum != all {
             let message = format!(
                 "Split sizes doesn't match total dim 0 size: splits {rows:?} add up to {sum}, the \

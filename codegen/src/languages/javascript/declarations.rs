@@ -225,7 +225,8 @@ fn kinds_under(api: &Api, error: &ErrorKind) -> String {
 }
 
 fn records(api: &Api) -> Vec<Record> {
-    let told: Vec<&str> = api.callback_arguments().map(|known| known.name.as_str()).collect();
+    let told = api.callback_arguments().chain(api.results());
+    let told: Vec<&str> = told.map(|known| known.name.as_str()).collect();
     let is_told = |known: &Dictionary| told.contains(&known.name.as_str());
     let records = api.dictionaries.iter().filter(|known| known.is_argument || is_told(known));
     let records = records.filter(|known| !known.common.is_out_of(LANGUAGE));

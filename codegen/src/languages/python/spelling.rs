@@ -109,6 +109,9 @@ pub(super) fn returned(api: &crate::model::Api, ty: &Type) -> String {
         Type::Sequence(inner) => format!("list[{}]", returned(api, inner)),
         Type::Nullable(inner) if matches!(**inner, Type::Tensor | Type::Object) => "Any".into(),
         Type::Nullable(inner) => format!("{} | None", returned(api, inner)),
+        Type::Dictionary(name) if api.results().any(|known| known.name == *name) => {
+            "dict[str, Any]".into()
+        }
         other => accepted(api, other),
     }
 }

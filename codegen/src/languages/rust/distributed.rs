@@ -39,7 +39,9 @@ pub(super) fn functions(api: &Api) -> Functions {
 
 /// Nothing for a function that is not a method of groups.
 fn view(api: &Api, function: &model::Method) -> Option<Function> {
-    let method = typed(api).find(|method| is_same(method, function))?;
+    // Several forms may differ only in what follows the tensors: then the name tells.
+    let same = || typed(api).filter(|method| is_same(method, function));
+    let method = same().find(|method| method.name == function.name).or_else(|| same().next())?;
     let parameters = tensors(function);
     let buffers: Vec<Buffer> =
         parameters.iter().zip('A'..='Z').map(|(it, generic)| buffer(it, generic)).collect();

@@ -208,14 +208,14 @@ fn forms(method: &model::Method) -> Vec<Form> {
     let mut forms = Vec::new();
     for types in choices(method) {
         let has = |mark: &str| types.iter().any(|ty| ty == mark);
-        let (mark, spellings): (&str, &[&str]) = match (has(ROOT), has(SPLITS)) {
-            (true, _) => (ROOT, &["u32", "usize", "i32"]),
-            (_, true) => (SPLITS, &["&[usize]", "&[usize; N]", "&Vec<usize>"]),
-            _ => (ROOT, &[""]),
-        };
-        for spelling in spellings {
-            let generics = if spelling.contains('N') { "<const N: usize>" } else { "" };
-            forms.push(Form { generics, ty: tuple(&replace(&types, mark, spelling)) });
+        let roots: &[&str] = if has(ROOT) { &["u32", "usize", "i32"] } else { &[""] };
+        let splits: &[&str] =
+            if has(SPLITS) { &["&[usize]", "&[usize; N]", "&Vec<usize>"] } else { &[""] };
+        for (root, splits) in roots.iter().flat_map(|root| splits.iter().map(move |it| (root, it)))
+        {
+            let generics = if splits.contains('N') { "<const N: usize>" } else { "" };
+            let ty = tuple(&replace(&replace(&types, ROOT, root), SPLITS, splits));
+            forms.push(Form { generics, ty });
         }
     }
     forms
@@ -267,7 +267,12 @@ fn choices(method: &model::Method) -> Vec<Vec<String>> {
                 None => true,
             };
             let parameters = (0..rest.len()).filter(taken).map(|index| rest[index]);
-            for types in spelled(&parameters.collect::<Vec<_>>()) {
+            let parameters: Vec<_> = parameters.collect();
+            // Which of two lists the only one is could not be told.
+            if splits(&parameters) == 1 && splits(&rest) > 1 {
+                continue;
+            }
+            for types in spelled(&parameters) {
                 if !choices.contains(&types) {
                     choices.push(types);
                 }
@@ -278,13 +283,8 @@ fn choices(method: &model::Method) -> Vec<Vec<String>> {
 }
 
 /// The Rust types of these parameters: an options struct is taken by value and by reference.
-/// Nothing if one has no Rust type, or if one of two lists of splits is left out, because the one
-/// that is there could be either.
+/// Nothing if one has no Rust type.
 fn spelled(parameters: &[&Parameter]) -> Vec<Vec<String>> {
-    let is_splits = |it: &&&Parameter| matches!(it.role, Role::InSplits | Role::OutSplits);
-    if parameters.iter().filter(is_splits).count() == 1 {
-        return Vec::new();
-    }
     let mut all = vec![Vec::new()];
     for parameter in parameters {
         let types = match (parameter.role, parameter.ty.non_null()) {
@@ -303,4 +303,10 @@ fn spelled(parameters: &[&Parameter]) -> Vec<Vec<String>> {
         all = all.iter().flat_map(longer).collect();
     }
     all
+}
+
+/// How many lists of splits there are.
+fn splits(parameters: &[&Parameter]) -> usize {
+    let is_splits = |it: &&&Parameter| matches!(it.role, Role::InSplits | Role::OutSplits);
+    parameters.iter().filter(is_splits).count()
 }

@@ -269,6 +269,8 @@ fn scale(holds: &BlockContent) -> Option<i64> {
     match holds {
         BlockContent::Anything => None,
         BlockContent::One(origin) => Some(number(origin)),
-        BlockContent::Reduction(origins) => Some(origins.iter().map(number).sum()),
+        BlockContent::Reduction(origins) | BlockContent::InOrder(origins) => {
+            Some(origins.iter().map(number).sum())
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::abi::Handle;
+use super::functions::ReduceFunction;
 use super::group::Group;
 use super::job::Job;
 use super::layout::{scattered, side_by_side, start_of};
@@ -47,7 +48,13 @@ pub(super) fn starter<H: Handle>(collective: Collective) -> Option<Starter<H>> {
     match collective {
         Collective::Barrier => Some(|ranks, _| ranks.barrier()),
         Collective::Broadcast => Some(|ranks, call| ranks.broadcast(&call)),
-        Collective::Allreduce => Some(|ranks, call| ranks.allreduce(call)),
+        Collective::Allreduce => Some(|ranks, call| {
+            ranks.reduce_in_place("MPI_Iallreduce", ranks.job.functions.iallreduce, call)
+        }),
+        Collective::Scan => {
+            Some(|ranks, call| ranks.reduce_in_place("MPI_Iscan", ranks.job.functions.iscan, call))
+        }
+        Collective::Exscan => Some(|ranks, call| ranks.exscan(call)),
         Collective::Reduce => Some(|ranks, call| ranks.reduce(&call)),
         Collective::Allgather => Some(|ranks, call| ranks.allgather(call)),
         Collective::ReduceScatter => Some(|ranks, call| ranks.reduce_scatter(call)),
@@ -146,28 +153,46 @@ impl<H: Handle> Ranks<'_, H> {
         Ok(StartedRequests::new(started(requests)?, call.output.clone()))
     }
 
-    fn allreduce(&self, call: Call) -> Result<StartedRequests<H>> {
+    /// Reduces the tensor where it lies, by a function of MPI that can.
+    fn reduce_in_place(
+        &self,
+        name: &'static str,
+        function: ReduceFunction<H>,
+        call: Call,
+    ) -> Result<StartedRequests<H>> {
         let Reduction { mpi_type, op, parts } = reduction(self.job, call.reduce_op, call.dtype)?;
         let in_place = self.job.constants.in_place as *const c_void;
         let region = &call.output[0];
         let requests = pieces(elements(region, call.dtype, parts)).map(|(first, count)| {
             let at = nth(start_of(region), first, call.dtype, parts);
-            self.request("MPI_Iallreduce", |request| {
+            self.request(name, |request| {
                 // SAFETY: so many elements lie there, and are kept until the request ends.
-                unsafe {
-                    (self.job.functions.iallreduce)(
-                        in_place,
-                        at.cast(),
-                        count,
-                        mpi_type,
-                        op,
-                        self.comm,
-                        request,
-                    )
-                }
+                unsafe { function(in_place, at.cast(), count, mpi_type, op, self.comm, request) }
             })
         });
         Ok(StartedRequests::new(started(requests)?, call.output))
+    }
+
+    /// Rank 0 keeps its tensor, of which MPI would say only that its content is undefined.
+    fn exscan(&self, mut call: Call) -> Result<StartedRequests<H>> {
+        let function = self.job.functions.iexscan;
+        if self.rank > 0 {
+            return self.reduce_in_place("MPI_Iexscan", function, call);
+        }
+        let Reduction { mpi_type, op, parts } = reduction(self.job, call.reduce_op, call.dtype)?;
+        let region = call.output[0].clone();
+        let unused = Region::zeroed(region.len());
+        let requests = pieces(elements(&region, call.dtype, parts)).map(|(first, count)| {
+            let at = |region| nth(start_of(region), first, call.dtype, parts);
+            let (from, into) = (at(&region).cast_const().cast(), at(&unused).cast());
+            self.request("MPI_Iexscan", |request| {
+                // SAFETY: as above, in both regions.
+                unsafe { function(from, into, count, mpi_type, op, self.comm, request) }
+            })
+        });
+        let requests = started(requests)?;
+        call.output.push(unused.clone());
+        Ok(StartedRequests::new(requests, call.output))
     }
 
     fn reduce(&self, call: &Call) -> Result<StartedRequests<H>> {

@@ -23,6 +23,9 @@ pub(super) type CopyFunction<H> =
 /// What is called when an attribute goes: `MPI_Comm_delete_attr_function`.
 pub(super) type DeleteFunction<H> = extern "C" fn(H, c_int, *mut c_void, *mut c_void) -> c_int;
 
+/// A reduction of which every rank passes its tensor: `MPI_Iallreduce` and those like it.
+pub(super) type ReduceFunction<H> = unsafe extern "C" fn(In, Out, Int, H, H, H, *mut H) -> c_int;
+
 type In = *const c_void;
 type Out = *mut c_void;
 type Int = c_int;
@@ -84,6 +87,8 @@ functions! {
     allreduce = "MPI_Allreduce" (In, Out, Int, H, H, H);
     iallreduce = "MPI_Iallreduce" (In, Out, Int, H, H, H, *mut H);
     ireduce = "MPI_Ireduce" (In, Out, Int, H, H, Int, H, *mut H);
+    iscan = "MPI_Iscan" (In, Out, Int, H, H, H, *mut H);
+    iexscan = "MPI_Iexscan" (In, Out, Int, H, H, H, *mut H);
     iallgather = "MPI_Iallgather" (In, Int, H, Out, Int, H, H, *mut H);
     iallgatherv = "MPI_Iallgatherv" (In, Int, H, Out, Ints, Ints, H, H, *mut H);
     ireduce_scatter = "MPI_Ireduce_scatter" (In, Out, Ints, H, H, H, *mut H);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::settings::settings_of;
+use crate::backend::MessageInfo;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
@@ -117,6 +118,29 @@ pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
         settled(window.issue_register(tensor)?).await?;
     }
     window.into_answer()
+}
+
+/// Waits for a message.
+pub(crate) async fn probe(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let (peer, tag) = (call.take(probe::SRC_RANK)?, call.take(probe::TAG)?);
+    record(group.probe_async(peer, tag).await?)
+}
+
+/// Looks for a message.
+pub(crate) async fn iprobe(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let (peer, tag) = (call.take(iprobe::SRC_RANK)?, call.take(iprobe::TAG)?);
+    group.iprobe_async(peer, tag).await?.map_or(Ok(Answer::Nothing), record)
+}
+
+fn record(found: MessageInfo) -> Result<Answer> {
+    Ok(Answer::Record(vec![
+        ("source", found.source.into_answer()?),
+        ("tag", found.tag.into_answer()?),
+        ("dtype", found.dtype.name().into_answer()?),
+        ("bytes", Answer::Int(found.bytes as i64)),
+    ]))
 }
 
 fn store(call: &Invocation, position: usize) -> Result<StoreObject> {

@@ -7,7 +7,7 @@ use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{CheckedRequest, MessageRequest, ProcessGroup, Window};
+use crate::process_group::{CheckedRequest, ExchangeRequest, MessageRequest, ProcessGroup, Window};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -31,6 +31,8 @@ pub(super) enum Operation {
         peer: Option<u32>,
         tag: u32,
     },
+    /// A message to a rank and one from a rank.
+    Exchange(ExchangeRequest),
     /// A call on a window.
     Window(Window, Box<WindowCall>),
     /// Messages that go together.
@@ -61,9 +63,12 @@ impl Operation {
             Operation::Recv { tensor, peer, tag } => {
                 group.issue_message(MessageRequest::receive(tensor, peer, tag), None, waiting)
             }
+            Operation::Exchange(exchange) => group.issue_exchange(exchange, waiting),
             Operation::Window(window, call) => call.issue(&window, waiting),
             #[cfg(feature = "nccl")]
-            Operation::Messages(messages) => group.issue_together(messages, None, waiting),
+            Operation::Messages(messages) => {
+                group.issue_together("batch_isend_irecv", messages, None, waiting)
+            }
         }
     }
 
@@ -81,6 +86,7 @@ impl Operation {
             }
             Operation::Recv { peer: None, .. }
             | Operation::Collective(_)
+            | Operation::Exchange(_)
             | Operation::Window(..)
             | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
@@ -126,13 +132,15 @@ pub(super) fn on_window(
 /// A send or a receive, by the roles of the parameters.
 fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation> {
     let name = resolved.method.name;
+    let (input, output) =
+        (resolved.single_tensor(name, Role::In)?, resolved.single_tensor(name, Role::Out)?);
+    let (input, output) = match (input, output) {
+        (Some(input), Some(output)) => return exchange(resolved, group, input, output),
+        one => one,
+    };
     let tag = resolved.take_role::<u32>(Role::Tag)?.unwrap_or(0);
     let (global, in_group) =
         (resolved.take_role(Role::GlobalPeer)?, resolved.take_role(Role::Peer)?);
-    let tensor = |role| {
-        resolved.value_of(role).map(|value| single_tensor(name, value.tensors())).transpose()
-    };
-    let (input, output) = (tensor(Role::In)?, tensor(Role::Out)?);
     let other = if output.is_some() { "src" } else { "dst" };
     let peer = rank_of(group, other, global, in_group)?;
     let (role, checked) =
@@ -146,6 +154,27 @@ fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation
         (None, Some(tensor), peer) => Ok(Operation::Recv { tensor, peer, tag }),
         _ => Err(unsupported(format!("{}.{name}", resolved.method.interface))),
     }
+}
+
+/// A send and a receive: what concerns the send comes first among the parameters of each role.
+fn exchange(
+    mut resolved: ResolvedCall,
+    group: &ProcessGroup,
+    input: Tensor,
+    output: Tensor,
+) -> Result<Operation> {
+    let tags: Vec<u32> = resolved.take_all(Role::Tag)?;
+    let mut ranks: Vec<u32> = resolved.take_all(Role::Peer)?;
+    for global in resolved.take_all(Role::GlobalPeer)? {
+        ranks.push(group.group_rank(global)?);
+    }
+    let (&[to, from], &[send_tag, recv_tag]) = (&ranks[..], &tags[..]) else {
+        return Err(unsupported(format!("{}.{}", resolved.method.interface, resolved.method.name)));
+    };
+    let (to, from) = ((to, send_tag), (from, recv_tag));
+    let exchange = ExchangeRequest { input, to, output, from };
+    group.check_exchange(&exchange)?;
+    Ok(Operation::Exchange(exchange))
 }
 
 impl ResolvedCall {
@@ -168,6 +197,19 @@ impl ResolvedCall {
         let mut seen = SortedMap::new();
         positions.retain(|position| seen.insert(*position, ()).is_none());
         positions
+    }
+
+    /// The tensor of the parameter of this role; none if there is no such parameter.
+    fn single_tensor(&self, name: &str, role: Role) -> Result<Option<Tensor>> {
+        self.value_of(role).map(|value| single_tensor(name, value.tensors())).transpose()
+    }
+
+    /// Takes the values of all parameters of this role.
+    fn take_all<T: FromValue>(&mut self, role: Role) -> Result<Vec<T>> {
+        let parameters = self.parameters().iter().enumerate();
+        let positions: Vec<usize> =
+            parameters.filter(|(_, it)| it.role == role).map(|(position, _)| position).collect();
+        positions.into_iter().map(|position| self.take(position)).collect()
     }
 
     /// Takes the value of the parameter of this role; none if there is no such parameter.

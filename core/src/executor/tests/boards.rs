@@ -84,15 +84,24 @@ fn issue_all(
         let all = || (0..size).map(|of| block(rank, of, elements)).collect::<Vec<_>>();
         let empty = |count: u32| (0..count).map(|_| Region::zeroed(4 * elements)).collect();
         let (input, output): (Vec<Region>, Vec<Region>) = match collective {
-            Collective::Allreduce | Collective::Broadcast => (vec![], own()),
+            Collective::Allreduce
+            | Collective::Broadcast
+            | Collective::Scan
+            | Collective::Exscan => (vec![], own()),
             Collective::Reduce => (own(), empty(u32::from(rank == root))),
             Collective::Allgather => (own(), empty(size)),
             Collective::ReduceScatter => (all(), empty(1)),
             _ => (vec![], vec![]),
         };
         let start = rank as usize * elements;
+        let prefix = |ranks: u32| -> Vec<i32> {
+            (0..elements).map(|at| (0..ranks).map(|rank| value(rank, at)).sum()).collect()
+        };
         let expected = match collective {
             Collective::Allreduce => (0..elements).map(sum).collect(),
+            // Rank 0 of an exclusive scan keeps its own.
+            Collective::Scan => prefix(rank + 1),
+            Collective::Exscan => prefix(rank.max(1)),
             Collective::Reduce if rank == root => (0..elements).map(sum).collect(),
             Collective::Broadcast => (0..elements).map(|at| value(root, at)).collect(),
             Collective::Allgather => {
@@ -108,13 +117,15 @@ fn issue_all(
     calls.collect()
 }
 
-const BOARDED: [Collective; 6] = [
+const BOARDED: [Collective; 8] = [
     Collective::Allreduce,
     Collective::Reduce,
     Collective::Broadcast,
     Collective::Allgather,
     Collective::ReduceScatter,
     Collective::Barrier,
+    Collective::Scan,
+    Collective::Exscan,
 ];
 
 #[test]

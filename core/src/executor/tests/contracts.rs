@@ -39,7 +39,7 @@ fn expected(case: Case, holds: &BlockContent, count: usize) -> Option<Vec<i32>> 
     match holds {
         BlockContent::Anything => None,
         BlockContent::One(origin) => Some(data(case, *origin, count)),
-        BlockContent::Reduction(origins) => {
+        BlockContent::Reduction(origins) | BlockContent::InOrder(origins) => {
             let mut parts = origins.iter().map(|origin| data(case, *origin, count));
             let mut sum = parts.next()?;
             for part in parts {

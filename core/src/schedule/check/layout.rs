@@ -281,7 +281,7 @@ impl Symbols {
             let origins = match holds {
                 BlockContent::Anything => &[][..],
                 BlockContent::One(origin) => std::slice::from_ref(origin),
-                BlockContent::Reduction(origins) => origins,
+                BlockContent::Reduction(origins) | BlockContent::InOrder(origins) => origins,
             };
             for &origin in origins {
                 let symbol = self.symbol(origin);

@@ -52,6 +52,9 @@ fn every_dropped_dependency_is_found() {
         (Collective::ReduceScatter, "ring"),
         (Collective::Allgather, "bruck"),
         (Collective::Barrier, "dissemination"),
+        (Collective::Scan, "doubling"),
+        (Collective::Exscan, "doubling"),
+        (Collective::Exscan, "chain"),
     ] {
         // A power of two, with which a barrier has no message that it could do without.
         let good = schedules(collective, algorithm, 8);
@@ -183,6 +186,20 @@ fn an_operand_counted_twice_is_found() {
     broken[0].steps.push(Step { action: twice, after: vec![0] });
     let found = message(Collective::Reduce, &broken);
     assert!(found.contains("holds block 0 of rank 0, 0 of rank 0, 0 of rank 1"), "{found}");
+}
+
+#[test]
+fn a_prefix_out_of_order_is_found() {
+    let mut broken = schedules(Collective::Scan, "doubling", 3);
+    let last = broken[2].steps.iter_mut().rev().map(|step| &mut step.action);
+    if let Some(Action::RecvReduce { operands, .. }) = { last }.next() {
+        *operands = Operands::LocalFirst;
+    }
+    assert_eq!(
+        message(Collective::Scan, &broken),
+        "rank 2: at the end, output[0] holds block 0 of rank 1, 0 of rank 2, 0 of rank 0, \
+         not block 0 of rank 0, 0 of rank 1, 0 of rank 2"
+    );
 }
 
 #[test]

@@ -58,21 +58,29 @@ impl Expressions {
         number
     }
 
-    /// The origins in an expression, sorted; at most `most` and one more.
+    /// The origins in an expression, from left to right; about `most` at most.
     fn origins(&self, value: Value, most: usize) -> Vec<Origin> {
         let (mut found, mut open) = (Vec::new(), vec![value]);
         while let Some(value) = open.pop() {
             match self.nodes[value as usize] {
                 Node::Origin(origin) => found.push(origin),
-                Node::Reduction(left, right) => open.extend([left, right]),
+                Node::Reduction(left, right) => open.extend([right, left]),
             }
             if found.len() > most {
                 break;
             }
         }
-        sort(&mut found);
         found
     }
+}
+
+/// The origins that an output must hold.
+#[derive(PartialEq, Eq, Hash)]
+enum Wanted {
+    /// In any order; they are sorted here.
+    Sorted(Vec<Origin>),
+    /// In this order.
+    InOrder(Vec<Origin>),
 }
 
 struct Run<'a> {
@@ -183,17 +191,20 @@ impl<'a> Run<'a> {
     /// Compares the outputs with what the contract requires.
     fn compare(&self, contract: &Contract) -> Result<(), Flaw> {
         // For each wanted content, the first rank's expressions, by cell: others hold the same.
-        let mut agreed: HashMap<Vec<Origin>, Vec<(Rank, Value)>> = HashMap::new();
+        let mut agreed: HashMap<Wanted, Vec<(Rank, Value)>> = HashMap::new();
         for &place in &self.layout.places {
             for (index, holds) in (contract.after)(place).into_iter().enumerate() {
                 let chunk = Block::output(index as u32).whole();
                 let values = &self.cells[place.rank as usize][self.range(place.rank, &chunk)];
-                let mut wanted = match holds {
+                let wanted = match holds {
                     BlockContent::Anything => continue,
-                    BlockContent::One(origin) => vec![origin],
-                    BlockContent::Reduction(origins) => origins,
+                    BlockContent::One(origin) => Wanted::InOrder(vec![origin]),
+                    BlockContent::InOrder(origins) => Wanted::InOrder(origins),
+                    BlockContent::Reduction(mut origins) => {
+                        sort(&mut origins);
+                        Wanted::Sorted(origins)
+                    }
                 };
-                sort(&mut wanted);
                 let flaw = |cell, what: &str| end(place.rank, &chunk, cell, values.len(), what);
                 if let Some(first) = agreed.get(&wanted) {
                     let differs = |&cell: &usize| first[cell].1 != values[cell];
@@ -215,12 +226,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn prove(&self, value: Value, wanted: &[Origin]) -> Result<(), String> {
+    fn prove(&self, value: Value, wanted: &Wanted) -> Result<(), String> {
         if value == UNKNOWN {
             return Err("is never written".into());
         }
-        let found = self.expressions.origins(value, wanted.len());
-        if found == wanted {
+        let (Wanted::Sorted(origins) | Wanted::InOrder(origins)) = wanted;
+        let mut found = self.expressions.origins(value, origins.len());
+        if matches!(wanted, Wanted::Sorted(_)) {
+            sort(&mut found);
+        }
+        let wanted = origins;
+        if found == *wanted {
             return Ok(());
         }
         let name = |origins: &[Origin]| {
