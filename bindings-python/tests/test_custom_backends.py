@@ -178,6 +178,15 @@ class Odd:
 ABORTED = []
 
 
+class Gated(OverStore):
+    """Its barriers wait, on the backend's thread, until the gate is open."""
+
+    gate = threading.Event()
+
+    def barrier(self, opts):
+        assert self.gate.wait(LIMIT)
+
+
 def factory_that_dislikes_rank_1(store, rank, size, timeout):
     if rank == 1:
         raise OSError("not on this rank")
@@ -187,6 +196,7 @@ def factory_that_dislikes_rank_1(store, rank, size, timeout):
 dist.register_backend("Over_Store", OverStore)
 dist.Backend.register_backend("odd", Odd, extended_api=True, devices=["cpu", "cuda"])
 dist.register_backend("dislikes", factory_that_dislikes_rank_1, devices="cpu")
+dist.register_backend("gated", Gated)
 dist.register_backend("nothing", lambda *_: None)
 
 
@@ -360,6 +370,43 @@ def late_in_a_callback(here):
 
 def test_what_waits_in_a_callback_passes_its_deadline_too(pair):
     pair.run(late_in_a_callback)
+
+
+def chained(here):
+    group = over(here, "chained", "gated")
+    data = np.ones(2)
+
+    def more(_):
+        group.allreduce(data).wait()
+        return data.copy()
+
+    future = group.barrier().get_future().then(more)
+    Gated.gate.set()
+    assert list(future.wait()) == [here.size] * 2
+
+
+def test_a_callback_may_wait_for_the_next_operation_of_its_group(pair):
+    pair.run(chained)
+
+
+def late_together(here):
+    group = over(here, "late together", "odd", timeout=0.2)
+    first, second = group.barrier(), group.barrier()
+    ended = threading.Event()
+
+    def wait(_):
+        with pytest.raises(dist.CollectiveTimeoutError):
+            second.wait()
+        ended.set()
+
+    first.get_future().add_done_callback(wait)
+    with pytest.raises(dist.CollectiveTimeoutError):
+        first.wait()
+    assert ended.wait(LIMIT), "the second has not ended with the first"
+
+
+def test_a_callback_may_wait_for_another_that_ends_with_its_own(pair):
+    pair.run(late_together)
 
 
 def aborting(here):

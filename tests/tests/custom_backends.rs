@@ -28,6 +28,10 @@ fn over(name: &str) -> GroupOptions {
             Ok(Stubborn::new(&context) as Arc<dyn Backend>)
         })
         .unwrap();
+        register_backend("panicking", &[], |_: BackendContext| {
+            Ok(Arc::new(Stubborn { panics: true, ..Stubborn::default() }) as Arc<dyn Backend>)
+        })
+        .unwrap();
         register_backend("picky", &[], |context: BackendContext| {
             let who = "the picky one".to_owned();
             match context.rank {
@@ -157,6 +161,21 @@ fn one_that_does_not_end_passes_its_deadline_and_breaks_the_group() {
 }
 
 #[test]
+fn one_whose_abort_panics_ends_no_deadline_of_another() {
+    // One after the other: what the first does must not end what looks at the clock.
+    for _ in 0..2 {
+        ranks_with(
+            1,
+            |_| over("panicking").timeout(Duration::from_millis(20)),
+            |group| {
+                let error = group.barrier(()).unwrap_err();
+                assert!(matches!(error, Error::CollectiveTimeout { .. }), "{error}");
+            },
+        );
+    }
+}
+
+#[test]
 fn aborting_ends_what_is_in_flight_and_tells_the_backend() {
     ranks_with(
         1,
@@ -245,14 +264,17 @@ fn a_fake_group_of_any_size_needs_no_other_rank() {
 static ABORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Ends some operations, refuses others, and never ends a barrier.
+#[derive(Default)]
 struct Stubborn {
     gatherings: AtomicUsize,
     open: Mutex<Vec<IssuedOperation>>,
+    /// Whether it panics when it is aborted.
+    panics: bool,
 }
 
 impl Stubborn {
     fn new(_: &BackendContext) -> Arc<Stubborn> {
-        Arc::new(Stubborn { gatherings: AtomicUsize::new(0), open: Mutex::default() })
+        Arc::new(Stubborn::default())
     }
 
     fn never(&self) -> IssuedOperation {
@@ -309,6 +331,7 @@ impl Backend for Stubborn {
     }
 
     fn abort(&self, why: &str) {
+        assert!(!self.panics, "this panic is part of a test");
         ABORTED.lock().unwrap().push(why.to_owned());
     }
 

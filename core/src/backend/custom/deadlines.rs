@@ -25,11 +25,11 @@ pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
 
 #[cfg(not(target_family = "wasm"))]
 mod threaded {
-    use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+    use std::sync::{Condvar, Mutex, PoisonError, Weak};
 
+    use super::super::apart;
     use super::Expiring;
     use crate::clock::{Instant, process_id};
-    use crate::completion::guarded;
 
     /// What is watched, and the process whose thread does it: a forked child has none.
     struct Watched {
@@ -68,7 +68,10 @@ mod threaded {
             let due: Vec<_> = watched.all.extract_if(.., |(until, _)| *until <= now).collect();
             if !due.is_empty() {
                 drop(watched);
-                due.iter().filter_map(|(_, what)| what.upgrade()).for_each(tell);
+                for what in due.iter().filter_map(|(_, what)| what.upgrade()) {
+                    // It calls functions of the user.
+                    apart::run(move || what.expire());
+                }
                 watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -80,17 +83,6 @@ mod threaded {
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-        }
-    }
-
-    /// Calls it on a thread of its own: it calls functions of the user, which may wait for what
-    /// has a deadline, too.
-    fn tell(what: Arc<dyn Expiring>) {
-        let thread = std::thread::Builder::new().name("polyrank-expired".to_owned());
-        let late = what.clone();
-        if let Err(error) = thread.spawn(move || late.expire()) {
-            tracing::warn!(%error, "cannot start a thread for what is late");
-            guarded(|| what.expire());
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Driver;
+use super::apart;
 use super::deadlines::{self, Expiring};
 use super::waiting::until_ended;
 use crate::backend::{
@@ -18,7 +19,7 @@ use crate::backend::{
 };
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Notification, Outcome};
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::Region;
@@ -151,9 +152,22 @@ impl Guarded {
         Ok(running)
     }
 
-    /// Ends an operation, unless it has ended. The caller's memory is free when it is told.
+    /// Ends an operation, unless it has ended. The caller's memory is free when it is told, and
+    /// when this returns.
     fn end(&self, running: &Arc<Running>, result: Result<()>, is_told: bool) {
-        let Some(ending) = running.lock().take() else { return };
+        if let Some(notification) = self.settle(running, result, is_told) {
+            deliver(notification);
+        }
+    }
+
+    /// As [`Guarded::end`]; returns what is to be told to those who asked.
+    fn settle(
+        &self,
+        running: &Arc<Running>,
+        result: Result<()>,
+        is_told: bool,
+    ) -> Option<Notification> {
+        let ending = running.lock().take()?;
         if result.is_ok() {
             ending.run();
         } else {
@@ -170,7 +184,7 @@ impl Guarded {
             }
         }
         drop(state);
-        running.completion.complete(result);
+        running.completion.mark_done(result)
     }
 
     /// Has everything in flight fail, and everything later, unless that is so already.
@@ -187,10 +201,12 @@ impl Guarded {
             let hook = self.lock().failure_hook.take();
             hook.iter().for_each(|hook| hook());
         }
-        for running in open {
+        // What is called for the end of one may wait for another.
+        let told = open.iter().filter_map(|running| {
             let error = self.broken_error(&broken, running.name, running.sequence);
-            self.end(&running, Err(error), false);
-        }
+            self.settle(running, Err(error), false)
+        });
+        told.collect::<Vec<_>>().into_iter().for_each(deliver);
         true
     }
 
@@ -311,6 +327,16 @@ impl Guarded {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells those who asked of an end. Not on this thread if that calls functions: it may be the one
+/// that the backend's next operation needs.
+fn deliver(notification: Notification) {
+    if notification.has_callbacks() {
+        apart::run(|| notification.deliver());
+    } else {
+        notification.deliver();
     }
 }
 

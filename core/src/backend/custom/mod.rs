@@ -6,6 +6,7 @@
 //! backend have: numbers, deadlines, errors that say where, and an end when the group is aborted or
 //! left.
 
+mod apart;
 mod deadlines;
 mod guarded;
 mod outside;
