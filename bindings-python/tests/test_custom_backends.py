@@ -4,6 +4,8 @@ has the results of NumPy, and what fails in it, or never ends, is that operation
 import asyncio
 import concurrent.futures
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -407,6 +409,58 @@ def late_together(here):
 
 def test_a_callback_may_wait_for_another_that_ends_with_its_own(pair):
     pair.run(late_together)
+
+
+FORKED = '''
+import os
+import numpy as np
+import polyrank as dist
+
+
+class Alone:
+    def allreduce(self, tensors, opts):
+        pass
+
+    def abort(self):
+        os._exit(3)
+
+    shutdown = abort
+
+
+dist.register_backend("alone", lambda *_: Alone())
+group = dist.ProcessGroup(dist.HashStore(), 0, 1, backend="alone", timeout=20)
+data = np.ones(2)
+group.allreduce(data).wait()
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        for call in (
+            lambda: group.allreduce(data),
+            lambda: group.send([data], 0),
+            lambda: group.recv([data], 0),
+        ):
+            try:
+                call().wait()
+            except dist.InvalidGroupError as error:
+                assert "forked child" in str(error), error
+            else:
+                raise AssertionError("a child used the backend of its parent")
+        group.abort()
+        del group
+        status = 0
+    finally:
+        os._exit(status)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+group.allreduce(data).wait()
+os._exit(0)
+'''
+
+
+def test_a_forked_child_has_no_backend_of_its_parent():
+    command = [sys.executable, "-c", FORKED]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT)
+    assert ended.returncode == 0, ended.stderr
 
 
 def aborting(here):

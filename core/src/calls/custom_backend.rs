@@ -80,6 +80,7 @@ struct Factory {
 struct Foreign {
     name: String,
     instance: u64,
+    process: u32,
     carrier: Arc<dyn TaskCarrier>,
 }
 
@@ -216,7 +217,8 @@ async fn make(carrier: Arc<dyn TaskCarrier>, context: BackendContext) -> Result<
     let until = clock::after(limit);
     let instance = next_identity();
     // Whatever becomes of it, the language forgets it in the end.
-    let foreign = Foreign { name: name.clone(), instance, carrier };
+    let process = clock::process_id();
+    let foreign = Foreign { name: name.clone(), instance, process, carrier };
     let mut task = BackendTask::new(&name, instance, "make");
     task.context = Some(context);
     let completion = task.completion.clone();
@@ -305,6 +307,9 @@ impl Driver for Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        self.carrier.carry(BackendTask::new(&self.name, self.instance, "forget"));
+        // What a forked child has of it is its parent's.
+        if self.process == clock::process_id() {
+            self.carrier.carry(BackendTask::new(&self.name, self.instance, "forget"));
+        }
     }
 }

@@ -25,7 +25,7 @@ use super::finished_operation::FinishedOperation;
 use super::limits::TELLING_LIMIT;
 use super::operation::{Message, Operation};
 use crate::clock::Instant;
-use crate::completion::{Completion, Notification, WaitIntent};
+use crate::completion::{Completion, Notification, WaitIntent, inherited_error};
 use crate::fork;
 use crate::generated::error::{Error, Result};
 use crate::price::KnownPrices;
@@ -142,7 +142,7 @@ impl Driver {
             return true;
         }
         if self.is_inherited() {
-            completion.complete(Err(self.inherited_error()));
+            completion.complete(Err(inherited_error()));
             return true;
         }
         self.note_activity();
@@ -267,7 +267,7 @@ impl Driver {
     ) -> DeferredCompletions<'_> {
         let mut finished = Vec::new();
         if self.is_inherited() {
-            finished.push(FinishedOperation::new(completion.clone(), Err(self.inherited_error())));
+            finished.push(FinishedOperation::new(completion.clone(), Err(inherited_error())));
             return DeferredCompletions { driver: self, finished };
         }
         self.note_activity();
@@ -516,12 +516,6 @@ impl Driver {
     /// Whether this process inherited it by a fork; it must not touch its parent's connections.
     pub fn is_inherited(&self) -> bool {
         self.forks != fork::forks()
-    }
-
-    fn inherited_error(&self) -> Error {
-        let message = "it belongs to the parent process; a forked child has to form a group of \
-                       its own";
-        Error::InvalidGroup { message: message.to_owned() }
     }
 
     /// The memory of collective `sequence` has moved. Call it before anybody changes what lies

@@ -11,16 +11,24 @@ pub(super) trait Expiring: Send + Sync {
     fn expire(&self);
 }
 
+/// The deadline of something, which looks no longer at the clock when this is dropped.
+pub(super) struct Watch {
+    #[cfg(target_family = "wasm")]
+    _sleeper: turns::Watch,
+}
+
 /// Has `what` called when `deadline` has come, if it is still there then.
 #[cfg(not(target_family = "wasm"))]
-pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
+pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
+    // The thread forgets what is not there any more.
     threaded::watch(deadline, what);
+    Watch {}
 }
 
 /// Has `what` called when `deadline` has come, if it is still there then.
 #[cfg(target_family = "wasm")]
-pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
-    turns::watch(deadline, what);
+pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
+    Watch { _sleeper: turns::watch(deadline, what) }
 }
 
 #[cfg(not(target_family = "wasm"))]
@@ -98,22 +106,37 @@ mod turns {
     use crate::clock::{Instant, Sleep, sleep_until};
 
     /// One that sleeps until its deadline, and is kept by that.
+    pub(super) struct Watch(Arc<Sleeper>);
+
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            self.0.leave();
+        }
+    }
+
     struct Sleeper {
         sleep: Mutex<Option<Sleep>>,
         what: Weak<dyn Expiring>,
     }
 
+    impl Sleeper {
+        /// The event loop need not wait for it any more.
+        fn leave(&self) {
+            let sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(sleep);
+        }
+    }
+
     impl Wake for Sleeper {
         fn wake(self: Arc<Self>) {
-            // What has ended since is gone.
-            drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take());
+            self.leave();
             if let Some(what) = self.what.upgrade() {
                 what.expire();
             }
         }
     }
 
-    pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
+    pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
         let sleeper = Arc::new(Sleeper { sleep: Mutex::default(), what });
         let waker = Waker::from(sleeper.clone());
         let mut sleep = sleep_until(deadline);
@@ -122,5 +145,6 @@ mod turns {
         if is_due {
             waker.wake();
         }
+        Watch(sleeper)
     }
 }

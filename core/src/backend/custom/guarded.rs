@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Driver;
 use super::apart;
-use super::deadlines::{self, Expiring};
+use super::deadlines::{self, Expiring, Watch};
 use super::waiting::until_ended;
 use crate::backend::{
     Backend, Call, Capabilities, Direction, EndFuture, IssueOptions, IssuedOperation, Leaving,
@@ -19,7 +19,7 @@ use crate::backend::{
 };
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
-use crate::completion::{Completion, Notification, Outcome};
+use crate::completion::{Completion, Notification, Outcome, inherited_error};
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::Region;
@@ -32,6 +32,8 @@ pub(super) struct Guarded {
     name: String,
     group: String,
     rank: u32,
+    /// The process that made it: a forked child has neither the backend's threads nor its peers.
+    process: u32,
     driver: Arc<dyn Driver>,
     collectives: AtomicU64,
     messages: AtomicU64,
@@ -74,6 +76,8 @@ struct Running {
 
 /// What is to be done when an operation has ended well.
 struct Ending {
+    /// Who looks at the clock meanwhile.
+    watch: Option<Watch>,
     /// Memory of the backend, and that of the caller for it.
     outputs: Vec<(Region, Region)>,
     finish: Option<Outcome>,
@@ -90,6 +94,7 @@ impl Guarded {
             name: name.to_owned(),
             group: group.to_owned(),
             rank,
+            process: clock::process_id(),
             driver,
             collectives: AtomicU64::new(0),
             messages: AtomicU64::new(0),
@@ -111,7 +116,7 @@ impl Guarded {
             sequence,
             began: Instant::now(),
             completion: Arc::new(Completion::new()),
-            ending: Mutex::new(Some(Ending { outputs, finish })),
+            ending: Mutex::new(Some(Ending { watch: None, outputs, finish })),
             of: self.itself.clone(),
         });
         let mut state = self.lock();
@@ -142,7 +147,11 @@ impl Guarded {
         };
         if !theirs.is_done() {
             let watched: Weak<dyn Expiring> = Arc::downgrade(&running) as Weak<dyn Expiring>;
-            deadlines::watch(deadline, watched);
+            let watch = deadlines::watch(deadline, watched);
+            // Where it has ended meanwhile, nobody need look any more.
+            if let Some(ending) = &mut *running.lock() {
+                ending.watch = Some(watch);
+            }
         }
         let (ended, known) = (running.clone(), Arc::downgrade(&theirs));
         theirs.on_end(move |result| {
@@ -167,11 +176,14 @@ impl Guarded {
         result: Result<()>,
         is_told: bool,
     ) -> Option<Notification> {
-        let ending = running.lock().take()?;
-        if result.is_ok() {
-            ending.run();
-        } else {
-            drop(ending);
+        {
+            // Whoever comes second must not go on while the first still writes to the memory of
+            // the caller.
+            let mut ending = running.lock();
+            let ending = ending.take()?;
+            if result.is_ok() {
+                ending.run();
+            }
         }
         let mut state = self.lock();
         state.open.retain(|other| !Arc::ptr_eq(other, running));
@@ -189,6 +201,9 @@ impl Guarded {
 
     /// Has everything in flight fail, and everything later, unless that is so already.
     fn break_with(&self, broken: Break) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let open = {
             let mut state = self.lock();
             if state.broken.is_some() {
@@ -247,12 +262,22 @@ impl Guarded {
         Error::Backend { backend: self.name.clone(), message }
     }
 
+    /// Whether this is a forked child, in which all that is there belongs to the parent.
+    fn is_inherited(&self) -> bool {
+        self.process != clock::process_id()
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.is_inherited() { Err(inherited_error()) } else { Ok(()) }
+    }
+
     /// The next number, from 1 on.
     fn next(numbers: &AtomicU64) -> u64 {
         numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn start(&self, mut call: Call, options: IssueOptions) -> Result<Arc<Running>> {
+        self.check_process()?;
         let (name, sequence) = (call.name, Self::next(&self.collectives));
         let mut outputs = Vec::with_capacity(call.output.len());
         for region in &mut call.input {
@@ -292,8 +317,9 @@ impl Guarded {
         direction: Direction,
         mut transfer: Transfer,
         options: IssueOptions,
-    ) -> Result<IssuedOperation> {
+    ) -> Result<Arc<Running>> {
         let name = if direction == Direction::Send { "send" } else { "recv" };
+        self.check_process()?;
         let sequence = Self::next(&self.messages);
         let theirs = self.copy_of(name, &transfer.memory)?;
         let ours = std::mem::replace(&mut transfer.memory, theirs.clone());
@@ -301,11 +327,35 @@ impl Guarded {
         let peer = transfer.peer;
         let running = self.begin(name, sequence, outputs, transfer.finish.take())?;
         let issued = self.driver.message(direction, transfer, options);
-        self.follow(running, issued, peer, options.deadline).map(|running| running.issued())
+        self.follow(running, issued, peer, options.deadline)
+    }
+
+    /// Operations that go together. If one cannot be issued, those before it end as well.
+    fn all(
+        &self,
+        started: impl Iterator<Item = Result<Arc<Running>>>,
+    ) -> Result<Vec<IssuedOperation>> {
+        let mut issued: Vec<Arc<Running>> = Vec::new();
+        for running in started {
+            match running {
+                Ok(running) => issued.push(running),
+                Err(error) => {
+                    // The caller has its memory back when it is told.
+                    for running in issued {
+                        self.end(&running, Err(error.clone()), false);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(issued.iter().map(|running| running.issued()).collect())
     }
 
     /// Leaves the group. What is in flight has until the limit to end.
     async fn leave(&self, leaving: Leaving) -> Result<()> {
+        if self.is_inherited() {
+            return Ok(());
+        }
         let until = clock::after(leaving.limit);
         let open = self.lock().open.clone();
         for running in open {
@@ -321,7 +371,9 @@ impl Guarded {
         let nobody_asked = !was_asked && failed.iter().all(|completion| !completion.was_asked());
         let unasked = failed.first().filter(|_| was_whole && nobody_asked);
         let unasked = unasked.and_then(|completion| completion.peek()).unwrap_or(Ok(()));
-        let ended = self.driver.leave(leaving).await;
+        // All of it has one limit.
+        let limit = until.saturating_duration_since(Instant::now());
+        let ended = self.driver.leave(Leaving { limit, ..leaving }).await;
         unasked.and(ended.map_err(|error| self.explained("shutdown", 0, error)))
     }
 
@@ -408,28 +460,24 @@ impl Backend for Guarded {
     }
 
     fn together(&self, calls: Vec<Call>, options: IssueOptions) -> Result<Vec<IssuedOperation>> {
-        let mut issued: Vec<Arc<Running>> = Vec::with_capacity(calls.len());
-        for call in calls {
-            match self.start(call, options) {
-                Ok(running) => issued.push(running),
-                Err(error) => {
-                    // The caller has its memory back when it is told.
-                    for running in issued {
-                        self.end(&running, Err(error.clone()), false);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(issued.iter().map(|running| running.issued()).collect())
+        self.all(calls.into_iter().map(|call| self.start(call, options)))
+    }
+
+    fn messages(
+        &self,
+        messages: Vec<(Direction, Transfer)>,
+        options: IssueOptions,
+    ) -> Result<Vec<IssuedOperation>> {
+        let issue = |(direction, transfer)| self.message(direction, transfer, options);
+        self.all(messages.into_iter().map(issue))
     }
 
     fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
-        self.message(Direction::Send, transfer, options)
+        self.message(Direction::Send, transfer, options).map(|running| running.issued())
     }
 
     fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
-        self.message(Direction::Receive, transfer, options)
+        self.message(Direction::Receive, transfer, options).map(|running| running.issued())
     }
 
     fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) -> bool {
