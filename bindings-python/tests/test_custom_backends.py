@@ -3,11 +3,13 @@ has the results of NumPy, and what fails in it, or never ends, is that operation
 
 import asyncio
 import concurrent.futures
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import polyrank as dist
@@ -189,6 +191,54 @@ class Gated(OverStore):
         assert self.gate.wait(LIMIT)
 
 
+class UnclearError(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+class NumberedError(Exception):
+    def __init__(self, number):
+        super().__init__("the same text")
+        self.number = number
+
+
+class Faulty:
+    """Raises in uncommon ways."""
+
+    def __init__(self, *_):
+        self.raised = 0
+
+    def allreduce(self, tensors, opts):
+        raise UnclearError
+
+    def broadcast(self, tensors, opts):
+        class Handle:
+            async def wait(handle):
+                await asyncio.sleep(0)
+                tensors[0][:] = 5
+
+        return Handle()
+
+    def reduce(self, tensors, opts):
+        self.kernel()
+
+    def kernel(self):
+        raise NotImplementedError("no kernel for this")
+
+    async def scatter(self, output_tensors, input_tensors, opts):
+        await asyncio.sleep(0)
+        raise NotImplementedError
+
+    def barrier(self, opts):
+        error = NumberedError(self.raised)
+        self.raised += 1
+        RAISED.append(weakref.ref(error))
+        raise error
+
+
+RAISED = []
+
+
 def factory_that_dislikes_rank_1(store, rank, size, timeout):
     if rank == 1:
         raise OSError("not on this rank")
@@ -199,6 +249,7 @@ dist.register_backend("Over_Store", OverStore)
 dist.Backend.register_backend("odd", Odd, extended_api=True, devices=["cpu", "cuda"])
 dist.register_backend("dislikes", factory_that_dislikes_rank_1, devices="cpu")
 dist.register_backend("gated", Gated)
+dist.register_backend("faulty", Faulty)
 dist.register_backend("nothing", lambda *_: None)
 
 
@@ -317,6 +368,41 @@ def odd_ways(here):
     group.allreduce(data).wait()
     group.shutdown()
     assert ABORTED[-1] == "left"
+
+
+def alone(backend, timeout=LIMIT):
+    return dist.ProcessGroup(dist.HashStore(), 0, 1, backend=backend, timeout=timeout)
+
+
+def test_what_methods_raise_and_return():
+    group, data = alone("faulty"), np.zeros(2)
+    with pytest.raises(dist.DistBackendError, match="UnclearError: .its __str__ raised ValueError"):
+        group.allreduce(data).wait()
+    group.broadcast(data, 0).wait()
+    assert list(data) == [5, 5], "an async wait() is awaited"
+    with pytest.raises(dist.DistBackendError, match="NotImplementedError: no kernel for this"):
+        group.reduce(data, 0).wait()
+    with pytest.raises(dist.UnsupportedError, match="the backend 'faulty' does not support"):
+        group.scatter(data, [data], 0).wait()
+
+
+def failure_of(work):
+    with pytest.raises(dist.DistBackendError) as caught:
+        work.wait()
+    return caught.value
+
+
+def test_each_error_has_its_own_cause_which_ends_with_the_group():
+    group = alone("faulty")
+    works = [group.barrier() for _ in range(3)]
+    # When the last has failed, all have.
+    assert [failure_of(work).__cause__.number for work in reversed(works)] == [2, 1, 0]
+    del works, group
+    deadline = time.monotonic() + LIMIT
+    while any(error() is not None for error in RAISED[-3:]):
+        assert time.monotonic() < deadline, "what was raised is kept"
+        gc.collect()
+        time.sleep(0.01)
 
 
 async def awaited(group, data):
@@ -558,6 +644,10 @@ def test_names():
         with pytest.raises(dist.DuplicateBackendError) as caught:
             dist.register_backend(name, OverStore)
         assert isinstance(caught.value, ValueError) and caught.value.backend == name.lower()
+    for name, why in (("cpu", "kind of device"), ("Undefined", "no backend"), ("-", "a letter"),
+                      ("", "a letter"), ("a,b", "a letter")):
+        with pytest.raises(dist.InvalidArgumentError, match=why):
+            dist.register_backend(name, OverStore)
     for name, devices in (("a:b", None), ("tpus", ["tpu"])):
         with pytest.raises(dist.InvalidArgumentError):
             dist.register_backend(name, OverStore, devices=devices)

@@ -256,10 +256,14 @@ impl Guarded {
             Error::Backend { message, .. } => message,
             other => other.to_string(),
         };
-        let (group, rank) = (&self.group, self.rank);
-        let message =
-            format!("{name} (operation {sequence} of group '{group}') on rank {rank}: {message}");
+        let message = format!("{}: {message}", self.place_of(name, sequence));
         Error::Backend { backend: self.name.clone(), message }
+    }
+
+    /// Which operation of which group and rank it is.
+    fn place_of(&self, name: &str, sequence: u64) -> String {
+        let (group, rank) = (&self.group, self.rank);
+        format!("{name} (operation {sequence} of group '{group}') on rank {rank}")
     }
 
     /// Whether this is a forked child, in which all that is there belongs to the parent.
@@ -293,7 +297,7 @@ impl Guarded {
         }
         call.outputs = Vec::new();
         let running = self.begin(name, sequence, outputs, call.finish.take())?;
-        let issued = self.driver.collective(call, options);
+        let issued = self.driver.collective(&self.place_of(name, sequence), call, options);
         self.follow(running, issued, None, options.deadline)
     }
 
@@ -326,7 +330,8 @@ impl Guarded {
         let outputs = if direction == Direction::Send { Vec::new() } else { vec![(theirs, ours)] };
         let peer = transfer.peer;
         let running = self.begin(name, sequence, outputs, transfer.finish.take())?;
-        let issued = self.driver.message(direction, transfer, options);
+        let issued =
+            self.driver.message(&self.place_of(name, sequence), direction, transfer, options);
         self.follow(running, issued, peer, options.deadline)
     }
 
