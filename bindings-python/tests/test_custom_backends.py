@@ -602,6 +602,41 @@ def test_the_default_group_and_groups_of_it(trio):
     trio.run(default_group)
 
 
+def differing(here):
+    names = ("tcp", "over_store")
+    with pytest.raises(dist.PolyrankError) as caught:
+        over(here, "differing", names[here.rank % 2])
+    said = str(caught.value)
+    for rank, name in enumerate(names):
+        assert f"rank {rank} has cpu tensors served by {name}" in said, said
+
+
+def test_ranks_with_different_backends_say_which(pair):
+    pair.run(differing)
+
+
+def known_to_one(here):
+    store = dist.PrefixStore("known to one", here.store)
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=LIMIT)
+    name = f"of_rank_{here.rank}"
+    if not dist.is_backend_available(name):
+        dist.register_backend(name, OverStore)
+    with pytest.raises(dist.PolyrankError) as caught:
+        dist.new_group(backend="of_rank_0")
+    said = str(caught.value)
+    assert "Unknown backend type 'of_rank_0'" in said, said
+    assert here.rank == 1 or "rank 1 does not join" in said, said
+    # The next group of these ranks is the same on both.
+    data = np.ones(2)
+    dist.all_reduce(data, group=dist.new_group(backend="over_store"))
+    assert list(data) == [here.size] * 2
+    dist.destroy_process_group()
+
+
+def test_a_name_that_one_rank_has_not_registered_fails_on_all(pair):
+    pair.run(known_to_one)
+
+
 def disliked(here):
     with pytest.raises(dist.PolyrankError, match="OSError: not on this rank"):
         over(here, "disliked", "dislikes")
