@@ -25,6 +25,10 @@ test("works, promises, and errors of many kinds", async () => {
   assert.deepEqual(await onRanks(2, SCENARIOS, "odd"), ["over", "over"]);
 });
 
+test("what a method returns is checked, and each error has its own cause", async () => {
+  assert.deepEqual(await onRanks(1, SCENARIOS, "careless"), ["over"]);
+});
+
 test("one that never ends passes its deadline, or is aborted", async () => {
   assert.deepEqual(await onRanks(2, SCENARIOS, "late"), ["over", "over"]);
 });

@@ -2,14 +2,13 @@
 //! `polyrank._backends`, which has a thread for each. Knows nothing of what they do.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polyrank::backend::BackendContext;
 use polyrank::backend::registry::BackendName;
 use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register};
 use polyrank::calls::{Answer, Object, StoreObject, Value};
-use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList};
@@ -17,11 +16,20 @@ use pyo3::types::{PyDict, PyList};
 use crate::convert::{CoreResult, answer, error_kind, object, object_of_value};
 use crate::ending::attach;
 
-/// How many exceptions are kept for the errors that they became.
+/// How many exceptions are kept at most for the errors that they became.
 const MAX_CAUSES: usize = 16;
 
-/// Exceptions of backends by their texts, the last ones.
-static CAUSES: Mutex<VecDeque<(String, PyErr)>> = Mutex::new(VecDeque::new());
+/// An exception of a backend.
+struct Cause {
+    /// Which backend of one rank in one group raised it; none for one that could not be made.
+    instance: Option<u64>,
+    /// How the message of its error ends.
+    told: String,
+    raised: PyErr,
+}
+
+/// The last ones, of groups that are still there.
+static CAUSES: Mutex<VecDeque<Cause>> = Mutex::new(VecDeque::new());
 
 /// What a backend is asked to do.
 #[pyclass(frozen, name = "_BackendTask", module = "polyrank._core")]
@@ -43,7 +51,9 @@ pub(crate) fn register_backend(
     extended_api: bool,
     devices: &[String],
 ) -> PyResult<()> {
-    register(name, &devices.join(","), Arc::new(Carrier { factory, extended_api })).or_raise(py)
+    register(name, &devices.join(","), Arc::new(Carrier { factory, extended_api })).or_raise(py)?;
+    let module = py.import("polyrank._backends")?;
+    module.call_method1("_note_registered", (name, extended_api)).map(drop)
 }
 
 /// The kinds of devices that a backend may be named for.
@@ -55,16 +65,27 @@ pub(crate) fn backend_devices(py: Python<'_>, backend: &str) -> PyResult<Vec<&'s
 
 /// What a backend raised that became an error with this message.
 pub(crate) fn cause(py: Python<'_>, message: &str) -> Option<PyErr> {
-    let causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut known = causes.iter().rev();
-    // The core puts the operation and the rank before it.
-    known.find(|(text, _)| message.ends_with(text.as_str())).map(|(_, cause)| cause.clone_ref(py))
+    let mut causes = causes();
+    let found = causes.iter().rposition(|cause| message.ends_with(cause.told.as_str()))?;
+    if causes[found].instance.is_none() {
+        // The error of a factory is raised once.
+        return causes.remove(found).map(|cause| cause.raised);
+    }
+    Some(causes[found].raised.clone_ref(py))
+}
+
+fn causes() -> MutexGuard<'static, VecDeque<Cause>> {
+    CAUSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TaskCarrier for Carrier {
     fn carry(&self, task: BackendTask) {
         static DELIVER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let left = (task.method == "forget").then_some(task.instance);
         attach(|py| {
+            if left.is_some() {
+                forget(left);
+            }
             let delivered = DELIVER.import(py, "polyrank._backends", "_deliver").and_then(|it| {
                 let task = Bound::new(py, Task { task })?;
                 it.call1((task, self.factory.bind(py), self.extended_api))
@@ -160,12 +181,12 @@ impl Task {
 
     /// The backend raised this.
     fn fail(&self, py: Python<'_>, raised: &Bound<'_, PyAny>, text: String) {
-        let is_lacking = raised.is_instance_of::<PyNotImplementedError>()
-            || error_kind(raised).as_deref() == Some("Unsupported");
-        let error = match is_lacking {
-            true => self.task.lacking(),
-            false => {
-                keep(text.clone(), PyErr::from_value(raised.clone()));
+        let error = match error_kind(raised).as_deref() {
+            Some("Unsupported") => self.task.lacking(),
+            _ => {
+                let instance = (self.task.method != "make").then_some(self.task.instance);
+                let raised = PyErr::from_value(raised.clone());
+                keep(Cause { instance, told: self.task.told(&text), raised });
                 self.task.failure(text)
             }
         };
@@ -174,13 +195,24 @@ impl Task {
 }
 
 /// Keeps an exception for the error that it becomes.
-fn keep(text: String, error: PyErr) {
-    let mut causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
-    causes.push_back((text, error));
+fn keep(cause: Cause) {
+    let mut causes = causes();
+    causes.push_back(cause);
     let oldest = if causes.len() > MAX_CAUSES { causes.pop_front() } else { None };
     drop(causes);
     // That may run any code.
     drop(oldest);
+}
+
+/// Forgets what a backend raised whose group is gone: nobody has a work of it any more.
+fn forget(instance: Option<u64>) {
+    let mut causes = causes();
+    let is_gone = |cause: &Cause| cause.instance == instance;
+    let (gone, kept) = std::mem::take(&mut *causes).into_iter().partition::<Vec<_>, _>(is_gone);
+    causes.extend(kept);
+    drop(causes);
+    // Without the lock: that may run any code.
+    drop(gone);
 }
 
 fn arrays<'py>(

@@ -3,9 +3,13 @@ has the results of NumPy, and what fails in it, or never ends, is that operation
 
 import asyncio
 import concurrent.futures
+import gc
 import os
+import subprocess
+import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import polyrank as dist
@@ -178,6 +182,63 @@ class Odd:
 ABORTED = []
 
 
+class Gated(OverStore):
+    """Its barriers wait, on the backend's thread, until the gate is open."""
+
+    gate = threading.Event()
+
+    def barrier(self, opts):
+        assert self.gate.wait(LIMIT)
+
+
+class UnclearError(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+class NumberedError(Exception):
+    def __init__(self, number):
+        super().__init__("the same text")
+        self.number = number
+
+
+class Faulty:
+    """Raises in uncommon ways."""
+
+    def __init__(self, *_):
+        self.raised = 0
+
+    def allreduce(self, tensors, opts):
+        raise UnclearError
+
+    def broadcast(self, tensors, opts):
+        class Handle:
+            async def wait(handle):
+                await asyncio.sleep(0)
+                tensors[0][:] = 5
+
+        return Handle()
+
+    def reduce(self, tensors, opts):
+        self.kernel()
+
+    def kernel(self):
+        raise NotImplementedError("no kernel for this")
+
+    async def scatter(self, output_tensors, input_tensors, opts):
+        await asyncio.sleep(0)
+        raise NotImplementedError
+
+    def barrier(self, opts):
+        error = NumberedError(self.raised)
+        self.raised += 1
+        RAISED.append(weakref.ref(error))
+        raise error
+
+
+RAISED = []
+
+
 def factory_that_dislikes_rank_1(store, rank, size, timeout):
     if rank == 1:
         raise OSError("not on this rank")
@@ -187,6 +248,8 @@ def factory_that_dislikes_rank_1(store, rank, size, timeout):
 dist.register_backend("Over_Store", OverStore)
 dist.Backend.register_backend("odd", Odd, extended_api=True, devices=["cpu", "cuda"])
 dist.register_backend("dislikes", factory_that_dislikes_rank_1, devices="cpu")
+dist.register_backend("gated", Gated)
+dist.register_backend("faulty", Faulty)
 dist.register_backend("nothing", lambda *_: None)
 
 
@@ -307,6 +370,41 @@ def odd_ways(here):
     assert ABORTED[-1] == "left"
 
 
+def alone(backend, timeout=LIMIT):
+    return dist.ProcessGroup(dist.HashStore(), 0, 1, backend=backend, timeout=timeout)
+
+
+def test_what_methods_raise_and_return():
+    group, data = alone("faulty"), np.zeros(2)
+    with pytest.raises(dist.DistBackendError, match="UnclearError: .its __str__ raised ValueError"):
+        group.allreduce(data).wait()
+    group.broadcast(data, 0).wait()
+    assert list(data) == [5, 5], "an async wait() is awaited"
+    with pytest.raises(dist.DistBackendError, match="NotImplementedError: no kernel for this"):
+        group.reduce(data, 0).wait()
+    with pytest.raises(dist.UnsupportedError, match="the backend 'faulty' does not support"):
+        group.scatter(data, [data], 0).wait()
+
+
+def failure_of(work):
+    with pytest.raises(dist.DistBackendError) as caught:
+        work.wait()
+    return caught.value
+
+
+def test_each_error_has_its_own_cause_which_ends_with_the_group():
+    group = alone("faulty")
+    works = [group.barrier() for _ in range(3)]
+    # When the last has failed, all have.
+    assert [failure_of(work).__cause__.number for work in reversed(works)] == [2, 1, 0]
+    del works, group
+    deadline = time.monotonic() + LIMIT
+    while any(error() is not None for error in RAISED[-3:]):
+        assert time.monotonic() < deadline, "what was raised is kept"
+        gc.collect()
+        time.sleep(0.01)
+
+
 async def awaited(group, data):
     before = data[0]
     await group.allreduce(data)
@@ -362,6 +460,95 @@ def test_what_waits_in_a_callback_passes_its_deadline_too(pair):
     pair.run(late_in_a_callback)
 
 
+def chained(here):
+    group = over(here, "chained", "gated")
+    data = np.ones(2)
+
+    def more(_):
+        group.allreduce(data).wait()
+        return data.copy()
+
+    future = group.barrier().get_future().then(more)
+    Gated.gate.set()
+    assert list(future.wait()) == [here.size] * 2
+
+
+def test_a_callback_may_wait_for_the_next_operation_of_its_group(pair):
+    pair.run(chained)
+
+
+def late_together(here):
+    group = over(here, "late together", "odd", timeout=0.2)
+    first, second = group.barrier(), group.barrier()
+    ended = threading.Event()
+
+    def wait(_):
+        with pytest.raises(dist.CollectiveTimeoutError):
+            second.wait()
+        ended.set()
+
+    first.get_future().add_done_callback(wait)
+    with pytest.raises(dist.CollectiveTimeoutError):
+        first.wait()
+    assert ended.wait(LIMIT), "the second has not ended with the first"
+
+
+def test_a_callback_may_wait_for_another_that_ends_with_its_own(pair):
+    pair.run(late_together)
+
+
+FORKED = '''
+import os
+import numpy as np
+import polyrank as dist
+
+
+class Alone:
+    def allreduce(self, tensors, opts):
+        pass
+
+    def abort(self):
+        os._exit(3)
+
+    shutdown = abort
+
+
+dist.register_backend("alone", lambda *_: Alone())
+group = dist.ProcessGroup(dist.HashStore(), 0, 1, backend="alone", timeout=20)
+data = np.ones(2)
+group.allreduce(data).wait()
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        for call in (
+            lambda: group.allreduce(data),
+            lambda: group.send([data], 0),
+            lambda: group.recv([data], 0),
+        ):
+            try:
+                call().wait()
+            except dist.InvalidGroupError as error:
+                assert "forked child" in str(error), error
+            else:
+                raise AssertionError("a child used the backend of its parent")
+        group.abort()
+        del group
+        status = 0
+    finally:
+        os._exit(status)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+group.allreduce(data).wait()
+os._exit(0)
+'''
+
+
+def test_a_forked_child_has_no_backend_of_its_parent():
+    command = [sys.executable, "-c", FORKED]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT)
+    assert ended.returncode == 0, ended.stderr
+
+
 def aborting(here):
     group = over(here, "aborting", "odd")
     before = ABORTED.count("group")
@@ -415,6 +602,41 @@ def test_the_default_group_and_groups_of_it(trio):
     trio.run(default_group)
 
 
+def differing(here):
+    names = ("tcp", "over_store")
+    with pytest.raises(dist.PolyrankError) as caught:
+        over(here, "differing", names[here.rank % 2])
+    said = str(caught.value)
+    for rank, name in enumerate(names):
+        assert f"rank {rank} has cpu tensors served by {name}" in said, said
+
+
+def test_ranks_with_different_backends_say_which(pair):
+    pair.run(differing)
+
+
+def known_to_one(here):
+    store = dist.PrefixStore("known to one", here.store)
+    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=LIMIT)
+    name = f"of_rank_{here.rank}"
+    if not dist.is_backend_available(name):
+        dist.register_backend(name, OverStore)
+    with pytest.raises(dist.PolyrankError) as caught:
+        dist.new_group(backend="of_rank_0")
+    said = str(caught.value)
+    assert "Unknown backend type 'of_rank_0'" in said, said
+    assert here.rank == 1 or "rank 1 does not join" in said, said
+    # The next group of these ranks is the same on both.
+    data = np.ones(2)
+    dist.all_reduce(data, group=dist.new_group(backend="over_store"))
+    assert list(data) == [here.size] * 2
+    dist.destroy_process_group()
+
+
+def test_a_name_that_one_rank_has_not_registered_fails_on_all(pair):
+    pair.run(known_to_one)
+
+
 def disliked(here):
     with pytest.raises(dist.PolyrankError, match="OSError: not on this rank"):
         over(here, "disliked", "dislikes")
@@ -457,6 +679,10 @@ def test_names():
         with pytest.raises(dist.DuplicateBackendError) as caught:
             dist.register_backend(name, OverStore)
         assert isinstance(caught.value, ValueError) and caught.value.backend == name.lower()
+    for name, why in (("cpu", "kind of device"), ("Undefined", "no backend"), ("-", "a letter"),
+                      ("", "a letter"), ("a,b", "a letter")):
+        with pytest.raises(dist.InvalidArgumentError, match=why):
+            dist.register_backend(name, OverStore)
     for name, devices in (("a:b", None), ("tpus", ["tpu"])):
         with pytest.raises(dist.InvalidArgumentError):
             dist.register_backend(name, OverStore, devices=devices)

@@ -39,6 +39,45 @@ def test_groups_are_made_from_the_environment(environment):
         _dist2.new_group("tcp", 5, "cpu", bogus=True)
 
 
+def test_options_of_a_registered_backend_are_its_factorys(environment):
+    given = []
+
+    class Nothing:
+        def allreduce(self, tensors, opts):
+            pass
+
+    def factory(about, options):
+        given.append(options)
+        return Nothing()
+
+    polyrank.register_backend("dist2_extended", factory, extended_api=True)
+    polyrank.register_backend("dist2_plain", lambda *_: Nothing())
+    options = polyrank.BackendOptions()
+    groups = [
+        _dist2.new_group("dist2_extended", 5, algorithm="tree"),
+        _dist2.new_group("dist2_extended", 5, pg_options=options),
+        _dist2.new_group("Dist2_Extended", 5),
+        _dist2.new_group("dist2_plain", 5),
+    ]
+    assert given == [{"algorithm": "tree"}, options, None]
+    with pytest.raises(TypeError, match="the backend 'dist2_plain' takes no options"):
+        _dist2.new_group("dist2_plain", 5, algorithm="tree")
+    for group in groups:
+        polyrank.destroy_process_group(group)
+
+
+def test_a_group_that_could_not_be_made_does_not_count(environment):
+    first = _dist2.new_group("tcp", 5)
+    for wrong in ({"backend": "unheard"}, {"device": "cuda:0"}, {"bogus": 1}):
+        with pytest.raises((polyrank.PolyrankError, TypeError)):
+            _dist2.new_group(**{"backend": "tcp", "timeout": 5, **wrong})
+    second = _dist2.new_group("tcp", 5)
+    numbers = [int(group.group_name.removeprefix("dist2_")) for group in (first, second)]
+    assert numbers[1] == numbers[0] + 1
+    for group in (first, second):
+        polyrank.destroy_process_group(group)
+
+
 def test_a_destroyed_group_is_refused(environment):
     group = _dist2.new_group("tcp", 5, "cpu")
     polyrank.destroy_process_group(group)

@@ -1,6 +1,8 @@
 // The package under Node, with the WebSocket of the package `ws` in the place of a browser's.
 
+import { execFile } from "node:child_process";
 import { test } from "node:test";
+import { promisify } from "node:util";
 
 import WebSocket from "ws";
 
@@ -11,6 +13,20 @@ import { values } from "./cases/values.mjs";
 globalThis.WebSocket ??= WebSocket;
 const pr = await import("../js/index.js");
 const { native } = await import("../js/runtime/native.js");
+
+/** A program that leaves a group over a backend of its own open when all operations are over. */
+const OPEN = `
+  import * as pr from ${JSON.stringify(new URL("../js/index.js", import.meta.url).href)};
+  pr.registerBackend("mine", () => ({ allreduce() {} }));
+  const options = { backend: "mine", timeout: 3_600_000 };
+  const group = await pr.ProcessGroup.join(new pr.HashStore(), 0, 1, options);
+  for (let call = 0; call < 3; call += 1) await group.allreduce(new Float32Array(1));
+`;
+
+test("what a backend has ended keeps no process waiting for its deadline", async () => {
+  const words = ["--input-type=module", "-e", OPEN];
+  await promisify(execFile)(process.execPath, words, { timeout: 60_000 });
+});
 
 for (const [name, run] of Object.entries({ ...local, ...memory, ...values })) {
   test(name, () => run(pr, native));

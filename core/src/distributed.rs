@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::backend::registry::BackendSpec;
 use crate::backend::{self, BackendOptions};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
@@ -359,18 +360,28 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
     }
     let split = SplitOptions {
         timeout: options.timeout,
-        backend: options.backend.as_deref().map(str::parse).transpose()?,
+        backend: None,
         device: options.device,
         name: options.group_name,
         backend_options: options.backend_options,
         description: Some(options.description.unwrap_or_else(|| "undefined".into())),
         ..SplitOptions::default()
     };
+    let backend = options.backend.as_deref().map(str::parse::<BackendSpec>).transpose();
     if let Some(name) = &split.name
         && world().as_ref().is_some_and(|world| world.has_group(name))
     {
         return Err(Error::DuplicateGroup { group_name: name.clone() });
     }
+    let backend = match backend {
+        Ok(backend) => backend,
+        // It may be known to the others, who would wait for this rank.
+        Err(why) if !options.enable_reconfigure => {
+            return Err(parent.refuse_split("new_group", &ranks, split, why).await);
+        }
+        Err(why) => return Err(why),
+    };
+    let split = SplitOptions { backend, ..split };
     if options.enable_reconfigure {
         let group = parent.split_without_members(split)?;
         world().iter_mut().for_each(|world| world.groups.push(group.clone()));

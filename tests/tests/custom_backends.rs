@@ -28,6 +28,14 @@ fn over(name: &str) -> GroupOptions {
             Ok(Stubborn::new(&context) as Arc<dyn Backend>)
         })
         .unwrap();
+        register_backend("panicking", &[], |_: BackendContext| {
+            Ok(Arc::new(Stubborn { panics: true, ..Stubborn::default() }) as Arc<dyn Backend>)
+        })
+        .unwrap();
+        register_backend("hurried", &[], |_: BackendContext| {
+            Ok(Arc::new(Stubborn { hurries: true, ..Stubborn::default() }) as Arc<dyn Backend>)
+        })
+        .unwrap();
         register_backend("picky", &[], |context: BackendContext| {
             let who = "the picky one".to_owned();
             match context.rank {
@@ -157,6 +165,21 @@ fn one_that_does_not_end_passes_its_deadline_and_breaks_the_group() {
 }
 
 #[test]
+fn one_whose_abort_panics_ends_no_deadline_of_another() {
+    // One after the other: what the first does must not end what looks at the clock.
+    for _ in 0..2 {
+        ranks_with(
+            1,
+            |_| over("panicking").timeout(Duration::from_millis(20)),
+            |group| {
+                let error = group.barrier(()).unwrap_err();
+                assert!(matches!(error, Error::CollectiveTimeout { .. }), "{error}");
+            },
+        );
+    }
+}
+
+#[test]
 fn aborting_ends_what_is_in_flight_and_tells_the_backend() {
     ranks_with(
         1,
@@ -206,7 +229,55 @@ fn operations_that_go_together_have_their_memory_back_when_one_fails() {
             request.outputs = vec![vec![first.clone()], vec![second]];
             let error = group.run(request).unwrap_err();
             assert!(error.to_string().contains("one gathering at a time"), "{error}");
-            assert_eq!(first.region().read(|bytes| bytes[0]), 0);
+            // Either it had ended, or it never writes.
+            let written = || first.region().read(|bytes| bytes[0]);
+            let at_return = written();
+            assert!([0, 7].contains(&at_return) && written() == at_return);
+        },
+    );
+}
+
+#[test]
+fn nobody_writes_to_memory_that_its_owner_has_back() {
+    ranks_with(
+        4,
+        |_| over("hurried"),
+        |group| {
+            if group.rank() > 0 {
+                return;
+            }
+            // The first has begun to copy its results when the second is refused.
+            let mut request = Request::new(Collective::Allgather);
+            request.coalesced = true;
+            let blocks = |len: usize| -> Vec<_> {
+                (0..4).map(|_| polyrank::Tensor::from(vec![0_u8; len])).collect()
+            };
+            let large = blocks(16 << 20);
+            let (begun, last) = (large[0].region().clone(), large[3].region().clone());
+            *HURRIED.lock().unwrap() = Some(begun);
+            request.inputs = vec![blocks(16 << 20)[..1].to_vec(), blocks(1)[..1].to_vec()];
+            request.outputs = vec![large, blocks(1)];
+            let error = group.run(request).unwrap_err();
+            assert!(error.to_string().contains("one gathering at a time"), "{error}");
+            let end = || last.read(|bytes| bytes[bytes.len() - 1]);
+            let at_return = end();
+            LATE_WRITER.lock().unwrap().take().unwrap().join().unwrap();
+            assert_eq!(end(), at_return, "written when the call had returned");
+        },
+    );
+}
+
+#[test]
+fn leaving_has_one_limit_for_what_is_in_flight_and_for_the_backend() {
+    ranks_with(
+        1,
+        |_| over("stubborn"),
+        |group| {
+            let work = group.barrier_async(()).unwrap();
+            group.shutdown_within(Duration::from_millis(50)).unwrap();
+            assert!(matches!(work.wait(None), Err(Error::Aborted { .. })));
+            // The operation took all of it.
+            assert!(LIMITS.lock().unwrap().contains(&Duration::ZERO));
         },
     );
 }
@@ -244,15 +315,27 @@ fn a_fake_group_of_any_size_needs_no_other_rank() {
 /// What the stubborn backends were told when they were aborted.
 static ABORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// How long the stubborn backends were given to leave.
+static LIMITS: Mutex<Vec<Duration>> = Mutex::new(Vec::new());
+
+/// Where the results of a hurried gathering begin, and the thread that copies them.
+static HURRIED: Mutex<Option<Region>> = Mutex::new(None);
+static LATE_WRITER: Mutex<Option<std::thread::JoinHandle<()>>> = Mutex::new(None);
+
 /// Ends some operations, refuses others, and never ends a barrier.
+#[derive(Default)]
 struct Stubborn {
     gatherings: AtomicUsize,
     open: Mutex<Vec<IssuedOperation>>,
+    /// Whether it panics when it is aborted.
+    panics: bool,
+    /// Whether it ends the first gathering before it refuses the second.
+    hurries: bool,
 }
 
 impl Stubborn {
     fn new(_: &BackendContext) -> Arc<Stubborn> {
-        Arc::new(Stubborn { gatherings: AtomicUsize::new(0), open: Mutex::default() })
+        Arc::new(Stubborn::default())
     }
 
     fn never(&self) -> IssuedOperation {
@@ -276,13 +359,20 @@ impl Backend for Stubborn {
             Collective::Allreduce => Ok(IssuedOperation::ended(Ok(()))),
             Collective::Barrier => Ok(self.never()),
             Collective::Allgather if self.gatherings.fetch_add(1, Ordering::SeqCst) == 0 => {
+                call.output.iter().for_each(|output| output.write(|bytes| bytes.fill(7)));
                 Ok(self.never())
             }
             Collective::Allgather => {
                 let open = std::mem::take(&mut *self.open.lock().unwrap());
                 // Too late: the caller is about to learn that both have failed.
                 let ended = std::thread::spawn(move || open[0].completion.complete(Ok(())));
-                drop(ended);
+                if self.hurries {
+                    *LATE_WRITER.lock().unwrap() = Some(ended);
+                    let begun = HURRIED.lock().unwrap().take().unwrap();
+                    while begun.read(|bytes| bytes[0]) == 0 {
+                        std::thread::yield_now();
+                    }
+                }
                 Err(Error::InvalidArgument { message: "one gathering at a time".to_owned() })
             }
             Collective::Reduce => {
@@ -309,10 +399,12 @@ impl Backend for Stubborn {
     }
 
     fn abort(&self, why: &str) {
+        assert!(!self.panics, "this panic is part of a test");
         ABORTED.lock().unwrap().push(why.to_owned());
     }
 
-    fn shutdown(&self, _: Leaving) -> Result<()> {
+    fn shutdown(&self, leaving: Leaving) -> Result<()> {
+        LIMITS.lock().unwrap().push(leaving.limit);
         Ok(())
     }
 }

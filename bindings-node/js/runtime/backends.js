@@ -16,9 +16,9 @@ import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
 import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
-import { INSPECT, INTERNAL } from "./work.js";
+import { INSPECT, INTERNAL, Work } from "./work.js";
 
-/** How many errors are kept for those that they become. */
+/** How many errors are kept at most for those that they become. */
 const MAX_CAUSES = 16;
 
 /** What is called for a new group, by the names of the backends. */
@@ -27,24 +27,29 @@ const factories = new Map();
 /** The backends, each on one rank of a group, by their numbers in the core. */
 const backends = new Map();
 
-/** What backends threw, the last ones, with the texts that they became. */
-const causes = [];
+/** What backends of groups that are still there threw, the last ones: how the messages end that
+ * they became, and whose they are; nobody's, if the backend could not be made. */
+let causes = [];
 
 /** Registers a backend, whose parts `factory` makes. */
 export function registerBackend(name, factory, options = {}) {
   if (typeof factory !== "function") {
     throw new InvalidTypeError("registerBackend(): 'factory' must be a function");
   }
+  if (typeof name !== "string") {
+    throw new InvalidTypeError("registerBackend(): 'name' must be a string");
+  }
   const { extendedApi = false, devices = null } = options ?? {};
   const kinds = typeof devices === "string" ? [devices] : [...(devices ?? [])].map(String);
-  wrapped(() => native.registerBackend(String(name), kinds.join(",")));
-  const lower = String(name).toLowerCase();
+  wrapped(() => native.registerBackend(name, kinds.join(",")));
+  const lower = name.toLowerCase();
   factories.set(lower, { factory, extendedApi });
   Backend[lower.toUpperCase().replace(/[-.]/g, "_")] = lower;
 }
 
 /** Runs a task until it is over. What does not wait is called in the order of the tasks. */
-async function run([numbers, backend, method, inputs, outputs, store, groupId, globalRanks]) {
+async function run(parts) {
+  const [numbers, backend, method, inputs, outputs, store, groupId, globalRanks, place] = parts;
   const [id, instance, dtype, reduceOp, root, peer, tag, timeout, ...about] = numbers;
   const task = { instance, dtype: nameOf(dtype), reduceOp, root, peer, tag, timeout };
   Object.assign(task, { method: camelName(method), inputs, outputs });
@@ -57,12 +62,33 @@ async function run([numbers, backend, method, inputs, outputs, store, groupId, g
     const { written = [], source = -1 } = await perform(task);
     native.endBackendTask(id, source, written.map(bytesOf), "", undefined);
   } catch (error) {
-    const text = `${error?.name ?? "Error"}: ${error?.message ?? String(error)}`;
-    // Where a reduction function throws, `backend` is what messages call the operation.
-    causes.push([method === "combine" ? `${backend} failed: ${text}` : text, error]);
+    const [kind, text] = described(error);
+    if (method === "combine") {
+      // A reduction function is no backend's; `backend` is what messages call the operation.
+      causes.push({ told: `${backend} failed: ${text}`, error });
+    } else {
+      causes.push({ told: `${place}: ${text}`, owner: method === "make" ? null : instance, error });
+    }
     if (causes.length > MAX_CAUSES) causes.shift();
-    native.endBackendTask(id, -1, [], String(error?.kind ?? ""), text);
+    native.endBackendTask(id, -1, [], kind, text);
   }
+}
+
+/** The kind and the text of what was thrown, which may be anything. */
+function described(error) {
+  try {
+    return [String(error?.kind ?? ""), `${error?.name ?? "Error"}: ${error?.message ?? error}`];
+  } catch {
+    return ["", "Error: what was thrown has no text"];
+  }
+}
+
+/** What was thrown that became the error with this message. */
+function causeOf(message) {
+  const found = causes.findLast(({ told }) => message.endsWith(told));
+  // The error of a factory is raised once.
+  if (found?.owner === null) causes = causes.filter((cause) => cause !== found);
+  return found?.error;
 }
 
 async function perform(task) {
@@ -74,6 +100,8 @@ async function perform(task) {
   const method = backend?.[task.method];
   if (task.method === "forget") {
     backends.delete(task.instance);
+    // Nobody has a work of that group any more.
+    causes = causes.filter(({ owner }) => owner !== task.instance);
   } else if (task.method === "abort" || task.method === "shutdown") {
     if (typeof method === "function") await method.call(backend);
   } else {
@@ -103,9 +131,35 @@ async function operate(task, backend, method) {
   const [inputs, written] = [arraysOf(task.inputs), arraysOf(task.outputs)];
   const returned = method.apply(backend, argumentsOf(task, inputs, written));
   const value = await returned;
+  if (!(returned instanceof Work)) {
+    const tensors = [...inputs, ...written];
+    expectReturned(task.method, value, tensors, typeof returned?.then === "function");
+  }
   if (task.method !== "recvAnysource") return { written };
   const source = typeof value === "number" ? value : returned?.sourceRank?.();
   return { written, source: source ?? -1 };
+}
+
+/** Refuses what a method returned, or what it promised, if it looks as results do that nobody
+ * would take, or as something that nobody would wait for. */
+function expectReturned(method, value, tensors, isPromised) {
+  const isExpected = (value) => {
+    if (value === undefined || value === null) return true;
+    if (typeof value === "number" || typeof value === "boolean") return true;
+    if (Array.isArray(value)) return value.every(isExpected);
+    if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return tensors.includes(value);
+    return isPromised && typeof value.wait !== "function";
+  };
+  if (isExpected(value)) return;
+  const what = typeof value?.wait === "function" ? "an object with wait()" : typeName(value);
+  throw new InvalidTypeError(
+    `${method} of a backend returned ${what}; expected nothing, a promise or a Work, and the ` +
+      "results in the tensors that it is given",
+  );
+}
+
+function typeName(value) {
+  return value?.constructor?.name ?? typeof value;
 }
 
 /** What a method is called with: c10d's arguments, for one tensor of each rank. */
@@ -230,7 +284,7 @@ export function getBackend(group, device) {
   );
 }
 
-findCausesBy((message) => causes.findLast(([text]) => message.endsWith(text))?.[1]);
+findCausesBy(causeOf);
 whenTasksCome(() => {
   for (let task; (task = native.takeBackendTask() ?? null) !== null; ) run(task);
 });

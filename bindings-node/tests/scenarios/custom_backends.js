@@ -154,6 +154,41 @@ class Odd {
   }
 }
 
+/** Returns and throws what it should not. */
+class Careless {
+  thrown = 0;
+
+  allreduce([tensor]) {
+    return tensor.map((value) => 2 * value);
+  }
+
+  async reduce([tensor]) {
+    return [tensor.slice()];
+  }
+
+  broadcast() {
+    return { wait() {} };
+  }
+
+  scatter() {
+    return "done";
+  }
+
+  async gather([outputs], [input]) {
+    outputs[0].set(input);
+    return outputs;
+  }
+
+  barrier() {
+    throw Object.assign(new RangeError("the same text"), { number: this.thrown++ });
+  }
+
+  alltoall() {
+    throw Object.create(null);
+  }
+}
+
+pr.registerBackend("careless", () => new Careless());
 pr.registerBackend("Over_Store", (store, rank, size) => new OverStore(store, rank, size));
 pr.registerBackend("odd", async (context, more) => {
   assert.equal(more, null);
@@ -252,6 +287,38 @@ export async function odd(here) {
   return "over";
 }
 
+/** What methods return and throw that they should not. */
+export async function careless(here) {
+  const group = await over(here, "careless", "careless");
+  const data = Float32Array.of(1, 2);
+  const calls = {
+    allreduce: [() => group.allreduce(data), "Float32Array"],
+    reduce: [() => group.reduce(data, 0), "Array"],
+    broadcast: [() => group.broadcast(data, 0), "an object with wait()"],
+    scatter: [() => group.scatter(data, [data.slice()], 0), "String"],
+  };
+  for (const [method, [call, what]] of Object.entries(calls)) {
+    await assert.rejects(call(), (error) => {
+      const said = `${method} of a backend returned ${what}; expected nothing, a promise or a Work`;
+      assert.ok(error.message.includes(said), error.message);
+      return true;
+    });
+  }
+  const gathered = new Float32Array(2);
+  await group.gather([gathered], data, 0);
+  assert.deepEqual(gathered, data);
+  await assert.rejects(group.alltoall([data], [data.slice()]), /what was thrown has no text/);
+  const works = [0, 1, 2].map(() => group.barrier());
+  const numbers = [];
+  // When the last has failed, all have.
+  for (const work of works.reverse()) {
+    await work.then(assert.fail, (error) => numbers.push(error.cause.number));
+  }
+  assert.deepEqual(numbers, [2, 1, 0]);
+  await group.shutdown();
+  return "over";
+}
+
 /** Deadlines and aborts. */
 export async function late(here) {
   const group = await over(here, "late", "odd", 200);
@@ -314,7 +381,11 @@ function names() {
       message: `Backend ${name.toLowerCase()} already registered`,
     });
   }
-  assert.throws(() => pr.registerBackend("a:b", () => {}), pr.InvalidArgumentError);
+  for (const name of ["a:b", "cpu", "-", ""]) {
+    const said = { name: "InvalidArgumentError", message: /is not a name for a backend/ };
+    assert.throws(() => pr.registerBackend(name, () => {}), said);
+  }
+  assert.throws(() => pr.registerBackend(undefined, () => {}), pr.InvalidTypeError);
   const onTpus = { devices: ["tpu"] };
   assert.throws(() => pr.registerBackend("tpus", () => {}, onTpus), pr.InvalidArgumentError);
   assert.throws(() => pr.registerBackend("none", 3), pr.InvalidTypeError);

@@ -9,7 +9,8 @@ called is a coroutine, or returns a future or a work.
 # pyright: basic
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -45,6 +46,36 @@ class DistributedBackendOptions:
     """Global ranks of the members, by rank in the group."""
     enable_reconfigure: bool = False
     """Whether the members of the group can be replaced: never."""
+
+
+#: Whether the factory of a backend takes options, by the names of those that are registered.
+_registered: dict[str, bool] = {}
+#: What was chosen about the backend of a group that is being made, by its name.
+_options: dict[str, Any] = {}
+
+
+def is_registered(name: str) -> bool:
+    """Whether a backend of this name was registered here."""
+    return name.lower() in _registered
+
+
+@contextmanager
+def options_of_group(backend: str | None, group_name: str, options: Any) -> Iterator[None]:
+    """Gives the factory of a registered backend these options for the group made meanwhile."""
+    if not options:
+        yield
+        return
+    if not _registered.get((backend or "").lower()):
+        raise TypeError(f"the backend '{backend}' takes no options: register it with extended_api")
+    _options[group_name] = options
+    try:
+        yield
+    finally:
+        del _options[group_name]
+
+
+def _note_registered(name: str, extended_api: bool) -> None:
+    _registered[name.lower()] = extended_api
 
 
 #: The backends, by their numbers in the core.
@@ -116,10 +147,8 @@ class _Runner:
         """Calls the method of a task. What it returns may have to be awaited."""
         try:
             returned = self._made(task) if task.method == "make" else _called(self._backend, task)
-        except _LackingError:
-            task.lack()
         except BaseException as error:
-            task.fail(error, _text(error))
+            self._fail(task, error)
         else:
             if returned is None and task.method != "make":
                 task.end()
@@ -132,7 +161,8 @@ class _Runner:
     def _made(self, task: Any) -> Any:
         context = task.context
         if self._extended_api:
-            return self._factory(DistributedBackendOptions(**context), None)
+            options = _options.get(context["group_id"])
+            return self._factory(DistributedBackendOptions(**context), options)
         names = ("store", "group_rank", "group_size", "timeout")
         return self._factory(*(context[name] for name in names))
 
@@ -147,6 +177,13 @@ class _Runner:
                 value = await _awaited(returned)
                 task.end(_sender(task, returned, value))
         except BaseException as error:
+            self._fail(task, error)
+
+    def _fail(self, task: Any, error: BaseException) -> None:
+        """Ends a task with what was raised."""
+        if _says_lacking(error, getattr(self._backend, task.method, None)):
+            task.lack()
+        else:
             task.fail(error, _text(error))
 
 
@@ -164,6 +201,22 @@ def _called(backend: Any, task: Any) -> Any:
     return method(*_ARGUMENTS[task.method](task))
 
 
+def _says_lacking(error: BaseException, method: Any) -> bool:
+    """Whether this means that the backend has no such method: as c10d's base class says it, by a
+    `NotImplementedError` of the method itself, and not of something that it called."""
+    import inspect
+
+    if isinstance(error, _LackingError):
+        return True
+    trace = error.__traceback__
+    if not isinstance(error, NotImplementedError) or not callable(method) or trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    function = inspect.unwrap(getattr(method, "__func__", method))
+    return trace.tb_frame.f_code is getattr(function, "__code__", None)
+
+
 async def _awaited(returned: Any) -> Any:
     """The value of what a method returned: a work, a future, something that can be awaited."""
     import asyncio
@@ -176,7 +229,9 @@ async def _awaited(returned: Any) -> Any:
         return await asyncio.wrap_future(returned)
     wait = getattr(returned, "wait", None)
     if callable(wait):
-        return await _on_thread(wait)
+        value = await _on_thread(wait)
+        # It may be a coroutine itself.
+        return await value if inspect.isawaitable(value) else value
     if isinstance(returned, int):
         return returned
     raise TypeError(f"a method of a backend returned {returned!r}, which cannot be waited for")
@@ -221,7 +276,11 @@ def _sender(task: Any, returned: Any, value: Any) -> int | None:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    try:
+        said = str(error)
+    except BaseException as second:
+        said = f"(its __str__ raised {type(second).__name__})"
+    return f"{type(error).__name__}: {said}"
 
 
 def _reducing(options: Any) -> Callable[[Any], Any]:

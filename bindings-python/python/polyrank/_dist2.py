@@ -3,11 +3,11 @@
 PyTorch no longer has that module; what it had is kept here.
 """
 
+import threading
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
-from polyrank._backends import ProcessGroupFactory
+from polyrank._backends import ProcessGroupFactory, is_registered, options_of_group
 from polyrank._core import (
     BackendOptions,
     NcclOptions,
@@ -28,7 +28,9 @@ __all__ = [
 ]
 
 _OPTIONS = {"nccl": NcclOptions}
-_numbers = count()
+#: The number of the next group without a name, and who makes one.
+_next_number = 0
+_numbering = threading.Lock()
 
 
 def new_group(
@@ -44,17 +46,43 @@ def new_group(
     `MASTER_PORT`), which is registered nowhere: `destroy_process_group(group)` leaves it.
 
     `device` is this rank's, `options` are those of the backend, as attributes of `BackendOptions`
-    or `NcclOptions`. Without a `group_name`, all ranks make their groups in one order.
+    or `NcclOptions`; a backend that was registered with `extended_api` is given them as they are.
+    Without a `group_name`, all ranks make their groups in one order, in which a group that could
+    not be made does not count.
     """
+    if backend is not None and is_registered(backend):
+        if options and pg_options is not None:
+            raise TypeError("new_group(): both 'pg_options' and options of the backend are given")
+        of_group = pg_options if isinstance(pg_options, BackendOptions) else None
+        own = options or pg_options
+        return _joined(group_name, timeout, backend, device, of_group, own)
     if options:
         if pg_options is not None:
             raise TypeError("new_group(): both 'pg_options' and options of the backend are given")
         pg_options = _OPTIONS.get((backend or "").lower(), BackendOptions)(**options)
-    return join_group(
-        group_name or f"dist2_{next(_numbers)}",
-        "env://",
-        timeout,
-        backend=backend,
-        device_id=device,
-        pg_options=pg_options,
-    )
+    return _joined(group_name, timeout, backend, device, pg_options, None)
+
+
+def _joined(
+    name: str | None,
+    timeout: float | timedelta | None,
+    backend: str | None,
+    device: Any,
+    pg_options: BackendOptions | None,
+    own: Any,
+) -> ProcessGroup:
+    """The group of this name, or of the next number; `own` are options of a registered backend."""
+    global _next_number
+
+    def join(name: str) -> ProcessGroup:
+        with options_of_group(backend, name, own):
+            return join_group(
+                name, "env://", timeout, backend=backend, device_id=device, pg_options=pg_options
+            )
+
+    if name:
+        return join(name)
+    with _numbering:
+        group = join(f"dist2_{_next_number}")
+        _next_number += 1
+        return group

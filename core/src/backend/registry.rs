@@ -152,6 +152,17 @@ impl BackendSpec {
         self.devices.iter().find(|(kind, _)| kind == device).map(|(_, backend)| *backend)
     }
 
+    /// Which backend serves a kind of device, for each that has one: `cpu tensors=tcp`, by the
+    /// backends' own names. Tensors of the host are served in every group.
+    pub(crate) fn served(&self) -> Vec<String> {
+        let line = |kind: &str, name: BackendName| {
+            format!("{kind} tensors served by={}", name.registration().name)
+        };
+        let host = (!self.serves("cpu")).then(|| line("cpu", BackendName::tcp()));
+        let others = self.devices.iter().map(|(kind, name)| line(kind, *name));
+        host.into_iter().chain(others).collect()
+    }
+
     /// Refuses backends that serve another kind of device than they are to serve.
     pub(crate) fn check(&self) -> Result<()> {
         for (kind, backend) in &self.devices {

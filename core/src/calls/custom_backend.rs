@@ -31,6 +31,8 @@ pub struct BackendTask {
     /// `make`, `abort`, `shutdown`, `forget`, or the method of the operation in c10d's names:
     /// `allreduce`, `recv_anysource`.
     pub method: &'static str,
+    /// Which operation of which group and rank it is, as what it fails with begins.
+    pub place: String,
     /// What the factory is told, for `make`.
     pub context: Option<BackendContext>,
     /// What the operation reads. The memory is the backend's, and so is that of the outputs.
@@ -80,6 +82,7 @@ struct Factory {
 struct Foreign {
     name: String,
     instance: u64,
+    process: u32,
     carrier: Arc<dyn TaskCarrier>,
 }
 
@@ -89,6 +92,7 @@ impl BackendTask {
             backend: backend.to_owned(),
             instance,
             method,
+            place: String::new(),
             context: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -123,6 +127,11 @@ impl BackendTask {
         Error::Backend { backend: self.backend.clone(), message: text.into() }
     }
 
+    /// How the message of the error ends that this text becomes, of no other operation.
+    pub fn told(&self, text: &str) -> String {
+        format!("{}: {text}", self.place)
+    }
+
     /// What it fails with if the backend has no such method.
     pub fn lacking(&self) -> Error {
         let who = format!("the backend '{}'", self.backend);
@@ -147,8 +156,8 @@ impl BackendTask {
     /// What it is, under the number `id`, as a list: first one of numbers, which are -1 where there
     /// is none (`id`, `instance`, the element type, the operator, the root, the other rank, the
     /// tag, the limit in ms, and for a factory the rank, the number of ranks and the limit), then
-    /// the backend, the method, the bytes of the inputs and of the outputs, and for a factory the
-    /// store, the name of the group and the global ranks.
+    /// the backend, the method, the bytes of the inputs and of the outputs, for a factory the store,
+    /// the name of the group and the global ranks, and the place.
     ///
     /// # Errors
     /// None that is known.
@@ -187,6 +196,7 @@ impl BackendTask {
             store,
             Answer::Str(group),
             floats(ranks),
+            Answer::Str(self.place.clone()),
         ]))
     }
 
@@ -221,8 +231,10 @@ async fn make(carrier: Arc<dyn TaskCarrier>, context: BackendContext) -> Result<
     let until = clock::after(limit);
     let instance = next_identity();
     // Whatever becomes of it, the language forgets it in the end.
-    let foreign = Foreign { name: name.clone(), instance, carrier };
+    let process = clock::process_id();
+    let foreign = Foreign { name: name.clone(), instance, process, carrier };
     let mut task = BackendTask::new(&name, instance, "make");
+    task.place = custom::place_of_making(&context.group_name, context.rank);
     task.context = Some(context);
     let completion = task.completion.clone();
     foreign.carrier.carry(task);
@@ -235,11 +247,11 @@ async fn make(carrier: Arc<dyn TaskCarrier>, context: BackendContext) -> Result<
 }
 
 impl Foreign {
-    fn task(&self, method: &'static str, options: IssueOptions) -> BackendTask {
+    fn task(&self, method: &'static str, place: &str, options: IssueOptions) -> BackendTask {
         let left = options.deadline.saturating_duration_since(Instant::now());
         let timeout = (left < NO_LIMIT).then_some(left);
         let mut task = BackendTask::new(&self.name, self.instance, method);
-        task.timeout = timeout;
+        (task.place, task.timeout) = (place.to_owned(), timeout);
         task
     }
 
@@ -251,9 +263,14 @@ impl Foreign {
 }
 
 impl Driver for Foreign {
-    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
+    fn collective(
+        &self,
+        place: &str,
+        call: Call,
+        options: IssueOptions,
+    ) -> Result<IssuedOperation> {
         let facts = call.collective.facts();
-        let mut task = self.task(facts.name, options);
+        let mut task = self.task(facts.name, place, options);
         task.dtype = call.dtype;
         task.reduce_op = facts.reduces.then_some(call.reduce_op);
         task.root = facts.rooted.then_some(call.root);
@@ -274,6 +291,7 @@ impl Driver for Foreign {
 
     fn message(
         &self,
+        place: &str,
         direction: Direction,
         transfer: Transfer,
         options: IssueOptions,
@@ -284,7 +302,7 @@ impl Driver for Foreign {
             Some(_) => "recv",
             None => "recv_anysource",
         };
-        let mut task = self.task(method, options);
+        let mut task = self.task(method, place, options);
         (task.dtype, task.peer, task.tag) = (transfer.dtype, transfer.peer, transfer.tag);
         let memory = if is_send { &mut task.inputs } else { &mut task.outputs };
         memory.push(transfer.memory);
@@ -310,6 +328,9 @@ impl Driver for Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        self.carrier.carry(BackendTask::new(&self.name, self.instance, "forget"));
+        // What a forked child has of it is its parent's.
+        if self.process == clock::process_id() {
+            self.carrier.carry(BackendTask::new(&self.name, self.instance, "forget"));
+        }
     }
 }

@@ -81,6 +81,12 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
     }
 }
 
+/// What an operation of a forked child ends with in a group of its parent.
+pub(crate) fn inherited_error() -> Error {
+    let message = "it belongs to the parent process; a forked child has to form a group of its own";
+    Error::InvalidGroup { message: message.to_owned() }
+}
+
 /// The name of a message's operation with its tag, as [`Abort::TimedOut`] has it.
 pub(crate) fn tagged_name(name: &str, tag: u32) -> String {
     format!("{name}{TAGGED}{tag}")

@@ -43,6 +43,11 @@ pub(crate) struct Notification {
 }
 
 impl Notification {
+    /// Whether functions are called, and not only threads and tasks woken.
+    pub(crate) fn has_callbacks(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
     /// Wakes tasks and runs callbacks, so it must be called without the progress lock.
     pub(crate) fn deliver(self) {
         for callback in self.callbacks {

@@ -6,7 +6,7 @@ mod abort_error;
 mod handle;
 
 pub use abort_error::error_of;
-pub(crate) use abort_error::{collective_name, tagged_name};
+pub(crate) use abort_error::{collective_name, inherited_error, tagged_name};
 pub use handle::Completion;
 #[cfg(feature = "tcp")]
 pub(crate) use handle::is_in_callback;

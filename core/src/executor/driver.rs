@@ -26,7 +26,7 @@ use super::limits::TELLING_LIMIT;
 use super::operation::{Message, Operation};
 use super::probes::Probe;
 use crate::clock::Instant;
-use crate::completion::{Completion, Notification, WaitIntent};
+use crate::completion::{Completion, Notification, WaitIntent, inherited_error};
 use crate::fork;
 use crate::generated::error::{Error, Result};
 use crate::price::KnownPrices;
@@ -149,7 +149,7 @@ impl Driver {
             return true;
         }
         if self.is_inherited() {
-            completion.complete(Err(self.inherited_error()));
+            completion.complete(Err(inherited_error()));
             return true;
         }
         self.note_activity();
@@ -274,7 +274,7 @@ impl Driver {
     ) -> DeferredCompletions<'_> {
         let mut finished = Vec::new();
         if self.is_inherited() {
-            finished.push(FinishedOperation::new(completion.clone(), Err(self.inherited_error())));
+            finished.push(FinishedOperation::new(completion.clone(), Err(inherited_error())));
             return DeferredCompletions { driver: self, finished };
         }
         self.note_activity();
@@ -523,12 +523,6 @@ impl Driver {
     /// Whether this process inherited it by a fork; it must not touch its parent's connections.
     pub fn is_inherited(&self) -> bool {
         self.forks != fork::forks()
-    }
-
-    fn inherited_error(&self) -> Error {
-        let message = "it belongs to the parent process; a forked child has to form a group of \
-                       its own";
-        Error::InvalidGroup { message: message.to_owned() }
     }
 
     /// The memory of collective `sequence` has moved. Call it before anybody changes what lies

@@ -127,6 +127,31 @@ impl ProcessGroup {
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
     }
 
+    /// Does not take part in a split because of `why`, which only this rank may find, and tells the
+    /// other members; the error of this rank.
+    pub(crate) async fn refuse_split(
+        &self,
+        function: &str,
+        ranks: &[u32],
+        options: SplitOptions,
+        why: Error,
+    ) -> Error {
+        let rank = ranks.iter().position(|&member| member == self.rank());
+        let (Ok(()), Some(rank)) = (self.check_members(ranks), rank) else { return why };
+        let call = GroupCall {
+            function: function.to_owned(),
+            // The next group of these ranks has the next number, on this rank as on the others.
+            group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
+            ranks: ranks.to_vec(),
+        };
+        let Ok(group) = self.inner.store.underlying() else { return why };
+        let timeout = options.timeout.unwrap_or_else(|| self.timeout());
+        if let Ok(own) = own_connection(&group, ranks.len() as u32).await {
+            self.refuse(&*own, &call, rank as u32, &why, timeout).await;
+        }
+        why
+    }
+
     /// As [`ProcessGroup::split_by`], a group without members.
     pub(crate) fn split_without_members(&self, options: SplitOptions) -> Result<ProcessGroup> {
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());

@@ -1,6 +1,7 @@
 //! From a URL to a store that all ranks share, and the ranks' meeting in it.
 //! Knows nothing of process groups or transports.
 
+mod agreement;
 mod claim;
 mod generation;
 pub(crate) mod incarnation;
@@ -27,6 +28,7 @@ use crate::store::Store;
 use crate::store::url::Url;
 #[cfg(feature = "tcp")]
 use crate::store::{TcpStore, TcpStoreOptions};
+pub(crate) use agreement::agree;
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
     JoinObserver, PendingLook, absent, await_joined, end_join, fail_joined, find_store_free,

@@ -11,25 +11,33 @@ pub(super) trait Expiring: Send + Sync {
     fn expire(&self);
 }
 
+/// The deadline of something, which looks no longer at the clock when this is dropped.
+pub(super) struct Watch {
+    #[cfg(target_family = "wasm")]
+    _sleeper: turns::Watch,
+}
+
 /// Has `what` called when `deadline` has come, if it is still there then.
 #[cfg(not(target_family = "wasm"))]
-pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
+pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
+    // The thread forgets what is not there any more.
     threaded::watch(deadline, what);
+    Watch {}
 }
 
 /// Has `what` called when `deadline` has come, if it is still there then.
 #[cfg(target_family = "wasm")]
-pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
-    turns::watch(deadline, what);
+pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
+    Watch { _sleeper: turns::watch(deadline, what) }
 }
 
 #[cfg(not(target_family = "wasm"))]
 mod threaded {
-    use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+    use std::sync::{Condvar, Mutex, PoisonError, Weak};
 
+    use super::super::apart;
     use super::Expiring;
     use crate::clock::{Instant, process_id};
-    use crate::completion::guarded;
 
     /// What is watched, and the process whose thread does it: a forked child has none.
     struct Watched {
@@ -68,7 +76,10 @@ mod threaded {
             let due: Vec<_> = watched.all.extract_if(.., |(until, _)| *until <= now).collect();
             if !due.is_empty() {
                 drop(watched);
-                due.iter().filter_map(|(_, what)| what.upgrade()).for_each(tell);
+                for what in due.iter().filter_map(|(_, what)| what.upgrade()) {
+                    // It calls functions of the user.
+                    apart::run(move || what.expire());
+                }
                 watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -80,17 +91,6 @@ mod threaded {
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-        }
-    }
-
-    /// Calls it on a thread of its own: it calls functions of the user, which may wait for what
-    /// has a deadline, too.
-    fn tell(what: Arc<dyn Expiring>) {
-        let thread = std::thread::Builder::new().name("polyrank-expired".to_owned());
-        let late = what.clone();
-        if let Err(error) = thread.spawn(move || late.expire()) {
-            tracing::warn!(%error, "cannot start a thread for what is late");
-            guarded(|| what.expire());
         }
     }
 }
@@ -106,22 +106,37 @@ mod turns {
     use crate::clock::{Instant, Sleep, sleep_until};
 
     /// One that sleeps until its deadline, and is kept by that.
+    pub(super) struct Watch(Arc<Sleeper>);
+
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            self.0.leave();
+        }
+    }
+
     struct Sleeper {
         sleep: Mutex<Option<Sleep>>,
         what: Weak<dyn Expiring>,
     }
 
+    impl Sleeper {
+        /// The event loop need not wait for it any more.
+        fn leave(&self) {
+            let sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(sleep);
+        }
+    }
+
     impl Wake for Sleeper {
         fn wake(self: Arc<Self>) {
-            // What has ended since is gone.
-            drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take());
+            self.leave();
             if let Some(what) = self.what.upgrade() {
                 what.expire();
             }
         }
     }
 
-    pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
+    pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
         let sleeper = Arc::new(Sleeper { sleep: Mutex::default(), what });
         let waker = Waker::from(sleeper.clone());
         let mut sleep = sleep_until(deadline);
@@ -130,5 +145,6 @@ mod turns {
         if is_due {
             waker.wake();
         }
+        Watch(sleeper)
     }
 }

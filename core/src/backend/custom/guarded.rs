@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Driver;
-use super::deadlines::{self, Expiring};
+use super::apart;
+use super::deadlines::{self, Expiring, Watch};
 use super::waiting::until_ended;
 use crate::backend::{
     Backend, Call, Capabilities, Direction, EndFuture, IssueOptions, IssuedOperation, Leaving,
@@ -18,7 +19,7 @@ use crate::backend::{
 };
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
-use crate::completion::{Completion, Outcome};
+use crate::completion::{Completion, Notification, Outcome, inherited_error};
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::tensor::Region;
@@ -31,6 +32,8 @@ pub(super) struct Guarded {
     name: String,
     group: String,
     rank: u32,
+    /// The process that made it: a forked child has neither the backend's threads nor its peers.
+    process: u32,
     driver: Arc<dyn Driver>,
     collectives: AtomicU64,
     messages: AtomicU64,
@@ -73,6 +76,8 @@ struct Running {
 
 /// What is to be done when an operation has ended well.
 struct Ending {
+    /// Who looks at the clock meanwhile.
+    watch: Option<Watch>,
     /// Memory of the backend, and that of the caller for it.
     outputs: Vec<(Region, Region)>,
     finish: Option<Outcome>,
@@ -89,6 +94,7 @@ impl Guarded {
             name: name.to_owned(),
             group: group.to_owned(),
             rank,
+            process: clock::process_id(),
             driver,
             collectives: AtomicU64::new(0),
             messages: AtomicU64::new(0),
@@ -110,7 +116,7 @@ impl Guarded {
             sequence,
             began: Instant::now(),
             completion: Arc::new(Completion::new()),
-            ending: Mutex::new(Some(Ending { outputs, finish })),
+            ending: Mutex::new(Some(Ending { watch: None, outputs, finish })),
             of: self.itself.clone(),
         });
         let mut state = self.lock();
@@ -141,7 +147,11 @@ impl Guarded {
         };
         if !theirs.is_done() {
             let watched: Weak<dyn Expiring> = Arc::downgrade(&running) as Weak<dyn Expiring>;
-            deadlines::watch(deadline, watched);
+            let watch = deadlines::watch(deadline, watched);
+            // Where it has ended meanwhile, nobody need look any more.
+            if let Some(ending) = &mut *running.lock() {
+                ending.watch = Some(watch);
+            }
         }
         let (ended, known) = (running.clone(), Arc::downgrade(&theirs));
         theirs.on_end(move |result| {
@@ -151,13 +161,29 @@ impl Guarded {
         Ok(running)
     }
 
-    /// Ends an operation, unless it has ended. The caller's memory is free when it is told.
+    /// Ends an operation, unless it has ended. The caller's memory is free when it is told, and
+    /// when this returns.
     fn end(&self, running: &Arc<Running>, result: Result<()>, is_told: bool) {
-        let Some(ending) = running.lock().take() else { return };
-        if result.is_ok() {
-            ending.run();
-        } else {
-            drop(ending);
+        if let Some(notification) = self.settle(running, result, is_told) {
+            deliver(notification);
+        }
+    }
+
+    /// As [`Guarded::end`]; returns what is to be told to those who asked.
+    fn settle(
+        &self,
+        running: &Arc<Running>,
+        result: Result<()>,
+        is_told: bool,
+    ) -> Option<Notification> {
+        {
+            // Whoever comes second must not go on while the first still writes to the memory of
+            // the caller.
+            let mut ending = running.lock();
+            let ending = ending.take()?;
+            if result.is_ok() {
+                ending.run();
+            }
         }
         let mut state = self.lock();
         state.open.retain(|other| !Arc::ptr_eq(other, running));
@@ -170,11 +196,14 @@ impl Guarded {
             }
         }
         drop(state);
-        running.completion.complete(result);
+        running.completion.mark_done(result)
     }
 
     /// Has everything in flight fail, and everything later, unless that is so already.
     fn break_with(&self, broken: Break) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let open = {
             let mut state = self.lock();
             if state.broken.is_some() {
@@ -187,10 +216,12 @@ impl Guarded {
             let hook = self.lock().failure_hook.take();
             hook.iter().for_each(|hook| hook());
         }
-        for running in open {
+        // What is called for the end of one may wait for another.
+        let told = open.iter().filter_map(|running| {
             let error = self.broken_error(&broken, running.name, running.sequence);
-            self.end(&running, Err(error), false);
-        }
+            self.settle(running, Err(error), false)
+        });
+        told.collect::<Vec<_>>().into_iter().for_each(deliver);
         true
     }
 
@@ -225,10 +256,23 @@ impl Guarded {
             Error::Backend { message, .. } => message,
             other => other.to_string(),
         };
-        let (group, rank) = (&self.group, self.rank);
-        let message =
-            format!("{name} (operation {sequence} of group '{group}') on rank {rank}: {message}");
+        let message = format!("{}: {message}", self.place_of(name, sequence));
         Error::Backend { backend: self.name.clone(), message }
+    }
+
+    /// Which operation of which group and rank it is.
+    fn place_of(&self, name: &str, sequence: u64) -> String {
+        let (group, rank) = (&self.group, self.rank);
+        format!("{name} (operation {sequence} of group '{group}') on rank {rank}")
+    }
+
+    /// Whether this is a forked child, in which all that is there belongs to the parent.
+    fn is_inherited(&self) -> bool {
+        self.process != clock::process_id()
+    }
+
+    fn check_process(&self) -> Result<()> {
+        if self.is_inherited() { Err(inherited_error()) } else { Ok(()) }
     }
 
     /// The next number, from 1 on.
@@ -237,6 +281,7 @@ impl Guarded {
     }
 
     fn start(&self, mut call: Call, options: IssueOptions) -> Result<Arc<Running>> {
+        self.check_process()?;
         let (name, sequence) = (call.name, Self::next(&self.collectives));
         let mut outputs = Vec::with_capacity(call.output.len());
         for region in &mut call.input {
@@ -252,7 +297,7 @@ impl Guarded {
         }
         call.outputs = Vec::new();
         let running = self.begin(name, sequence, outputs, call.finish.take())?;
-        let issued = self.driver.collective(call, options);
+        let issued = self.driver.collective(&self.place_of(name, sequence), call, options);
         self.follow(running, issued, None, options.deadline)
     }
 
@@ -276,20 +321,46 @@ impl Guarded {
         direction: Direction,
         mut transfer: Transfer,
         options: IssueOptions,
-    ) -> Result<IssuedOperation> {
+    ) -> Result<Arc<Running>> {
         let name = if direction == Direction::Send { "send" } else { "recv" };
+        self.check_process()?;
         let sequence = Self::next(&self.messages);
         let theirs = self.copy_of(name, &transfer.memory)?;
         let ours = std::mem::replace(&mut transfer.memory, theirs.clone());
         let outputs = if direction == Direction::Send { Vec::new() } else { vec![(theirs, ours)] };
         let peer = transfer.peer;
         let running = self.begin(name, sequence, outputs, transfer.finish.take())?;
-        let issued = self.driver.message(direction, transfer, options);
-        self.follow(running, issued, peer, options.deadline).map(|running| running.issued())
+        let issued =
+            self.driver.message(&self.place_of(name, sequence), direction, transfer, options);
+        self.follow(running, issued, peer, options.deadline)
+    }
+
+    /// Operations that go together. If one cannot be issued, those before it end as well.
+    fn all(
+        &self,
+        started: impl Iterator<Item = Result<Arc<Running>>>,
+    ) -> Result<Vec<IssuedOperation>> {
+        let mut issued: Vec<Arc<Running>> = Vec::new();
+        for running in started {
+            match running {
+                Ok(running) => issued.push(running),
+                Err(error) => {
+                    // The caller has its memory back when it is told.
+                    for running in issued {
+                        self.end(&running, Err(error.clone()), false);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(issued.iter().map(|running| running.issued()).collect())
     }
 
     /// Leaves the group. What is in flight has until the limit to end.
     async fn leave(&self, leaving: Leaving) -> Result<()> {
+        if self.is_inherited() {
+            return Ok(());
+        }
         let until = clock::after(leaving.limit);
         let open = self.lock().open.clone();
         for running in open {
@@ -305,12 +376,24 @@ impl Guarded {
         let nobody_asked = !was_asked && failed.iter().all(|completion| !completion.was_asked());
         let unasked = failed.first().filter(|_| was_whole && nobody_asked);
         let unasked = unasked.and_then(|completion| completion.peek()).unwrap_or(Ok(()));
-        let ended = self.driver.leave(leaving).await;
+        // All of it has one limit.
+        let limit = until.saturating_duration_since(Instant::now());
+        let ended = self.driver.leave(Leaving { limit, ..leaving }).await;
         unasked.and(ended.map_err(|error| self.explained("shutdown", 0, error)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells those who asked of an end. Not on this thread if that calls functions: it may be the one
+/// that the backend's next operation needs.
+fn deliver(notification: Notification) {
+    if notification.has_callbacks() {
+        apart::run(|| notification.deliver());
+    } else {
+        notification.deliver();
     }
 }
 
@@ -382,28 +465,24 @@ impl Backend for Guarded {
     }
 
     fn together(&self, calls: Vec<Call>, options: IssueOptions) -> Result<Vec<IssuedOperation>> {
-        let mut issued: Vec<Arc<Running>> = Vec::with_capacity(calls.len());
-        for call in calls {
-            match self.start(call, options) {
-                Ok(running) => issued.push(running),
-                Err(error) => {
-                    // The caller has its memory back when it is told.
-                    for running in issued {
-                        self.end(&running, Err(error.clone()), false);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(issued.iter().map(|running| running.issued()).collect())
+        self.all(calls.into_iter().map(|call| self.start(call, options)))
+    }
+
+    fn messages(
+        &self,
+        messages: Vec<(Direction, Transfer)>,
+        options: IssueOptions,
+    ) -> Result<Vec<IssuedOperation>> {
+        let issue = |(direction, transfer)| self.message(direction, transfer, options);
+        self.all(messages.into_iter().map(issue))
     }
 
     fn send(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
-        self.message(Direction::Send, transfer, options)
+        self.message(Direction::Send, transfer, options).map(|running| running.issued())
     }
 
     fn recv(&self, transfer: Transfer, options: IssueOptions) -> Result<IssuedOperation> {
-        self.message(Direction::Receive, transfer, options)
+        self.message(Direction::Receive, transfer, options).map(|running| running.issued())
     }
 
     fn set_failure_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) -> bool {

@@ -6,6 +6,7 @@
 //! backend have: numbers, deadlines, errors that say where, and an end when the group is aborted or
 //! left.
 
+mod apart;
 mod deadlines;
 mod guarded;
 mod outside;
@@ -61,11 +62,13 @@ pub(crate) trait Driver: Send + Sync {
     fn capabilities(&self) -> Capabilities {
         Capabilities::complete()
     }
-    /// Issues a collective.
-    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation>;
-    /// Issues a message.
+    /// Issues a collective. `place` says which it is: what it fails with begins with that.
+    fn collective(&self, place: &str, call: Call, options: IssueOptions)
+    -> Result<IssuedOperation>;
+    /// Issues a message, as [`Driver::collective`].
     fn message(
         &self,
+        place: &str,
         direction: Direction,
         transfer: Transfer,
         options: IssueOptions,
@@ -103,14 +106,7 @@ pub fn register_backend(name: &str, devices: &[&str], factory: impl BackendFacto
 
 /// As [`register_backend`], of any factory; devices are separated by commas.
 pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory>) -> Result<()> {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || !name.chars().all(is_of_name) {
-        let message = format!(
-            "register_backend: '{name}' is not a name for a backend; expected letters, digits, \
-             '_', '-' and '.'"
-        );
-        return Err(Error::InvalidArgument { message });
-    }
+    check_name(name)?;
     let mut known = Vec::new();
     for device in devices.split(',') {
         if devices.is_empty() {
@@ -134,6 +130,21 @@ pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory
     registry::add(registration)?;
     factories.push((name, factory));
     Ok(())
+}
+
+/// Refuses what could not be told from something else where a backend is named.
+fn check_name(name: &str) -> Result<()> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let begins_well = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let lower = name.to_ascii_lowercase();
+    let why = match &*lower {
+        "undefined" | "none" | "null" => ": it stands for no backend",
+        kind if DEVICES.contains(&kind) => ": it is a kind of device, which backends are named for",
+        _ if begins_well && name.chars().all(is_of_name) => return Ok(()),
+        _ => "; expected a letter, and letters, digits, '_', '-' and '.' after it",
+    };
+    let message = format!("register_backend: '{name}' is not a name for a backend{why}");
+    Err(Error::InvalidArgument { message })
 }
 
 /// The factories, by the names of their backends.
@@ -196,8 +207,13 @@ fn explained(why: Error, backend: &str, group: &str, rank: u32) -> Error {
         kept @ (Error::Unsupported { .. } | Error::BackendUnavailable { .. }) => return kept,
         other => other.to_string(),
     };
-    let message = format!("cannot be made for group '{group}' on rank {rank}: {message}");
+    let message = format!("{}: {message}", place_of_making(group, rank));
     Error::Backend { backend: backend.to_owned(), message }
+}
+
+/// What begins that with which a factory failed.
+pub(crate) fn place_of_making(group: &str, rank: u32) -> String {
+    format!("cannot be made for group '{group}' on rank {rank}")
 }
 
 impl fmt::Debug for BackendContext {
@@ -235,7 +251,9 @@ mod tests {
 
     #[test]
     fn other_names_and_devices_are_refused() {
-        for name in ["", "a:b", "a,b", "a b", "é"] {
+        let odd =
+            ["", "-", "_", "2d", "a:b", "a,b", "a b", "é", "cpu", "CUDA", "undefined", "None"];
+        for name in odd {
             let error = register_backend(name, &[], none).unwrap_err();
             assert!(matches!(error, Error::InvalidArgument { .. }), "'{name}': {error}");
         }

@@ -62,12 +62,18 @@ impl Driver for Outside {
         self.0.capabilities()
     }
 
-    fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
+    fn collective(
+        &self,
+        _place: &str,
+        call: Call,
+        options: IssueOptions,
+    ) -> Result<IssuedOperation> {
         self.0.collective(call, options)
     }
 
     fn message(
         &self,
+        _place: &str,
         direction: Direction,
         transfer: Transfer,
         options: IssueOptions,

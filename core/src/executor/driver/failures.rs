@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Driver;
-use crate::completion::Completion;
+use crate::completion::{Completion, inherited_error};
 use crate::transport::Rank;
 
 impl Driver {
@@ -12,7 +12,7 @@ impl Driver {
     pub fn await_failure(&self, peers: &[Rank]) -> Arc<Completion> {
         let completion = Arc::new(Completion::new());
         if self.is_inherited() {
-            completion.complete(Err(self.inherited_error()));
+            completion.complete(Err(inherited_error()));
             return completion;
         }
         self.change(|executor, _| executor.tell_of_failure(&completion, peers));

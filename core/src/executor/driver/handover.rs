@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Driver;
 use crate::clock::Instant;
-use crate::completion::{Completion, is_in_callback};
+use crate::completion::{Completion, inherited_error, is_in_callback};
 use crate::spin::{BackOff, SpinPolicy};
 
 /// After so many brief polls in vain, one after the other, they become rarer.
@@ -37,7 +37,7 @@ impl Driver {
             return;
         }
         if self.is_inherited() {
-            completion.complete(Err(self.inherited_error()));
+            completion.complete(Err(inherited_error()));
             return;
         }
         if self.is_brief_poll_due() {
