@@ -23,7 +23,7 @@ fn main() -> Result<()> {
         }
         assert_eq!(tensor, expected, "{count} elements");
     }
-    destroy_process_group()?;
+    destroy_process_group(None)?;
     println!("Rust rank {rank} of {size}: {} reductions", COUNTS.len());
     Ok(())
 }
