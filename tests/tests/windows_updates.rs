@@ -76,7 +76,7 @@ fn reduced(op: ReduceOp, dtype: DType, one: u32, other: u32) -> u32 {
         ReduceOp::Band => one & other,
         ReduceOp::Bor => one | other,
         ReduceOp::Bxor => one ^ other,
-        ReduceOp::Avg => unreachable!("it is refused"),
+        ReduceOp::Avg | ReduceOp::Custom(_) => unreachable!("it is refused"),
     };
     if dtype == DType::Bool { u32::from(value > 0) } else { value }
 }
