@@ -7,10 +7,11 @@ use std::sync::Arc;
 use napi::bindgen_prelude::{Uint8Array, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register};
+use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register, served};
 use polyrank::calls::custom_reduction;
 
 use crate::convert::{Js, raise, to_js};
+use crate::object::NativeObject;
 use crate::realm::{Event, Mailbox, realm};
 
 /// Sends tasks to the thread that registered the backend.
@@ -42,6 +43,17 @@ pub fn make_reduction(env: Env, function: u32) -> Result<u32> {
 pub fn drop_reduction(env: Env, operator: u32) -> Result<()> {
     drop(realm(env)?.remove_reduction(operator));
     Ok(())
+}
+
+/// What serves a device in a group: the backend's name, and the number of its kind.
+#[napi]
+pub fn device_backend<'env>(
+    env: Env,
+    group: &NativeObject,
+    device: String,
+) -> Result<Unknown<'env>> {
+    let served = group.object().and_then(|group| served(&group, &device));
+    Ok(to_js(env, served.map_err(|error| raise(env, &error))?)?.into_unknown())
 }
 
 /// Takes the next task that has come, as a list; nothing if there is none.

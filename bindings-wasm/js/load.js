@@ -56,6 +56,7 @@ export const native = {
   registerBackend: module.registerBackend,
   makeReduction: module.makeReduction,
   dropReduction: module.dropReduction,
+  deviceBackend: module.deviceBackend,
   takeBackendTask: module.takeBackendTask,
   endBackendTask: module.endBackendTask,
 };

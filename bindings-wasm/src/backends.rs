@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use js_sys::{Array, Uint8Array};
 use polyrank::CustomReduction;
-use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register};
+use polyrank::calls::Object;
+use polyrank::calls::custom_backend::{BackendTask, TaskCarrier, register, served};
 use polyrank::calls::custom_reduction;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -14,6 +15,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::convert;
 use crate::events::note_tasks;
 use crate::numbered::Numbered;
+use crate::objects::given;
 
 thread_local! {
     /// Operators that are functions of the page.
@@ -68,6 +70,17 @@ pub fn drop_reduction(operator: u32) {
         Some(all.swap_remove(place))
     });
     drop(dropped);
+}
+
+/// What serves a device in a group: the backend's name, and the number of its kind.
+///
+/// # Errors
+/// Those of the core.
+#[wasm_bindgen(js_name = deviceBackend)]
+pub fn device_backend(group: &JsValue, device: &str) -> Result<JsValue, JsValue> {
+    let group = given(group).and_then(|group| group.ok_or_else(Object::not_a_handle));
+    let served = group.and_then(|group| served(&group, device));
+    served.map(convert::answer).map_err(|error| convert::error(&error))
 }
 
 /// Takes the next task that has come, as a list; nothing if there is none.

@@ -2,15 +2,9 @@
 // come between turns of the event loop. Each task has copies of the bytes that it reads, and ends
 // with the bytes that it has written. So do reduction functions. Knows nothing of operations.
 
-import { Backend, BackendType, DTYPES, ReduceOp } from "../generated/constants.js";
-import {
-  InvalidArgumentError,
-  InvalidTypeError,
-  findCausesBy,
-  wrapped,
-} from "../generated/errors.js";
+import { Backend, DTYPES, ReduceOp } from "../generated/constants.js";
+import { InvalidTypeError, findCausesBy, wrapped } from "../generated/errors.js";
 import { camelName } from "./arguments.js";
-import { invoke } from "./calls.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
@@ -202,21 +196,17 @@ function bytesOf(array) {
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }
 
-const CONFIG = { key: "DISTRIBUTED_GET_BACKEND_CONFIG", required: 0, group: 0 };
-
-/** The kinds of those that c10d knows. */
-const KINDS = { tcp: BackendType.GLOO, gloo: BackendType.GLOO, nccl: BackendType.NCCL };
-Object.assign(KINDS, { mpi: BackendType.MPI });
-
 /** What runs a group's operations on one kind of device. */
 export class DeviceBackend {
   #group;
   #name;
+  #kind;
 
-  constructor(made, group, name) {
+  constructor(made, group, name, kind) {
     if (made !== INTERNAL) throw new InvalidTypeError("a DeviceBackend is not made by `new`");
     this.#group = group;
     this.#name = name;
+    this.#kind = kind;
   }
 
   get options() {
@@ -225,7 +215,7 @@ export class DeviceBackend {
   }
 
   get backendType() {
-    return KINDS[this.#name] ?? BackendType.CUSTOM;
+    return this.#kind;
   }
 
   name() {
@@ -264,24 +254,12 @@ export class DeviceBackend {
 
 /** The backend that serves a device in a group. */
 export function getBackend(group, device) {
-  if (handleOf(group)?.type !== "ProcessGroup") {
+  const handle = handleOf(group);
+  if (handle?.type !== "ProcessGroup") {
     throw new InvalidTypeError("getBackend needs its group: write group.getBackend(…)");
   }
-  const config = invoke(CONFIG, null, [group]);
-  const served = new Map(config.split(",").map((pair) => pair.split(":")));
-  const kind = typeof device === "number" ? "cuda" : /^(cpu|cuda)(:\d+)?$/.exec(device)?.[1];
-  if (kind === undefined) {
-    throw new InvalidArgumentError(
-      `'${String(device)}' is not a device; expected one of cpu, cuda:0, cuda:1, …`,
-    );
-  }
-  // Tensors of the host are served in every group.
-  const name = served.get(kind) ?? (kind === "cpu" ? "tcp" : undefined);
-  if (name !== undefined) return new DeviceBackend(INTERNAL, group, name);
-  throw new InvalidArgumentError(
-    `getBackend: no backend of group '${group.groupName}' serves ${device}; its backends are ` +
-      config,
-  );
+  const [name, kind] = wrapped(() => native.deviceBackend(handle, String(device)));
+  return new DeviceBackend(INTERNAL, group, name, kind);
 }
 
 findCausesBy(causeOf);

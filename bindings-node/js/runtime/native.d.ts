@@ -263,6 +263,8 @@ export interface Native {
   makeReduction(fn: number): number;
   /** Gives up an operator: it ends with the operations that have it. */
   dropReduction(operator: number): void;
+  /** What serves a device in a group: the backend's name, and the number of its kind. */
+  deviceBackend(group: NativeObject, device: string): [string, number];
   /** Takes the next that a backend of this realm is asked for, when `onCompleted` has told of such
    * by the number `Infinity`. */
   takeBackendTask(): BackendTask | null | undefined;

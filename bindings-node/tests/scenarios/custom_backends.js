@@ -361,7 +361,12 @@ export async function defaultGroup({ store, rank, size }) {
     assert.deepEqual([served.options.timeout, served.options.backend], [LIMIT_MS, "odd"]);
     assert.equal(served.backendType, pr.ProcessGroup.BackendType.CUSTOM);
     assert.match(String(served), /^DeviceBackend\(odd of .*, rank \d of 2\)$/);
-    assert.throws(() => part.getBackend("cuda"), pr.InvalidArgumentError);
+    assert.throws(() => part.getBackend("cuda"), {
+      name: "InvalidArgumentError",
+      message: /getBackend: no backend of group '.*' serves cuda:0; its backends are cpu:odd/,
+    });
+    assert.throws(() => part.getBackend(1), /serves cuda:1/);
+    assert.throws(() => part.getBackend("tpu"), /'tpu' is not a device/);
   }
   const plain = await pr.newGroup(null, { backend: "tcp", timeout: LIMIT_MS });
   assert.equal(plain.getBackend("cpu").backendType, pr.BackendType.GLOO);

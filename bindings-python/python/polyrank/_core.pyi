@@ -2659,7 +2659,7 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any
     What it raises is that operation's error; one that is not done by its deadline breaks the
     group. `abort` and `shutdown` are called if it has them.
 
-    - `name`: its name; case does not matter.
+    - `name`: its name, which begins with a letter; case does not matter.
     - `func`: makes the backend of this rank in a new group.
     - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
       CUDA device are refused all the same.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use polyrank::backend::WaitIntent;
 use polyrank::calls::parameters::process_group::*;
-use polyrank::calls::reconfigure_options;
-use polyrank::{Device, ReduceOp, nan_check, nan_check_allowing_infinity};
+use polyrank::calls::{device_named, reconfigure_options};
+use polyrank::{ReduceOp, nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
 pub(crate) use self::{
@@ -14,7 +14,7 @@ pub(crate) use self::{
 use super::Answer;
 use super::point_to_point;
 use crate::classes::{DeviceBackend, PreparedOperation, ProcessGroup, TensorObjects, Work};
-use crate::convert::{Call, CoreResult, detached, invalid, nothing};
+use crate::convert::{Call, CoreResult, detached, nothing};
 use crate::future;
 use crate::hooks::{self, NanCheck};
 
@@ -109,17 +109,7 @@ pub(crate) fn get_backend<'py>(group: &Bound<'py, ProcessGroup>, call: Call<'py>
     let py = group.py();
     let device = call.object(get_backend::DEVICE).map(|device| device.str()).transpose()?;
     let device = device.map(|text| text.to_string()).unwrap_or_default();
-    let number = device.strip_prefix("cuda:").unwrap_or(&device);
-    let device = match (device.as_str(), number.parse()) {
-        ("cpu" | "cpu:0", _) => Device::Cpu,
-        ("cuda", _) => Device::Cuda(0),
-        (_, Ok(index)) => Device::Cuda(index),
-        _ => {
-            let message =
-                format!("'{device}' is not a device; expected one of cpu, cuda:0, cuda:1, …");
-            return Err(invalid(py, message));
-        }
-    };
+    let device = device_named(&device).or_raise(py)?;
     let inner = group.get().inner.get_backend(device).or_raise(py)?;
     Ok(Bound::new(py, DeviceBackend { inner })?.into_any())
 }

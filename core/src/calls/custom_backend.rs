@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::answer::{Answer, IntoAnswer};
 use super::object::StoreObject;
+use super::{Object, device_named};
 use crate::backend::custom::{self, Driver, DriverFactory, DriverFuture, until_ended};
 use crate::backend::{
     BackendContext, Call, Direction, EndFuture, IssueOptions, IssuedOperation, Leaving, Transfer,
@@ -69,6 +70,16 @@ pub trait TaskCarrier: Send + Sync + 'static {
 /// As [`register_backend`](crate::backend::register_backend).
 pub fn register(name: &str, devices: &str, carrier: Arc<dyn TaskCarrier>) -> Result<()> {
     custom::register(name, devices, Arc::new(Factory { carrier }))
+}
+
+/// What serves a device in a group: the backend's name, and the number of its kind.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for what is no device, and if no backend serves it.
+pub fn served(group: &Object, device: &str) -> Result<Answer> {
+    let backend = group.group()?.get_backend(device_named(device)?)?;
+    let kind = backend.backend_type() as i64;
+    Ok(Answer::List(vec![Answer::Str(backend.name().to_owned()), Answer::Int(kind)]))
 }
 
 /// A number more than any limit of an operation, where that is none: a hundred years.

@@ -33,6 +33,7 @@ pub use crate::generated::parameters;
 pub use crate::request::{Constant, Method, Overload, Parameter, RecordType, Role, Type, tables};
 pub use answer::{Answer, camel_case};
 pub use from_value::{FromValue, Members};
+pub use implementations::device_named;
 pub use invocation::{AnswerFuture, Entry, Invocation, StorePlace, entry};
 pub use object::{Object, StoreObject};
 pub use reader::{Content, OperationArguments, ScriptValue};

@@ -134,8 +134,7 @@ impl ProcessGroup {
             Tensor::contiguous(part, DType::U8, vec![bytes])
         });
         let outputs: Vec<Tensor> = outputs.collect();
-        let mut options = AllgatherOptions::default();
-        options.timeout = timeout;
+        let options = AllgatherOptions { timeout };
         settled(self.allgather_async(outputs, own, options)?).await?;
         Ok(all.read(<[u8]>::to_vec))
     }

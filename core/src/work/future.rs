@@ -197,7 +197,7 @@ impl<T: Clone> Promise<T> {
         };
         self.settled.notify_all();
         wakers.into_iter().for_each(Waker::wake);
-        callbacks.into_iter().for_each(|callback| crate::completion::guarded(callback));
+        callbacks.into_iter().for_each(crate::completion::guarded);
     }
 
     fn on_settled(&self, callback: impl FnOnce() + Send + 'static) {

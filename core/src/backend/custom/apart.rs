@@ -63,7 +63,7 @@ mod threaded {
                 let own = jobs.waiting.pop_back();
                 drop(jobs);
                 tracing::warn!(%error, "cannot start a thread for callbacks");
-                own.into_iter().for_each(|job| guarded(job));
+                own.into_iter().for_each(guarded);
             }
         }
     }

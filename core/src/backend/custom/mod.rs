@@ -92,7 +92,7 @@ pub(crate) trait DriverFactory: Send + Sync {
 /// wherever a backend is named, alone, as `mine`, or for a kind of device, as
 /// `cpu:mine,cuda:nccl`.
 ///
-/// - `name`: case does not matter.
+/// - `name`: begins with a letter; case does not matter.
 /// - `devices`: kinds of devices that it may be named for, `cpu` and `cuda`; none: `cpu`. The name
 ///   alone stands for the first. Calls with tensors of a CUDA device are refused by name: a
 ///   backend from outside runs on memory of the host.

@@ -14,3 +14,5 @@ pub(crate) mod store;
 pub(crate) mod tcp_store;
 pub(crate) mod web_socket_store;
 pub(crate) mod window;
+
+pub use settings::device_named;

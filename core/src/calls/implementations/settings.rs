@@ -14,17 +14,25 @@ pub(super) fn settings_of(call: &Invocation, position: usize) -> Result<Settings
 pub(super) fn device_of(call: &Invocation, position: usize) -> Result<Option<Device>> {
     let text = match call.value(position) {
         Value::None => return Ok(None),
-        Value::Int(number) => return device(&number.to_string(), ("cuda", &number.to_string())),
+        Value::Int(number) => number.to_string(),
         Value::Str(text) => text.clone(),
         other => call.language().sort(other).into_owned(),
     };
-    device(&text, text.split_once(':').unwrap_or((&text, "0")))
+    device_named(&text).map(Some)
 }
 
-fn device(given: &str, (kind, number): (&str, &str)) -> Result<Option<Device>> {
+/// The device of this name: `cpu`, `cuda`, `cuda:1`, the number of a CUDA device.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for another name.
+pub fn device_named(given: &str) -> Result<Device> {
+    let (kind, number) = match given.parse::<u32>() {
+        Ok(_) => ("cuda", given),
+        Err(_) => given.split_once(':').unwrap_or((given, "0")),
+    };
     match (kind, number.parse()) {
-        ("cpu", Ok(0)) => Ok(Some(Device::Cpu)),
-        ("cuda", Ok(number)) => Ok(Some(Device::Cuda(number))),
+        ("cpu", Ok(0)) => Ok(Device::Cpu),
+        ("cuda", Ok(number)) => Ok(Device::Cuda(number)),
         _ => {
             let message =
                 format!("'{given}' is not a device; expected one of cpu, cuda:0, cuda:1, …");
