@@ -225,6 +225,13 @@ fn exchanging() {
         assert_eq!(again, output);
 
         let (own, other) = (group.rank(), 1 - group.rank());
+        assert_eq!(group.iprobe(None, 8).unwrap(), None);
+        group.send(&[own; 3], other, 8).unwrap();
+        let found = group.probe(None, 8).unwrap();
+        assert_eq!((found.source, found.tag, found.bytes), (other, 8, 12));
+        assert_eq!(found.dtype, polyrank::DType::U32);
+        group.recv(&mut [0u32; 3], found.source, 8).unwrap();
+        assert_eq!(group.iprobe(Some(other), 8).unwrap(), None);
         let mut came = [9u32; 2];
         group.sendrecv(&[own; 2], (other, own), &mut came, (other, other)).unwrap();
         assert_eq!(came, [other; 2]);
