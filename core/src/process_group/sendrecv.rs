@@ -4,9 +4,7 @@
 use super::{MessageRequest, ProcessGroup};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::tensor::{
-    Buffers, ConstBuffers, OwnedBuffers, Tensor, lend, lend_mut, single_tensor,
-};
+use crate::tensor::{Buffers, ConstBuffers, OwnedBuffers, Tensor, lend, lend_mut, single_tensor};
 use crate::work::Work;
 
 /// The name of the method.
