@@ -58,6 +58,9 @@ export async function collectives({ pr, group, rank, size }) {
   await group.recv([new Float64Array(before + 1)], before, 9);
   await sent;
   got.notFound = await group.iprobe(before, 9);
+  const shift = many((other) => [other, other + 1]).slice(0, -1);
+  got.shifted = Float32Array.of(-1, -1);
+  await group.ppermute(got.shifted, f32(rank + 1, 5), shift);
   got.inPlace = Float64Array.of(rank);
   await group.sendrecv(got.inPlace, before, got.inPlace, after);
   got.barrier = await group.barrier();
