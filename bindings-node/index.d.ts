@@ -2060,6 +2060,20 @@ export class ProcessGroup {
    */
   unregisterAbortHook(hookId: number | bigint): void;
   /**
+   * Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
+   * its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at
+   * most, and the destination of one at most; one that is the destination of none gets zeros.
+   *
+   * All ranks pass the same pairs, of ranks of the group, and tensors of one dtype and size. The
+   * output may be the input. The pairs of a shift around a ring are `[[0, 1], [1, 2], [2, 0]]`.
+   *
+   * @param output - What the result is written to.
+   * @param input - The input of this rank. Read only.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly (readonly number[])[], options?: WaitOptions): Work<T>;
+  /**
    * Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
    *
    * The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
@@ -3896,6 +3910,22 @@ export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions &
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<number>;
+
+/**
+ * Ranks hand their tensors on: each pair is a source and the destination that gets its `input`
+ * as its `output`, by their ranks in the group. Who is the destination of none gets zeros.
+ *
+ * @param output - What the result is written to.
+ * @param input - The input of this rank. Read only.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link CollectiveMismatchError}
+ */
+export function ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly (readonly number[])[], options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /**
  * Reduces a tensor over this rank and all ranks before it, in place.

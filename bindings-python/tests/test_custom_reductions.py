@@ -45,6 +45,13 @@ def everything(here, counts):
             expected = folded(affine, parts) if here.rank == last else parts[here.rank]
             same(tensor, expected, ("reduce", dtype, count))
 
+            for prefix, ranks in ((here.group.scan, here.rank + 1), (here.group.exscan, here.rank)):
+                tensor = parts[here.rank].copy()
+                prefix(tensor, op).wait()
+                # Rank 0 of an exclusive scan keeps what it has.
+                expected = folded(affine, parts[:ranks] or parts[:1])
+                same(tensor, expected, (prefix.__name__, dtype, count))
+
             whole = [values(r, count * here.size, dtype) for r in range(here.size)]
             mine = np.zeros(count, dtype_of(dtype))
             here.group.reduce_scatter_single(mine, whole[here.rank].copy(), op).wait()

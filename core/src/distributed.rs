@@ -29,7 +29,8 @@ pub use current::{current_process_group, with_process_group, with_process_group_
 use formation::{form, group_options};
 pub use joined_groups::{join_group, join_group_async};
 pub use messages::{
-    iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, probe, recv, send, sendrecv,
+    iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, ppermute, probe, recv, send,
+    sendrecv,
 };
 pub use p2p_op::{P2POp, batch_isend_irecv};
 #[cfg(feature = "tcp")]

@@ -225,7 +225,18 @@ fn exchanging() {
         assert_eq!(again, output);
 
         let (own, other) = (group.rank(), 1 - group.rank());
+        assert_eq!(group.iprobe(None, 8).unwrap(), None);
+        group.send(&[own; 3], other, 8).unwrap();
+        let found = group.probe(None, 8).unwrap();
+        assert_eq!((found.source, found.tag, found.bytes), (other, 8, 12));
+        assert_eq!(found.dtype, polyrank::DType::U32);
+        group.recv(&mut [0u32; 3], found.source, 8).unwrap();
+        assert_eq!(group.iprobe(Some(other), 8).unwrap(), None);
         let mut came = [9u32; 2];
+        group.ppermute(&mut came, &[own + 5; 2], &[(1, 0)]).unwrap();
+        assert_eq!(came, if own == 0 { [6; 2] } else { [0; 2] });
+        let error = group.ppermute(&mut came, &[own; 2], &[(0, 1), (1, 1)]).unwrap_err();
+        assert!(error.to_string().contains("rank 1 is the destination of two pairs"), "{error}");
         group.sendrecv(&[own; 2], (other, own), &mut came, (other, other)).unwrap();
         assert_eq!(came, [other; 2]);
         let work = group.sendrecv_async(vec![own], (other, 0), vec![9u32], (other, 0)).unwrap();

@@ -28,8 +28,10 @@ export class OnDevice {
   }
 
   /** Whether the call must be refused, on all ranks. */
-  refuses({ facts, dtype, op }) {
+  refuses({ facts, form, dtype, op }) {
     if (!facts.reduces) return false;
+    // NCCL has none.
+    if (["scan", "exscan"].includes(form.collective)) return true;
     if (dtype === "bool") return op === "BXOR";
     return TYPES.has(dtype) || OPERATORS.has(op);
   }

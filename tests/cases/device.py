@@ -84,6 +84,8 @@ class OnDevice:
         """Whether the call must be refused, on all ranks."""
         if not case.facts["reduces"]:
             return False
+        if case.form["collective"] in ("scan", "exscan"):
+            return True  # NCCL has none
         if case.dtype == "bool":
             return case.op == "BXOR"
         return case.dtype in TYPES or case.op in OPERATORS

@@ -48,6 +48,12 @@ fn functions_are_the_default_groups_methods() {
         let (after, before) = ((rank + 1) % 3, (rank + 2) % 3);
         dist::sendrecv(&[rank], (after, 4), &mut part, (before, 4)).unwrap();
         assert_eq!(part, [before]);
+        dist::ppermute(&mut part, &[rank], &[(0, 2), (2, 0)]).unwrap();
+        assert_eq!(part, [if rank == 1 { 0 } else { 2 - rank }]);
+        dist::send(&[rank], after, 5).unwrap();
+        let found = dist::probe(Some(before), 5).unwrap();
+        assert_eq!(dist::iprobe(None, 5).unwrap(), Some(found));
+        dist::recv(&mut part, Some(found.source), 5).unwrap();
         messages(rank);
         dist::barrier(()).unwrap();
         dist::monitored_barrier(None, true).unwrap();

@@ -150,6 +150,7 @@ const PROCESS_GROUP_REGISTER_COMPLETION_HOOK = { key: "PROCESS_GROUP_REGISTER_CO
 const PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK = { key: "PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK", name: "unregisterCompletionHook", required: 1, gives: "nothing" };
 const PROCESS_GROUP_REGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_REGISTER_ABORT_HOOK", name: "registerAbortHook", required: 2, gives: "nothing" };
 const PROCESS_GROUP_UNREGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_UNREGISTER_ABORT_HOOK", name: "unregisterAbortHook", required: 1, gives: "nothing" };
+const PROCESS_GROUP_PPERMUTE = { key: "PROCESS_GROUP_PPERMUTE", name: "ppermute", required: 3, output: 0, outputName: "output" };
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
@@ -392,6 +393,10 @@ export class ProcessGroup {
 
   unregisterAbortHook(...given) {
     return hooks.unregisterAbortHook(PROCESS_GROUP_UNREGISTER_ABORT_HOOK, this, given);
+  }
+
+  ppermute(...given) {
+    return calls.operate(PROCESS_GROUP_PPERMUTE, this, given);
   }
 
   send(...given) {

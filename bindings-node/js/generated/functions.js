@@ -410,6 +410,13 @@ export function recvObjectList(...given) {
   return objects.recvObjectList(DISTRIBUTED_RECV_OBJECT_LIST, given);
 }
 
+const DISTRIBUTED_PPERMUTE = { key: "DISTRIBUTED_PPERMUTE", name: "ppermute", required: 3, output: 0, outputName: "output", group: 3, groupName: "group" };
+
+/** Ranks hand their tensors on: each pair is a source and the destination that gets its `input` as its `output`, by their ranks in the group. Who is the destination of none gets zeros. */
+export function ppermute(...given) {
+  return calls.operate(DISTRIBUTED_PPERMUTE, null, given);
+}
+
 const DISTRIBUTED_SCAN = { key: "DISTRIBUTED_SCAN", name: "scan", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };
 
 /** Reduces a tensor over this rank and all ranks before it, in place. */

@@ -114,6 +114,7 @@ export {
   monitoredBarrier,
   nanCheck,
   newGroup,
+  ppermute,
   recv,
   recvObjectList,
   reduce,

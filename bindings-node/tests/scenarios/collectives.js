@@ -53,6 +53,14 @@ export async function collectives({ pr, group, rank, size }) {
   const [after, before] = [(rank + 1) % size, (rank + size - 1) % size];
   got.exchanged = Int32Array.of(-1, -1);
   await group.sendrecv(Int32Array.of(rank, 7), after, got.exchanged, before, { sendTag: 2, recvTag: 2 });
+  const sent = group.send([new Float64Array(rank + 1)], after, 9);
+  got.found = await group.probe(before, 9);
+  await group.recv([new Float64Array(before + 1)], before, 9);
+  await sent;
+  got.notFound = await group.iprobe(before, 9);
+  const shift = many((other) => [other, other + 1]).slice(0, -1);
+  got.shifted = Float32Array.of(-1, -1);
+  await group.ppermute(got.shifted, f32(rank + 1, 5), shift);
   got.inPlace = Float64Array.of(rank);
   await group.sendrecv(got.inPlace, before, got.inPlace, after);
   got.barrier = await group.barrier();

@@ -151,6 +151,7 @@ __all__ = [
     "monitored_barrier",
     "nan_check",
     "new_group",
+    "ppermute",
     "premul_sum",
     "process_group",
     "record_comm",
@@ -1836,6 +1837,16 @@ class ProcessGroup:
         """
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
+    def ppermute(self, output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]]) -> Work:
+        """Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets its
+        `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most, and
+        the destination of one at most; one that is the destination of none gets zeros.
+
+        All ranks pass the same pairs, of ranks of the group, and tensors of one dtype and size. The
+        output may be the input. The pairs of a shift around a ring are `[[0, 1], [1, 2], [2, 0]]`.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
     def send(self, tensors: Sequence[_Tensor], dst_rank: SupportsIndex, tag: SupportsIndex = 0) -> Work:
         """Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
 
@@ -3027,6 +3038,23 @@ def recv_object_list(object_list: object, src: SupportsIndex | None = None, grou
 
     Raises `InvalidArgumentError`, `InvalidTypeError`.
     """
+
+@overload
+def ppermute(output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+    """Ranks hand their tensors on: each pair is a source and the destination that gets its `input` as
+    its `output`, by their ranks in the group. Who is the destination of none gets zeros.
+
+    Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    """
+
+@overload
+def ppermute(output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]], group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+
+@overload
+def ppermute(output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]], group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+
+@overload
+def ppermute(output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
 
 @overload
 def scan(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:

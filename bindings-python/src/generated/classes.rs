@@ -1114,6 +1114,25 @@ impl ProcessGroup {
         )
     }
 
+    /// Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets its
+    /// `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most, and
+    /// the destination of one at most; one that is the destination of none gets zeros.
+    ///
+    /// All ranks pass the same pairs, of ranks of the group, and tensors of one dtype and size. The
+    /// output may be the input. The pairs of a shift around a ring are `[[0, 1], [1, 2], [2, 0]]`.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "ppermute", signature = (*positional, **keywords), text_signature = "($self, output, input, pairs)")]
+    fn py_ppermute<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::PROCESS_GROUP_PPERMUTE, positional, keywords)?;
+        implementations::process_group::ppermute(slf, call)
+    }
+
     /// Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
     ///
     /// - `tensors`: a list with the one tensor to send.

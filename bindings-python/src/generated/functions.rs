@@ -986,6 +986,21 @@ fn py_recv_object_list<'py>(
     implementations::distributed::recv_object_list(py, call)
 }
 
+/// Ranks hand their tensors on: each pair is a source and the destination that gets its `input` as
+/// its `output`, by their ranks in the group. Who is the destination of none gets zeros.
+///
+/// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+#[pyfunction]
+#[pyo3(name = "ppermute", signature = (*positional, **keywords), text_signature = "(output, input, pairs, group=None, async_op=False)")]
+fn py_ppermute<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = convert::resolve(py, &tables::DISTRIBUTED_PPERMUTE, positional, keywords)?;
+    implementations::distributed::ppermute(py, call)
+}
+
 /// Reduces a tensor over this rank and all ranks before it, in place.
 ///
 /// `op` is `ReduceOp.SUM` by default.
@@ -1170,6 +1185,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_scatter_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_send_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_recv_object_list, module)?)?;
+    module.add_function(wrap_pyfunction!(py_ppermute, module)?)?;
     module.add_function(wrap_pyfunction!(py_scan, module)?)?;
     module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
     module.add_function(wrap_pyfunction!(py_sendrecv, module)?)?;

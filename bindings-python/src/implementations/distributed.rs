@@ -8,7 +8,7 @@ use polyrank::process_group::MessageRequest;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
-pub(crate) use self::{message as irecv, message as isend};
+pub(crate) use self::{message as irecv, message as isend, sendrecv as ppermute};
 use super::Answer;
 pub(crate) use super::device_mesh::{current_device_mesh, init_device_mesh};
 pub(crate) use super::objects::*;

@@ -9,7 +9,8 @@ use polyrank::{ReduceOp, nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
 pub(crate) use self::{
-    message as recv, message as recv_anysource, message as send, message as sendrecv,
+    message as ppermute, message as recv, message as recv_anysource, message as send,
+    message as sendrecv,
 };
 use super::Answer;
 use super::point_to_point;

@@ -42,7 +42,9 @@ pub(super) fn equal_blocks(call: &Call) -> bool {
 /// tensors come to where the result is needed, and the group combines them there.
 pub(super) fn executed_collective(collective: Collective, reduce_op: ReduceOp) -> Collective {
     match (collective, reduce_op) {
-        (Collective::Allreduce, ReduceOp::Custom(_)) => Collective::Allgather,
+        (Collective::Allreduce | Collective::Scan | Collective::Exscan, ReduceOp::Custom(_)) => {
+            Collective::Allgather
+        }
         (Collective::Reduce, ReduceOp::Custom(_)) => Collective::Gather,
         (Collective::ReduceScatter, ReduceOp::Custom(_)) => Collective::Alltoall,
         (other, _) => other,

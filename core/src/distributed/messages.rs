@@ -58,6 +58,18 @@ pub fn sendrecv<I: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
     default_group()?.sendrecv(input, to, output, from)
 }
 
+/// Ranks of the default group hand their tensors on, from the first to the second of each pair.
+///
+/// # Errors
+/// As [`ProcessGroup::ppermute`](crate::ProcessGroup::ppermute).
+pub fn ppermute<B: Buffers + ?Sized, I: ConstBuffers + ?Sized>(
+    output: &mut B,
+    input: &I,
+    pairs: &[(u32, u32)],
+) -> Result<()> {
+    default_group()?.ppermute(output, input, pairs)
+}
+
 /// Waits for a message from rank `src` of the default group, or from any: what `recv` would take.
 ///
 /// # Errors

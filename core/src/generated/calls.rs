@@ -73,6 +73,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK,
     &PROCESS_GROUP_REGISTER_ABORT_HOOK,
     &PROCESS_GROUP_UNREGISTER_ABORT_HOOK,
+    &PROCESS_GROUP_PPERMUTE,
     &PROCESS_GROUP_SEND,
     &PROCESS_GROUP_RECV,
     &PROCESS_GROUP_RECV_ANYSOURCE,
@@ -213,6 +214,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_SCATTER_OBJECT_LIST,
     &DISTRIBUTED_SEND_OBJECT_LIST,
     &DISTRIBUTED_RECV_OBJECT_LIST,
+    &DISTRIBUTED_PPERMUTE,
     &DISTRIBUTED_SCAN,
     &DISTRIBUTED_EXSCAN,
     &DISTRIBUTED_SENDRECV,
@@ -1549,6 +1551,23 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
+};
+
+/// `ProcessGroup.ppermute`
+pub static PROCESS_GROUP_PPERMUTE: Method = Method {
+    interface: "ProcessGroup",
+    name: "ppermute",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::In),
+            required("pairs", Type::Sequence(&Type::Sequence(&Type::Int)), Role::None),
+        ],
+    }],
 };
 
 /// `ProcessGroup.send`
@@ -3972,6 +3991,30 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
             optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+        ],
+    }],
+};
+
+/// `distributed.ppermute`
+pub static DISTRIBUTED_PPERMUTE: Method = Method {
+    interface: "distributed",
+    name: "ppermute",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::In),
+            required("pairs", Type::Sequence(&Type::Sequence(&Type::Int)), Role::None),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
         ],
     }],
 };

@@ -552,6 +552,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::new_group(call)))),
     },
     Entry {
+        key: "DISTRIBUTED_PPERMUTE",
+        method: &calls::DISTRIBUTED_PPERMUTE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "DISTRIBUTED_PROCESS_GROUP",
         method: &calls::DISTRIBUTED_PROCESS_GROUP,
         order: Order::Free,
@@ -1036,6 +1043,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Group,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::new_window(call)))),
+    },
+    Entry {
+        key: "PROCESS_GROUP_PPERMUTE",
+        method: &calls::PROCESS_GROUP_PPERMUTE,
+        order: Order::Free,
+        waits: false,
+        run: None,
     },
     Entry {
         key: "PROCESS_GROUP_PREPARE_ALLREDUCE",

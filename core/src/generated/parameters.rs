@@ -200,6 +200,15 @@ pub mod process_group {
         /// `hook_id`
         pub const HOOK_ID: usize = 0;
     }
+    /// `ProcessGroup.ppermute`
+    pub mod ppermute {
+        /// `output`
+        pub const OUTPUT: usize = 0;
+        /// `input`
+        pub const INPUT: usize = 1;
+        /// `pairs`
+        pub const PAIRS: usize = 2;
+    }
     /// `ProcessGroup.send`
     pub mod send {
         /// `tensors`
@@ -1010,6 +1019,19 @@ pub mod distributed {
         pub const GROUP_SRC: usize = 4;
         /// `codec`
         pub const CODEC: usize = 5;
+    }
+    /// `distributed.ppermute`
+    pub mod ppermute {
+        /// `output`
+        pub const OUTPUT: usize = 0;
+        /// `input`
+        pub const INPUT: usize = 1;
+        /// `pairs`
+        pub const PAIRS: usize = 2;
+        /// `group`
+        pub const GROUP: usize = 3;
+        /// `async_op`
+        pub const ASYNC_OP: usize = 4;
     }
     /// `distributed.sendrecv`
     pub mod sendrecv {

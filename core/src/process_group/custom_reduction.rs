@@ -1,7 +1,8 @@
 //! Operations whose operator is a function of the program. Knows no backend and no language.
 //!
 //! The tensors of all ranks come to where the result is needed: to every rank for an allreduce, to
-//! the root for a reduce, and each rank's blocks to it for a reduce-scatter. There the function
+//! the root for a reduce, and each rank's blocks to it for a reduce-scatter; to every rank for a
+//! scan, of which each combines the first. There the function
 //! combines them, in the order of the ranks, outside every lock, on the thread that found the
 //! operation done, or where the function's language runs. So all schedules keep the order, and the
 //! function sees whole tensors; an allreduce takes the memory of all ranks' tensors on each.
@@ -112,12 +113,14 @@ impl ProcessGroup {
             });
         }
         let agreed = agreed(request, dtype, &input, &output);
+        // Of a prefix, the tensors of the other ranks come, too, and are not looked at.
+        let reduced = request.collective.reduced_ranks(self.rank(), self.size());
         let needs_result = request.collective != Collective::Reduce || self.rank() == request.root;
         let given = if input.is_empty() { &output } else { &input };
         let result = output.first().filter(|_| needs_result).cloned();
         let operands = result.iter().flat_map(|result| (0..self.size()).map(move |_| result));
         let operands = operands.map(|like| operand(request.name, like));
-        let operands = operands.collect::<Result<Vec<_>>>()?;
+        let mut operands = operands.collect::<Result<Vec<_>>>()?;
         let call = Call {
             agreed,
             name: request.name,
@@ -126,6 +129,8 @@ impl ProcessGroup {
             finish: None,
             outputs: output,
         };
+        operands.truncate(reduced as usize);
+        let result = result.filter(|_| reduced > 0);
         Ok((call, Combination { reduction: reduction.clone(), operands, result }))
     }
 }

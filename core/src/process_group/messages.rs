@@ -12,7 +12,7 @@ use crate::backend::{
 use crate::completion::{Outcome, WaitIntent};
 use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
-use crate::tensor::{InPlace, PlainInput, Region, Tensor};
+use crate::tensor::{InPlace, OwnedBuffers, PlainInput, Region, Tensor, single_tensor};
 use crate::work::Work;
 
 /// One message of [`ProcessGroup::issue_messages`].
@@ -69,6 +69,30 @@ impl MessageRequest {
 }
 
 impl ProcessGroup {
+    /// As [`ProcessGroup::send`], owning the tensor until the work is done.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::send`].
+    pub fn send_async(&self, tensor: impl OwnedBuffers, peer: u32, tag: u32) -> Result<Work> {
+        let tensor = single_tensor("send", tensor.into_tensors())?;
+        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Later)
+    }
+
+    /// As [`ProcessGroup::recv`] (from anybody without `peer`), owning the tensor until the work
+    /// is done.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::recv`].
+    pub fn recv_async(
+        &self,
+        tensor: impl OwnedBuffers,
+        peer: Option<u32>,
+        tag: u32,
+    ) -> Result<Work> {
+        let tensor = single_tensor("recv", tensor.into_tensors())?;
+        self.issue_message(MessageRequest::receive(tensor, peer, tag), None, WaitIntent::Later)
+    }
+
     /// Sends a message that the receiver need not be asked for to a rank of this group from
     /// beginning to end, if that can be done immediately: whether it has gone. If not, nothing was
     /// done, and [`ProcessGroup::issue_message`] is the way, which also says what is wrong with a

@@ -17,8 +17,7 @@ use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
 use crate::tensor::{
-    Buffers, ConstBuffers, Device, OwnedBuffers, Tensor, given, in_place, lend, lend_mut,
-    single_tensor,
+    Buffers, ConstBuffers, Device, Tensor, given, in_place, lend, lend_mut, single_tensor,
 };
 use crate::work::comm_name::CommName;
 use crate::work::{OperationLabel, Work};
@@ -41,6 +40,7 @@ mod memberships;
 mod messages;
 mod monitored_barrier;
 mod nan_check;
+mod permute;
 mod prepared;
 mod probe;
 mod reconfigure;
@@ -60,6 +60,7 @@ pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 use memberships::Memberships;
 pub use messages::MessageRequest;
 pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
+pub(crate) use permute::Permutation;
 pub use prepared::PreparedOperation;
 pub use reconfigure::ReconfigureOptions;
 pub(crate) use reconfigure::Site;
@@ -489,30 +490,6 @@ impl ProcessGroup {
         let work = self.issue_message(message, None, WaitIntent::Soon)?;
         work.wait(None)?;
         work.sender()
-    }
-
-    /// As [`ProcessGroup::send`], owning the tensor until the work is done.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::send`].
-    pub fn send_async(&self, tensor: impl OwnedBuffers, peer: u32, tag: u32) -> Result<Work> {
-        let tensor = single_tensor("send", tensor.into_tensors())?;
-        self.issue_message(MessageRequest::send(tensor, peer, tag), None, WaitIntent::Later)
-    }
-
-    /// As [`ProcessGroup::recv`] (from anybody without `peer`), owning the tensor until the work
-    /// is done.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::recv`].
-    pub fn recv_async(
-        &self,
-        tensor: impl OwnedBuffers,
-        peer: Option<u32>,
-        tag: u32,
-    ) -> Result<Work> {
-        let tensor = single_tensor("recv", tensor.into_tensors())?;
-        self.issue_message(MessageRequest::receive(tensor, peer, tag), None, WaitIntent::Later)
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {

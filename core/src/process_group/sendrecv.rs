@@ -3,10 +3,8 @@
 
 use super::{MessageRequest, ProcessGroup};
 use crate::completion::WaitIntent;
-use crate::generated::error::Result;
-use crate::tensor::{
-    Buffers, ConstBuffers, OwnedBuffers, Region, Tensor, lend, lend_mut, single_tensor,
-};
+use crate::generated::error::{Error, Result};
+use crate::tensor::{Buffers, ConstBuffers, OwnedBuffers, Tensor, lend, lend_mut, single_tensor};
 use crate::work::Work;
 
 /// The name of the method.
@@ -74,11 +72,14 @@ impl ProcessGroup {
     pub fn issue_exchange(&self, exchange: ExchangeRequest, waiting: WaitIntent) -> Result<Work> {
         self.check_exchange(&exchange)?;
         let ExchangeRequest { mut input, to, output, from } = exchange;
-        if input.region().overlaps(output.region()) {
+        let is_in_place = input.region().overlaps(output.region());
+        if is_in_place && input.region().device().is_some() {
+            let message = format!("{NAME}: on a device, the two tensors must not share memory");
+            return Err(Error::InvalidArgument { message });
+        }
+        if is_in_place {
             // It is still being sent while the other one comes.
-            let copy = input.to_contiguous().into_region().read(<[u8]>::to_vec);
-            let shape = input.shape().to_vec();
-            input = Tensor::contiguous(Region::from_vec(copy), input.dtype(), shape);
+            input = input.copied();
         }
         let receive = MessageRequest::receive(output, Some(from.0), from.1);
         let messages = vec![receive, MessageRequest::send(input, to.0, to.1)];

@@ -178,6 +178,17 @@ impl Tensor {
         Ok(pieces)
     }
 
+    /// Fills it with zeros.
+    pub(crate) fn set_to_zero(&self) {
+        self.copy_from(&Region::zeroed(self.bytes()));
+    }
+
+    /// A contiguous copy in memory of its own.
+    pub(crate) fn copied(&self) -> Tensor {
+        let bytes = self.to_contiguous().into_region().read(<[u8]>::to_vec);
+        Tensor::contiguous(Region::from_vec(bytes), self.dtype, self.shape.clone())
+    }
+
     /// A contiguous copy.
     #[must_use]
     pub fn to_contiguous(&self) -> Tensor {

@@ -39,7 +39,7 @@ impl StagedOperation {
         let rank = group.rank();
         let facts = |name, root: i32, reduce_op| OperationFacts { name, rank, root, reduce_op };
         Some(match operation {
-            Operation::Collective(checked) => {
+            Operation::Collective(checked) | Operation::Zeroed(_, checked) => {
                 let known = group.hook_arguments(checked.request(), WaitIntent::Later);
                 facts(known.name, known.root, known.reduce_op)
             }

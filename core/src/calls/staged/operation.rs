@@ -4,10 +4,12 @@ use super::tensors::Tensors;
 use super::window::WindowCall;
 use crate::calls::invocation::rank_of;
 use crate::calls::resolve::{ResolvedCall, unsupported};
-use crate::calls::{FromValue, Role};
+use crate::calls::{FromValue, Role, Value};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{CheckedRequest, ExchangeRequest, MessageRequest, ProcessGroup, Window};
+use crate::process_group::{
+    CheckedRequest, ExchangeRequest, MessageRequest, Permutation, ProcessGroup, Window,
+};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -18,6 +20,8 @@ use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 #[derive(Debug)]
 pub(super) enum Operation {
     Collective(CheckedRequest),
+    /// One after which this tensor, of which no other rank writes anything, holds zeros.
+    Zeroed(Tensor, CheckedRequest),
     /// One of the usual ones, of which nothing is to be found out. Pages have no short calls.
     #[cfg(not(target_family = "wasm"))]
     Plain(SingleTensorRequest, HeldBuffers),
@@ -50,6 +54,10 @@ impl Operation {
     pub(super) fn issue(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         match self {
             Operation::Collective(checked) => group.issue_checked(checked, waiting),
+            Operation::Zeroed(output, checked) => {
+                output.set_to_zero();
+                group.issue_checked(checked, waiting)
+            }
             #[cfg(not(target_family = "wasm"))]
             Operation::Plain(plain, kept) => {
                 let name = plain.name;
@@ -87,6 +95,7 @@ impl Operation {
             Operation::Recv { peer: None, .. }
             | Operation::Collective(_)
             | Operation::Exchange(_)
+            | Operation::Zeroed(..)
             | Operation::Window(..)
             | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
@@ -135,6 +144,9 @@ fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation
     let (input, output) =
         (resolved.single_tensor(name, Role::In)?, resolved.single_tensor(name, Role::Out)?);
     let (input, output) = match (input, output) {
+        (Some(input), Some(output)) if has_pairs(&resolved) => {
+            return permutation(resolved, group, input, output);
+        }
         (Some(input), Some(output)) => return exchange(resolved, group, input, output),
         one => one,
     };
@@ -154,6 +166,45 @@ fn message(mut resolved: ResolvedCall, group: &ProcessGroup) -> Result<Operation
         (None, Some(tensor), peer) => Ok(Operation::Recv { tensor, peer, tag }),
         _ => Err(unsupported(format!("{}.{name}", resolved.method.interface))),
     }
+}
+
+/// The parameter that says who sends to whom in a permutation.
+const PAIRS: &str = "pairs";
+
+fn has_pairs(resolved: &ResolvedCall) -> bool {
+    resolved.parameters().iter().any(|parameter| parameter.name == PAIRS)
+}
+
+/// A permutation of the tensors of all ranks.
+fn permutation(
+    mut resolved: ResolvedCall,
+    group: &ProcessGroup,
+    input: Tensor,
+    output: Tensor,
+) -> Result<Operation> {
+    let position = resolved.parameters().iter().position(|it| it.name == PAIRS);
+    let given: Value = resolved.take(position.unwrap_or_default())?;
+    let Value::List(given) = given else { return Err(unsupported(PAIRS.to_owned())) };
+    let mut pairs = Vec::with_capacity(given.len());
+    for pair in given {
+        let pair: Vec<u32> = FromValue::from_value(pair).map_err(not_a_pair)?;
+        let &[source, destination] = &pair[..] else {
+            return Err(not_a_pair(format!("a list of {} ranks", pair.len())));
+        };
+        pairs.push((source, destination));
+    }
+    let Permutation { request, zeroed } = group.permutation(output, input, &pairs)?;
+    let checked = group.check(request)?;
+    Ok(match zeroed {
+        Some(output) => Operation::Zeroed(output, checked),
+        None => Operation::Collective(checked),
+    })
+}
+
+fn not_a_pair(what: String) -> Error {
+    let message =
+        format!("'{PAIRS}' must be a list of pairs, each a source and a destination, got {what}");
+    Error::InvalidArgument { message }
 }
 
 /// A send and a receive: what concerns the send comes first among the parameters of each role.
