@@ -3,125 +3,14 @@ has the results of NumPy, and what fails in it, or never ends, is that operation
 
 import asyncio
 import concurrent.futures
-import gc
 import os
-import subprocess
-import sys
 import threading
 import time
-import weakref
 
 import numpy as np
 import polyrank as dist
 import pytest
-
-LIMIT = 30.0
-
-
-class OverStore:
-    """Its ranks exchange everything through the store of their group."""
-
-    def __init__(self, store, rank, size, timeout):
-        assert timeout.total_seconds() > 0
-        self.store, self.rank, self.size = store, rank, size
-        self.number, self.messages = 0, {}
-
-    def exchange(self, blocks):
-        """The blocks of all ranks."""
-        number, self.number = self.number, self.number + 1
-        own = {f"{number}/{self.rank}/{index}": bytes(block) for index, block in enumerate(blocks)}
-        self.store.multi_set(list(own), list(own.values()))
-        self.store.set(f"{number}/{self.rank}", str(len(blocks)))
-        counts = [int(self.store.get(f"{number}/{rank}")) for rank in range(self.size)]
-        return [
-            [
-                np.frombuffer(self.store.get(f"{number}/{rank}/{index}"), blocks[0].dtype)
-                if blocks
-                else self.store.get(f"{number}/{rank}/{index}")
-                for index in range(count)
-            ]
-            for rank, count in enumerate(counts)
-        ]
-
-    def allreduce(self, tensors, opts):
-        every = self.exchange(tensors)
-        tensors[0][:] = reduced([blocks[0] for blocks in every], opts.reduce_op)
-
-    def reduce(self, tensors, opts):
-        every = self.exchange(tensors)
-        if self.rank == opts.root_rank:
-            tensors[0][:] = reduced([blocks[0] for blocks in every], opts.reduce_op)
-
-    def broadcast(self, tensors, opts):
-        tensors[0][:] = self.exchange(tensors)[opts.root_rank][0]
-
-    # What waits need not hold up others: these are awaited.
-    async def allgather(self, output_tensors, input_tensors, opts):
-        await asyncio.sleep(0)
-        for output, blocks in zip(output_tensors[0], self.exchange(input_tensors), strict=True):
-            output[:] = blocks[0]
-
-    def gather(self, output_tensors, input_tensors, opts):
-        every = self.exchange(input_tensors)
-        assert len(output_tensors) == (self.rank == opts.root_rank)
-        for outputs in output_tensors:
-            for output, blocks in zip(outputs, every, strict=True):
-                output[:] = blocks[0]
-
-    def scatter(self, output_tensors, input_tensors, opts):
-        inputs = input_tensors[0] if input_tensors else []
-        every = self.exchange(inputs)
-        block = every[opts.root_rank][self.rank]
-        output_tensors[0][:] = np.frombuffer(bytes(block), output_tensors[0].dtype)
-
-    def reduce_scatter(self, output_tensors, input_tensors, opts):
-        every = self.exchange(input_tensors[0])
-        parts = [blocks[self.rank] for blocks in every]
-        output_tensors[0][:] = reduced(parts, opts.reduce_op)
-
-    def alltoall(self, output_tensors, input_tensors, opts):
-        for output, blocks in zip(output_tensors, self.exchange(input_tensors), strict=True):
-            output[:] = blocks[self.rank]
-
-    def barrier(self, opts):
-        self.exchange([])
-
-    def key(self, way, *ends):
-        """The key of the next message from a rank to another, with a tag, which each counts."""
-        self.messages[way, ends] = self.messages.get((way, ends), 0) + 1
-        return "message/" + "/".join(map(str, (*ends, self.messages[way, ends])))
-
-    def send(self, tensors, dst, tag):
-        self.store.set(self.key("sent", self.rank, dst, tag), bytes(tensors[0]))
-
-    def recv(self, tensors, src, tag):
-        key = self.key("received", src, self.rank, tag)
-        # A request that waits holds up others of its connection.
-        store = self.store.clone()
-
-        def receive():
-            tensors[0][:] = np.frombuffer(store.get(key), tensors[0].dtype)
-
-        return POOL.submit(receive)
-
-
-POOL = concurrent.futures.ThreadPoolExecutor(4)
-
-
-def reduced(parts, op):
-    functions = {
-        "SUM": np.add,
-        "PRODUCT": np.multiply,
-        "MIN": np.minimum,
-        "MAX": np.maximum,
-        "BAND": np.bitwise_and,
-        "BOR": np.bitwise_or,
-        "BXOR": np.bitwise_xor,
-    }
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total = functions[op.name](total, part)
-    return total
+from over_store import LIMIT, OverStore, over
 
 
 class Odd:
@@ -182,81 +71,15 @@ class Odd:
 ABORTED = []
 
 
-class Gated(OverStore):
-    """Its barriers wait, on the backend's thread, until the gate is open."""
-
-    gate = threading.Event()
-
-    def barrier(self, opts):
-        assert self.gate.wait(LIMIT)
-
-
-class UnclearError(Exception):
-    def __str__(self):
-        raise ValueError("no text")
-
-
-class NumberedError(Exception):
-    def __init__(self, number):
-        super().__init__("the same text")
-        self.number = number
-
-
-class Faulty:
-    """Raises in uncommon ways."""
-
-    def __init__(self, *_):
-        self.raised = 0
-
-    def allreduce(self, tensors, opts):
-        raise UnclearError
-
-    def broadcast(self, tensors, opts):
-        class Handle:
-            async def wait(handle):
-                await asyncio.sleep(0)
-                tensors[0][:] = 5
-
-        return Handle()
-
-    def reduce(self, tensors, opts):
-        self.kernel()
-
-    def kernel(self):
-        raise NotImplementedError("no kernel for this")
-
-    async def scatter(self, output_tensors, input_tensors, opts):
-        await asyncio.sleep(0)
-        raise NotImplementedError
-
-    def barrier(self, opts):
-        error = NumberedError(self.raised)
-        self.raised += 1
-        RAISED.append(weakref.ref(error))
-        raise error
-
-
-RAISED = []
-
-
 def factory_that_dislikes_rank_1(store, rank, size, timeout):
     if rank == 1:
         raise OSError("not on this rank")
     return OverStore(store, rank, size, timeout)
 
 
-dist.register_backend("Over_Store", OverStore)
 dist.Backend.register_backend("odd", Odd, extended_api=True, devices=["cpu", "cuda"])
 dist.register_backend("dislikes", factory_that_dislikes_rank_1, devices="cpu")
-dist.register_backend("gated", Gated)
-dist.register_backend("faulty", Faulty)
 dist.register_backend("nothing", lambda *_: None)
-
-
-def over(here, name, backend="over_store", timeout=LIMIT):
-    """A group of all ranks over this backend."""
-    store = dist.PrefixStore(name, here.store)
-    return dist.ProcessGroup(store, here.rank, here.size, backend=backend, timeout=timeout)
 
 
 def everything(here, seed):
@@ -370,41 +193,6 @@ def odd_ways(here):
     assert ABORTED[-1] == "left"
 
 
-def alone(backend, timeout=LIMIT):
-    return dist.ProcessGroup(dist.HashStore(), 0, 1, backend=backend, timeout=timeout)
-
-
-def test_what_methods_raise_and_return():
-    group, data = alone("faulty"), np.zeros(2)
-    with pytest.raises(dist.DistBackendError, match="UnclearError: .its __str__ raised ValueError"):
-        group.allreduce(data).wait()
-    group.broadcast(data, 0).wait()
-    assert list(data) == [5, 5], "an async wait() is awaited"
-    with pytest.raises(dist.DistBackendError, match="NotImplementedError: no kernel for this"):
-        group.reduce(data, 0).wait()
-    with pytest.raises(dist.UnsupportedError, match="the backend 'faulty' does not support"):
-        group.scatter(data, [data], 0).wait()
-
-
-def failure_of(work):
-    with pytest.raises(dist.DistBackendError) as caught:
-        work.wait()
-    return caught.value
-
-
-def test_each_error_has_its_own_cause_which_ends_with_the_group():
-    group = alone("faulty")
-    works = [group.barrier() for _ in range(3)]
-    # When the last has failed, all have.
-    assert [failure_of(work).__cause__.number for work in reversed(works)] == [2, 1, 0]
-    del works, group
-    deadline = time.monotonic() + LIMIT
-    while any(error() is not None for error in RAISED[-3:]):
-        assert time.monotonic() < deadline, "what was raised is kept"
-        gc.collect()
-        time.sleep(0.01)
-
-
 async def awaited(group, data):
     before = data[0]
     await group.allreduce(data)
@@ -460,23 +248,6 @@ def test_what_waits_in_a_callback_passes_its_deadline_too(pair):
     pair.run(late_in_a_callback)
 
 
-def chained(here):
-    group = over(here, "chained", "gated")
-    data = np.ones(2)
-
-    def more(_):
-        group.allreduce(data).wait()
-        return data.copy()
-
-    future = group.barrier().get_future().then(more)
-    Gated.gate.set()
-    assert list(future.wait()) == [here.size] * 2
-
-
-def test_a_callback_may_wait_for_the_next_operation_of_its_group(pair):
-    pair.run(chained)
-
-
 def late_together(here):
     group = over(here, "late together", "odd", timeout=0.2)
     first, second = group.barrier(), group.barrier()
@@ -495,58 +266,6 @@ def late_together(here):
 
 def test_a_callback_may_wait_for_another_that_ends_with_its_own(pair):
     pair.run(late_together)
-
-
-FORKED = '''
-import os
-import numpy as np
-import polyrank as dist
-
-
-class Alone:
-    def allreduce(self, tensors, opts):
-        pass
-
-    def abort(self):
-        os._exit(3)
-
-    shutdown = abort
-
-
-dist.register_backend("alone", lambda *_: Alone())
-group = dist.ProcessGroup(dist.HashStore(), 0, 1, backend="alone", timeout=20)
-data = np.ones(2)
-group.allreduce(data).wait()
-child = os.fork()
-if child == 0:
-    status = 1
-    try:
-        for call in (
-            lambda: group.allreduce(data),
-            lambda: group.send([data], 0),
-            lambda: group.recv([data], 0),
-        ):
-            try:
-                call().wait()
-            except dist.InvalidGroupError as error:
-                assert "forked child" in str(error), error
-            else:
-                raise AssertionError("a child used the backend of its parent")
-        group.abort()
-        del group
-        status = 0
-    finally:
-        os._exit(status)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-group.allreduce(data).wait()
-os._exit(0)
-'''
-
-
-def test_a_forked_child_has_no_backend_of_its_parent():
-    command = [sys.executable, "-c", FORKED]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT)
-    assert ended.returncode == 0, ended.stderr
 
 
 def aborting(here):
@@ -600,41 +319,6 @@ def default_group(here):
 
 def test_the_default_group_and_groups_of_it(trio):
     trio.run(default_group)
-
-
-def differing(here):
-    names = ("tcp", "over_store")
-    with pytest.raises(dist.PolyrankError) as caught:
-        over(here, "differing", names[here.rank % 2])
-    said = str(caught.value)
-    for rank, name in enumerate(names):
-        assert f"rank {rank} has cpu tensors served by {name}" in said, said
-
-
-def test_ranks_with_different_backends_say_which(pair):
-    pair.run(differing)
-
-
-def known_to_one(here):
-    store = dist.PrefixStore("known to one", here.store)
-    dist.init_process_group(store=store, rank=here.rank, world_size=here.size, timeout=LIMIT)
-    name = f"of_rank_{here.rank}"
-    if not dist.is_backend_available(name):
-        dist.register_backend(name, OverStore)
-    with pytest.raises(dist.PolyrankError) as caught:
-        dist.new_group(backend="of_rank_0")
-    said = str(caught.value)
-    assert "Unknown backend type 'of_rank_0'" in said, said
-    assert here.rank == 1 or "rank 1 does not join" in said, said
-    # The next group of these ranks is the same on both.
-    data = np.ones(2)
-    dist.all_reduce(data, group=dist.new_group(backend="over_store"))
-    assert list(data) == [here.size] * 2
-    dist.destroy_process_group()
-
-
-def test_a_name_that_one_rank_has_not_registered_fails_on_all(pair):
-    pair.run(known_to_one)
 
 
 def disliked(here):
