@@ -1,6 +1,6 @@
-//! Backends and reduction functions that are written in JavaScript: what the core asks of them comes
-//! to the thread that registered them, as tasks that it takes and ends. Knows nothing of what they
-//! do.
+//! Backends and reduction functions that are written in JavaScript: what the core asks of them
+//! comes to the thread that registered them, as tasks that it takes and ends. Knows nothing of what
+//! they do.
 
 use std::sync::Arc;
 

@@ -75,7 +75,7 @@ pub fn register(name: &str, devices: &str, carrier: Arc<dyn TaskCarrier>) -> Res
 /// What serves a device in a group: the backend's name, and the number of its kind.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for what is no device, and if no backend serves it.
+/// [`Error::InvalidArgument`] for what is not a device, and if no backend serves it.
 pub fn served(group: &Object, device: &str) -> Result<Answer> {
     let backend = group.group()?.get_backend(device_named(device)?)?;
     let kind = backend.backend_type() as i64;
@@ -167,8 +167,8 @@ impl BackendTask {
     /// What it is, under the number `id`, as a list: first one of numbers, which are -1 where there
     /// is none (`id`, `instance`, the element type, the operator, the root, the other rank, the
     /// tag, the limit in ms, and for a factory the rank, the number of ranks and the limit), then
-    /// the backend, the method, the bytes of the inputs and of the outputs, for a factory the store,
-    /// the name of the group and the global ranks, and the place.
+    /// the backend, the method, the bytes of the inputs and of the outputs, for a factory the
+    /// store, the name of the group and the global ranks, and the place.
     ///
     /// # Errors
     /// None that is known.

@@ -181,10 +181,7 @@ impl ProcessGroup {
             }
             return Err(why);
         }
-        if size > 1 {
-            let served = options.backend.served();
-            rendezvous::agree(&*own, name, (rank, size), &served, timeout).await?;
-        }
+        rendezvous::agree(&*own, name, (rank, size), &options.backend.served(), timeout).await?;
         let connect = |backend: BackendName, store, share, host| {
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),
