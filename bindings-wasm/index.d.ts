@@ -103,6 +103,20 @@ export class ReduceOp {
    * operation passes a custom operator, and the functions must give the same everywhere.
    */
   static readonly CUSTOM: ReduceOp;
+  /** Logical and: 1 where no rank has 0, else 0. */
+  static readonly LAND: ReduceOp;
+  /** Logical or: 1 where any rank has something else than 0, else 0. */
+  static readonly LOR: ReduceOp;
+  /** Logical exclusive or: 1 where an odd number of ranks has something else than 0, else 0. */
+  static readonly LXOR: ReduceOp;
+  /**
+   * The maximum, and whose it is: elements are pairs, one after the other, of a value and an
+   * index, in tensors whose last dimension is even. Of equal values, that with the lowest index;
+   * a NaN is greater than all others. Both have the tensor's element type.
+   */
+  static readonly MAXLOC: ReduceOp;
+  /** The minimum, and whose it is, as `MAXLOC` has it; a NaN is less than all others. */
+  static readonly MINLOC: ReduceOp;
   /** Each rank's elements times `factor`, then the sum. */
   static premulSum(factor: number): ReduceOp;
   /**

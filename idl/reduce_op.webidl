@@ -28,4 +28,16 @@ namespace ReduceOp {
   /// combines the tensors of all ranks in the order of the ranks. Every rank that runs the
   /// operation passes a custom operator, and the functions must give the same everywhere.
   [Number=9, DTypes="all", Custom] readonly attribute ReduceOp CUSTOM;
+  /// Logical and: 1 where no rank has 0, else 0.
+  [Number=10, DTypes="bool integers"] readonly attribute ReduceOp LAND;
+  /// Logical or: 1 where any rank has something else than 0, else 0.
+  [Number=11, DTypes="bool integers"] readonly attribute ReduceOp LOR;
+  /// Logical exclusive or: 1 where an odd number of ranks has something else than 0, else 0.
+  [Number=12, DTypes="bool integers"] readonly attribute ReduceOp LXOR;
+  /// The maximum, and whose it is: elements are pairs, one after the other, of a value and an
+  /// index, in tensors whose last dimension is even. Of equal values, that with the lowest index; a
+  /// NaN is greater than all others. Both have the tensor's element type.
+  [Number=13, DTypes="all -bool -complex", Pairs] readonly attribute ReduceOp MAXLOC;
+  /// The minimum, and whose it is, as `MAXLOC` has it; a NaN is less than all others.
+  [Number=14, DTypes="all -bool -complex", Pairs] readonly attribute ReduceOp MINLOC;
 };

@@ -50,6 +50,13 @@ test("functions are let go with their operators", async () => {
   assert.deepEqual(await onRanks(2, SCENARIOS, "letGo", { flags: ["--expose-gc"] }), [true, true]);
 });
 
+test("the greatest and the least value, and whose it is; results of logic are 0 or 1", async () => {
+  for (const size of [1, 3]) {
+    const all = await onRanks(size, SCENARIOS, "located");
+    assert.ok(all.every((is) => is === true));
+  }
+});
+
 test("operations in flight keep their functions", async () => {
   const all = await onRanks(2, SCENARIOS, "inFlightOnly", { flags: ["--expose-gc"] });
   assert.deepEqual(all, [true, true]);

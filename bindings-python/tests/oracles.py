@@ -26,6 +26,9 @@ SUPPORTED = {
     "BOR": BOOL + INTEGERS,
     "BXOR": BOOL + INTEGERS,
     "PREMUL_SUM": FLOATS + COMPLEX,
+    "LAND": BOOL + INTEGERS,
+    "LOR": BOOL + INTEGERS,
+    "LXOR": BOOL + INTEGERS,
 }
 FACTOR = 0.5
 
@@ -70,7 +73,13 @@ def reduced(op: str, parts: list[np.ndarray]) -> np.ndarray:
             "MIN": stack.all(0),
             "BAND": stack.all(0),
             "BXOR": stack.sum(0) % 2 == 1,
+            "LAND": stack.all(0),
+            "LOR": stack.any(0),
+            "LXOR": stack.sum(0) % 2 == 1,
         }[op]
+    if op in ("LAND", "LOR", "LXOR"):
+        reduce = {"LAND": np.logical_and, "LOR": np.logical_or, "LXOR": np.logical_xor}[op]
+        return reduce.reduce(np.stack(parts), axis=0).astype(dtype)
     if op == "AVG" and dtype.kind in "iu":
         columns = zip(*(part.ravel().tolist() for part in parts))
         averages = [truncated(sum(column), len(parts)) for column in columns]

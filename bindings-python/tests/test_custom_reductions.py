@@ -87,7 +87,8 @@ def whole_arrays(here):
     parts = [np.full(r + 1, here.rank + 10 * r) for r in range(here.size)]
     mine = np.zeros(here.rank + 1, parts[0].dtype)
     first = polyrank.ReduceOp.custom(lambda a, b: a, commute=True)
-    here.group.reduce_scatter([mine], [parts], polyrank.ReduceScatterOptions(reduce_op=first)).wait()
+    options = polyrank.ReduceScatterOptions(reduce_op=first)
+    here.group.reduce_scatter([mine], [parts], options).wait()
     assert mine.tolist() == [10 * here.rank] * (here.rank + 1)
     several = [np.full(3, here.rank), np.full(2, here.rank + 5)]
     swap = polyrank.ReduceOp.custom(lambda a, b: np.add(a, b, out=b)[::-1])
@@ -268,6 +269,20 @@ def let_go(here):
     del work
     gc.collect()
     return known() is None
+
+
+def prepared(here):
+    tensor = np.zeros(3)
+    operation = here.group.prepare_allreduce(tensor, polyrank.ReduceOp.custom(affine))
+    gc.collect()
+    for _ in range(3):
+        tensor[...] = here.rank + 1
+        operation.run()
+        same(tensor, folded(affine, [np.full(3, r + 1.0) for r in range(here.size)]))
+
+
+def test_prepared_operations_keep_their_functions(pair):
+    pair.run(prepared)
 
 
 def test_functions_are_let_go(pair):

@@ -126,6 +126,29 @@ test("hooks see operations of a tab, and NaN does not spread", { timeout: 120_00
   await Promise.all(pages.map((page) => page.close()));
 });
 
+test("functions of tabs combine arrays in order", { timeout: 120_000 }, async () => {
+  const pages = await ranks(3);
+  const all = await runAll(pages, `async ({ pr, group }) => {
+    const op = pr.ReduceOp.custom((a, b) => a.map((element, index) => 2 * element + b[index]));
+    const tensor = Float64Array.of(group.rank(), 10, group.rank() + 1);
+    await group.allreduce(tensor, op);
+    const odds = Uint8Array.of(7, group.rank());
+    await group.allreduce(odds, pr.ReduceOp.LXOR);
+    const pairs = Float32Array.of(group.rank() % 2, group.rank());
+    await group.allreduce(pairs, pr.ReduceOp.MAXLOC);
+    const boom = new RangeError("boom");
+    const failing = pr.ReduceOp.custom(() => { throw boom; });
+    const thrown = await group.allreduce(tensor.slice(), failing).catch((error) => error);
+    return [...tensor, ...odds, ...pairs, thrown === boom || thrown.kind];
+  }`);
+  for (const values of all) {
+    assert.deepEqual(values.slice(0, -1), [4, 70, 11, 1, 0, 1, 1]);
+    assert.ok(values.at(-1) === true || values.at(-1) === "Aborted", values.at(-1));
+  }
+  assert.ok(all.some((values) => values.at(-1) === true));
+  await Promise.all(pages.map((page) => page.close()));
+});
+
 test("the others hear of a tab that is closed", { timeout: 120_000 }, async () => {
   const pages = await ranks(3);
   await runAll(pages, "({ group }) => group.barrier()");

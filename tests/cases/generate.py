@@ -40,6 +40,7 @@ NUMPY_TYPES = {
 REDUCTIONS = {
     "SUM": np.add, "AVG": np.add, "PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum,
     "BAND": np.bitwise_and, "BOR": np.bitwise_or, "BXOR": np.bitwise_xor, "PREMUL_SUM": np.add,
+    "LAND": np.logical_and, "LOR": np.logical_or, "LXOR": np.logical_xor,
 }  # fmt: skip
 # What a logical reduction of bool is: NumPy's own reductions of bool.
 TENSORS = ("In", "Out", "InOut", "FlatIn", "FlatOut")
@@ -205,7 +206,9 @@ def axes(form, facts, dtypes, ops, world):
 
 def cases():
     """The whole file."""
-    dtypes, ops = model("dtypes"), model("reduce_ops")
+    # Functions and pairs of elements have tests of their own.
+    ops = [op for op in model("reduce_ops") if not op["custom"] and not op["pairs"]]
+    dtypes = model("dtypes")
     facts = {
         found["name"]: {
             key: found[key] for key in ("input", "output", "sizes", "reduces", "rooted")

@@ -244,3 +244,27 @@ fn ranks_in_browsers_fold_alike() {
     let parts = [(Language::Browser, 2), (Language::Python, 1)];
     every_rank_says(REDUCTIONS, &parts, |_, _| "4 reductions".to_owned());
 }
+
+#[test]
+fn the_greatest_and_whose_it_is_by_every_way_to_reduce() {
+    for size in SIZES {
+        ranks(size, |group| {
+            let pairs = |rank: u32, count: usize| -> Vec<i32> {
+                let value = |at: usize| ((at as u32 * 7 + rank * 3) % 5) as i32;
+                (0..count).flat_map(|at| [value(at), 10 - rank as i32]).collect()
+            };
+            for count in COUNTS {
+                let mut tensor = pairs(group.rank(), count);
+                group.allreduce(&mut tensor, ReduceOp::Maxloc).unwrap();
+                let all: Vec<Vec<i32>> = (0..size).map(|rank| pairs(rank, count)).collect();
+                for (at, pair) in tensor.chunks_exact(2).enumerate() {
+                    let of = |all: &Vec<i32>| (all[2 * at], -all[2 * at + 1]);
+                    let expected = all.iter().map(of).max().unwrap();
+                    assert_eq!((pair[0], -pair[1]), expected, "{at} of {count}, {size} ranks");
+                }
+            }
+            let error = group.allreduce(&mut [1i32; 3], ReduceOp::Minloc).unwrap_err().to_string();
+            assert!(error.contains("must be even, got a tensor of shape [3]"), "{error}");
+        });
+    }
+}

@@ -71,6 +71,11 @@ export class ReduceOp {
   static BXOR = new ReduceOp("BXOR", 7);
   static PREMUL_SUM = new ReduceOp("PREMUL_SUM", 8);
   static CUSTOM = new ReduceOp("CUSTOM", 9);
+  static LAND = new ReduceOp("LAND", 10);
+  static LOR = new ReduceOp("LOR", 11);
+  static LXOR = new ReduceOp("LXOR", 12);
+  static MAXLOC = new ReduceOp("MAXLOC", 13);
+  static MINLOC = new ReduceOp("MINLOC", 14);
 
   /** A function of whole arrays of two ranks, which returns their combination. */
   static custom(fn, { commute = false } = {}) {

@@ -45,8 +45,8 @@ export function plainArguments(spec, { positional, options }) {
 }
 
 /** As `plainArguments`, with the tensors taken out: their bytes, and `infos`, what they are.
- * `views` are the arrays that the bytes are of, `arrays` the objects that were passed, `operator` how
- * elements are reduced, if that was said. */
+ * `views` are the arrays that the bytes are of, `arrays` the objects that were passed, `operator`
+ * how elements are reduced, if that was said. */
 export function tensorArguments(spec, { positional, options }) {
   const call = {
     args: null,

@@ -136,3 +136,21 @@ export async function inFlightOnly({ rank, size, group }) {
   tensors.forEach((tensor, count) => assert.deepEqual(tensor, folded(size, 50_000 + count)));
   return true;
 }
+
+/** Of equal values, that with the lowest index. */
+export async function located({ rank, size, group }) {
+  const pairs = Float32Array.of(rank % 2, rank, -5, 10 - rank);
+  const least = pairs.slice();
+  await group.allreduce(pairs, pr.ReduceOp.MAXLOC);
+  await group.allreduce(least, pr.ReduceOp.MINLOC);
+  const odd = size > 1 ? 1 : 0;
+  assert.deepEqual([...pairs], [odd, odd, -5, 11 - size]);
+  assert.deepEqual([...least], [0, 0, -5, 11 - size]);
+  const odds = Uint8Array.of(0, 7, rank);
+  await group.allreduce(odds, { op: pr.ReduceOp.LXOR });
+  assert.deepEqual([...odds], [0, size % 2, size > 1 ? (size - 1) % 2 : 0]);
+  await assert.rejects(async () => group.allreduce(Float32Array.of(1, 2, 3), pr.ReduceOp.MAXLOC), {
+    message: /must be even/,
+  });
+  return true;
+}

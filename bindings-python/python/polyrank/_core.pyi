@@ -261,6 +261,16 @@ class ReduceOp:
     """Each rank's elements times the factor, then the sum. Made by `premul_sum(factor)`."""
     CUSTOM: ClassVar[ReduceOp]
     """A function of the program, of two whole tensors: what `ReduceOp.custom(function)` makes. It combines the tensors of all ranks in the order of the ranks. Every rank that runs the operation passes a custom operator, and the functions must give the same everywhere."""
+    LAND: ClassVar[ReduceOp]
+    """Logical and: 1 where no rank has 0, else 0."""
+    LOR: ClassVar[ReduceOp]
+    """Logical or: 1 where any rank has something else than 0, else 0."""
+    LXOR: ClassVar[ReduceOp]
+    """Logical exclusive or: 1 where an odd number of ranks has something else than 0, else 0."""
+    MAXLOC: ClassVar[ReduceOp]
+    """The maximum, and whose it is: elements are pairs, one after the other, of a value and an index, in tensors whose last dimension is even. Of equal values, that with the lowest index; a NaN is greater than all others. Both have the tensor's element type."""
+    MINLOC: ClassVar[ReduceOp]
+    """The minimum, and whose it is, as `MAXLOC` has it; a NaN is less than all others."""
     def __new__(cls, op: ReduceOp | int) -> Self: ...
     @staticmethod
     def premul_sum(factor: float) -> ReduceOp:

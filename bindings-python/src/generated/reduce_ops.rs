@@ -26,6 +26,16 @@ impl ReduceOp {
     #[classattr]
     const BXOR: ReduceOp = ReduceOp::plain(Operator::Bxor);
     #[classattr]
+    const LAND: ReduceOp = ReduceOp::plain(Operator::Land);
+    #[classattr]
+    const LOR: ReduceOp = ReduceOp::plain(Operator::Lor);
+    #[classattr]
+    const LXOR: ReduceOp = ReduceOp::plain(Operator::Lxor);
+    #[classattr]
+    const MAXLOC: ReduceOp = ReduceOp::plain(Operator::Maxloc);
+    #[classattr]
+    const MINLOC: ReduceOp = ReduceOp::plain(Operator::Minloc);
+    #[classattr]
     const PREMUL_SUM: ReduceOp = ReduceOp::bare(Operator::PremulSum(1.0));
     #[classattr]
     const CUSTOM: ReduceOp = ReduceOp::bare(Operator::Custom(CustomOp::NONE));
@@ -33,7 +43,7 @@ impl ReduceOp {
 
 impl ReduceOp {
     /// Every operator.
-    pub(crate) const ALL: [ReduceOp; 10] = [
+    pub(crate) const ALL: [ReduceOp; 15] = [
         ReduceOp::SUM,
         ReduceOp::AVG,
         ReduceOp::PRODUCT,
@@ -42,6 +52,11 @@ impl ReduceOp {
         ReduceOp::BAND,
         ReduceOp::BOR,
         ReduceOp::BXOR,
+        ReduceOp::LAND,
+        ReduceOp::LOR,
+        ReduceOp::LXOR,
+        ReduceOp::MAXLOC,
+        ReduceOp::MINLOC,
         ReduceOp::PREMUL_SUM,
         ReduceOp::CUSTOM,
     ];

@@ -131,6 +131,8 @@ pub struct ReduceOp {
     pub factor: bool,
     /// `[Custom]`: whether it carries a function of the program.
     pub custom: bool,
+    /// `[Pairs]`: whether its operands are pairs of elements.
+    pub pairs: bool,
 }
 
 /// One collective: the facts that stand on one of its overloads.

@@ -133,6 +133,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Output", &[Operation], BLOCKS),
     anywhere("Own", LANGUAGES),
     known("Parent", &[Dictionary], Form::Word),
+    known("Pairs", &[Value], Form::Nothing),
     known("Peer", ARGUMENT, Form::Nothing),
     known("Positional", &[Parameter], Form::Nothing),
     anywhere("Python", Form::Word),

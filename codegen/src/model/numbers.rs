@@ -44,6 +44,7 @@ pub(super) fn reduce_ops<'a>(builder: &mut Builder<'a, '_>, members: &[DefinedMe
             dtypes: Vec::new(),
             factor: attributes.has("Factor"),
             custom: attributes.has("Custom"),
+            pairs: attributes.has("Pairs"),
         };
         builder.api.reduce_ops.push(reduce_op);
     }

@@ -5,6 +5,7 @@ use super::Call;
 use crate::executor::OwnPart;
 use crate::generated::collective::{Blocks, Collective, Sizes};
 use crate::generated::reduce_op::ReduceOp;
+use crate::request::CustomOp;
 use crate::tensor::Region;
 use crate::transport::board::board_bytes;
 
@@ -38,15 +39,17 @@ pub(super) fn equal_blocks(call: &Call) -> bool {
     blocks.windows(2).all(|pair| pair[0].len() == pair[1].len())
 }
 
-/// The collective whose schedule a call runs. Where the operator is a function of the program, all
-/// tensors come to where the result is needed, and the group combines them there.
-pub(super) fn executed_collective(collective: Collective, reduce_op: ReduceOp) -> Collective {
+/// The collective whose schedule a call runs. Where the operator, of which this is the number, is a
+/// function of the program, all tensors come to where the result is needed, and the group combines
+/// them there.
+pub(super) fn executed_collective(collective: Collective, reduce_op: u8) -> Collective {
+    const CUSTOM: u8 = ReduceOp::Custom(CustomOp::NONE).code();
     match (collective, reduce_op) {
-        (Collective::Allreduce | Collective::Scan | Collective::Exscan, ReduceOp::Custom(_)) => {
+        (Collective::Allreduce | Collective::Scan | Collective::Exscan, CUSTOM) => {
             Collective::Allgather
         }
-        (Collective::Reduce, ReduceOp::Custom(_)) => Collective::Gather,
-        (Collective::ReduceScatter, ReduceOp::Custom(_)) => Collective::Alltoall,
+        (Collective::Reduce, CUSTOM) => Collective::Gather,
+        (Collective::ReduceScatter, CUSTOM) => Collective::Alltoall,
         (other, _) => other,
     }
 }

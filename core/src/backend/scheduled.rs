@@ -170,28 +170,22 @@ impl Backend for ScheduledBackend {
 
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
         let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
-        let executed_as = executed_collective(collective, reduce_op);
-        let is_plain = executed_as == collective;
-        let on_board =
-            is_plain && (self.is_small(collective, call.shared_bytes) || self.is_direct(&call));
+        let executed_as = executed_collective(collective, reduce_op.code());
+        let may_be_small = self.is_small(collective, call.shared_bytes) || self.is_direct(&call);
+        let on_board = executed_as == collective && may_be_small;
         let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
         let part = own_part(&call, self.size);
         let fits = on_board && part == OwnPart::Data;
-        let algorithm = self.algorithm(executed_as, known, fits);
-        let fingerprint = call.fingerprint(algorithm as u8);
+        let fingerprint = call.fingerprint(self.algorithm(executed_as, known, fits) as u8);
         let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
-        let schedule = self.schedule(&mut issuing, &fingerprint, executed_as).ok_or_else(|| {
-            Error::Unsupported {
+        let schedule =
+            self.schedule(&mut issuing, &fingerprint).ok_or_else(|| Error::Unsupported {
                 who: format!("the {} backend", self.backend),
                 operation: call.name.into(),
-            }
-        })?;
-        let slot_progress = on_board.then(|| SlotProgress {
-            small: self.small(collective, dtype, reduce_op, root),
-            part,
-            shown: false,
-        });
+            })?;
+        let small = self.small(collective, dtype, reduce_op, root);
+        let slot_progress = on_board.then_some(SlotProgress { small, part, shown: false });
         issuing.collectives += 1;
         let sequence = issuing.collectives;
         let operation = Operation {
@@ -227,7 +221,7 @@ impl Backend for ScheduledBackend {
         }
         let small = self.small(collective, dtype, reduce_op, root);
         let Some(mut issuing) = self.try_issuing() else { return Attempt::Declined };
-        let Some(schedule) = self.schedule(&mut issuing, &fingerprint, collective) else {
+        let Some(schedule) = self.schedule(&mut issuing, &fingerprint) else {
             return Attempt::Declined;
         };
         let sequence = issuing.collectives + 1;
@@ -506,17 +500,13 @@ impl ScheduledBackend {
         }
     }
 
-    /// The schedule of a call that runs as `collective`; without a step where it goes over the
-    /// board whatever comes.
-    fn schedule(
-        &self,
-        issuing: &mut IssueState,
-        call: &Fingerprint,
-        collective: Collective,
-    ) -> Option<Arc<Schedule>> {
+    /// The schedule of a call; without a step where it goes over the board whatever comes.
+    fn schedule(&self, issuing: &mut IssueState, call: &Fingerprint) -> Option<Arc<Schedule>> {
         if call.algorithm == BOARD_ALGORITHM {
             return Some(self.no_steps.clone());
         }
+        let called = Collective::from_code(call.collective)?;
+        let collective = executed_collective(called, call.reduce_op);
         let place = Place { rank: self.rank, size: self.size, root: call.root };
         issuing.schedules.get(Key { collective, algorithm: call.algorithm.into(), place })
     }

@@ -61,6 +61,7 @@ pub fn suits_direct(
         Collective::Allgather | Collective::Alltoall | Collective::Broadcast => true,
         Collective::Allreduce | Collective::ReduceScatter => match size {
             0 | 1 => false,
+            _ if reduce_op.takes_pairs() => false,
             2 => is_exact(dtype) || is_commutative(reduce_op),
             _ => is_exact(dtype),
         },

@@ -200,7 +200,7 @@ impl RunningOperation {
         if u64::from(chunk.part) + u64::from(chunk.count) > u64::from(chunk.parts) {
             return Err(format!("{chunk} is outside of its block"));
         }
-        let element_bytes = self.dtype.size_bytes();
+        let element_bytes = self.element_bytes();
         let elements = chunk.elements(self.block(chunk.block)?.len() / element_bytes);
         Ok(elements.start * element_bytes..elements.end * element_bytes)
     }
@@ -357,7 +357,8 @@ impl RunningOperation {
 
     /// Bytes between which a message may be cut.
     pub(super) fn element_bytes(&self) -> usize {
-        self.dtype.size_bytes()
+        let operand = if self.reduce_op.takes_pairs() { 2 } else { 1 };
+        operand * self.dtype.size_bytes()
     }
 
     /// The ranks that unfinished steps wait for, in order, each once.

@@ -36,11 +36,24 @@ pub enum ReduceOp {
     /// combines the tensors of all ranks in the order of the ranks. Every rank that runs the
     /// operation passes a custom operator, and the functions must give the same everywhere.
     Custom(CustomOp),
+    /// Logical and: 1 where no rank has 0, else 0.
+    Land,
+    /// Logical or: 1 where any rank has something else than 0, else 0.
+    Lor,
+    /// Logical exclusive or: 1 where an odd number of ranks has something else than 0, else 0.
+    Lxor,
+    /// The maximum, and whose it is: elements are pairs, one after the other, of a value and an
+    /// index, in tensors whose last dimension is even. Of equal values, that with the lowest
+    /// index; a
+    /// NaN is greater than all others. Both have the tensor's element type.
+    Maxloc,
+    /// The minimum, and whose it is, as `MAXLOC` has it; a NaN is less than all others.
+    Minloc,
 }
 
 impl ReduceOp {
     /// Every operator without a factor or a function, in the order of the numbers that travel.
-    pub const WITHOUT_FACTOR: [ReduceOp; 8] = [
+    pub const WITHOUT_FACTOR: [ReduceOp; 13] = [
         ReduceOp::Sum,
         ReduceOp::Avg,
         ReduceOp::Product,
@@ -49,6 +62,11 @@ impl ReduceOp {
         ReduceOp::Band,
         ReduceOp::Bor,
         ReduceOp::Bxor,
+        ReduceOp::Land,
+        ReduceOp::Lor,
+        ReduceOp::Lxor,
+        ReduceOp::Maxloc,
+        ReduceOp::Minloc,
     ];
 
     /// The number that travels.
@@ -64,6 +82,11 @@ impl ReduceOp {
             ReduceOp::Bxor => 7,
             ReduceOp::PremulSum(_) => 8,
             ReduceOp::Custom(_) => 9,
+            ReduceOp::Land => 10,
+            ReduceOp::Lor => 11,
+            ReduceOp::Lxor => 12,
+            ReduceOp::Maxloc => 13,
+            ReduceOp::Minloc => 14,
         }
     }
 
@@ -85,6 +108,11 @@ impl ReduceOp {
             7 => "BXOR",
             8 => "PREMUL_SUM",
             9 => "CUSTOM",
+            10 => "LAND",
+            11 => "LOR",
+            12 => "LXOR",
+            13 => "MAXLOC",
+            14 => "MINLOC",
             _ => "an unknown operator",
         }
     }
@@ -92,6 +120,11 @@ impl ReduceOp {
     /// The operator of a name, if it is one without a factor or a function.
     pub fn from_name(name: &str) -> Option<ReduceOp> {
         Self::WITHOUT_FACTOR.into_iter().find(|reduce_op| reduce_op.name() == name)
+    }
+
+    /// Whether the operands are pairs of elements: a value and an index.
+    pub const fn takes_pairs(self) -> bool {
+        matches!(self, ReduceOp::Maxloc | ReduceOp::Minloc)
     }
 
     /// Whether elements of `dtype` can be reduced by this operator.
@@ -103,12 +136,16 @@ impl ReduceOp {
             ReduceOp::Product | ReduceOp::Min | ReduceOp::Max => {
                 !matches!(dtype, Complex64 | Complex128)
             }
-            ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {
-                !matches!(dtype, F16 | Bf16 | F32 | F64 | Complex64 | Complex128)
-            }
+            ReduceOp::Band
+            | ReduceOp::Bor
+            | ReduceOp::Bxor
+            | ReduceOp::Land
+            | ReduceOp::Lor
+            | ReduceOp::Lxor => !matches!(dtype, F16 | Bf16 | F32 | F64 | Complex64 | Complex128),
             ReduceOp::PremulSum(_) => {
                 matches!(dtype, F16 | Bf16 | F32 | F64 | Complex64 | Complex128)
             }
+            ReduceOp::Maxloc | ReduceOp::Minloc => !matches!(dtype, Bool | Complex64 | Complex128),
         }
     }
 }

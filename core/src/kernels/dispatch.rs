@@ -5,7 +5,8 @@ use super::forms::{
     combine_ordered, map, map_halves,
 };
 use super::halves::{ComparedBf16, ComparedF16};
-use super::number::{Bits, Float, Lanes, Number, OrderedElement, Truth};
+use super::number::{Bits, Float, Lanes, Logic, Number, OrderedElement, Truth};
+use super::pairs;
 use super::processor::as_ieee;
 use super::quotient::Quotient;
 use crate::generated::dtype::DType;
@@ -13,6 +14,9 @@ use crate::generated::reduce_op::ReduceOp;
 
 /// Runs one reduction.
 pub(super) fn reduce(op: ReduceOp, dtype: DType, memory: Memory<'_>) {
+    if op.takes_pairs() {
+        return pairs::reduce(op, dtype, memory);
+    }
     match dtype {
         DType::Bool => truth(op, memory),
         DType::U8 => integer::<u8, u8, _>(op, memory),
@@ -77,7 +81,7 @@ pub(super) fn divide(dtype: DType, memory: &mut [u8], parts: u32) {
 fn integer<T, U, const N: usize>(op: ReduceOp, memory: Memory<'_>)
 where
     T: OrderedElement + Lanes<Bytes = [u8; N]>,
-    U: Number + Lanes<Bytes = [u8; N]>,
+    U: Number + Logic + Lanes<Bytes = [u8; N]>,
 {
     match op {
         ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum(_) => sum::<U, N>(memory),
@@ -85,8 +89,9 @@ where
         ReduceOp::Min => combine(memory, T::least),
         ReduceOp::Max => combine(memory, T::greatest),
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => bits(op, memory),
-        // Its function combines.
-        ReduceOp::Custom(_) => {}
+        ReduceOp::Land | ReduceOp::Lor | ReduceOp::Lxor => logic::<U, N>(op, memory),
+        // Its function combines, and pairs went another way.
+        ReduceOp::Custom(_) | ReduceOp::Maxloc | ReduceOp::Minloc => {}
     }
 }
 
@@ -106,6 +111,15 @@ fn bits(op: ReduceOp, memory: Memory<'_>) {
         ReduceOp::Band => combine(memory, u8::and),
         ReduceOp::Bor => combine(memory, u8::or),
         _ => combine(memory, u8::xor),
+    }
+}
+
+#[inline(never)]
+fn logic<U: Logic + Lanes<Bytes = [u8; N]>, const N: usize>(op: ReduceOp, memory: Memory<'_>) {
+    match op {
+        ReduceOp::Land => combine(memory, U::both),
+        ReduceOp::Lor => combine(memory, U::any),
+        _ => combine(memory, U::one),
     }
 }
 
@@ -134,8 +148,10 @@ fn half<H: HalfType, C: OrderedElement + Lanes<Bytes = [u8; 2]>>(op: ReduceOp, m
 
 fn truth(op: ReduceOp, memory: Memory<'_>) {
     match op {
-        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band => combine(memory, Truth::and),
-        ReduceOp::Bxor => combine(memory, Truth::xor),
+        ReduceOp::Product | ReduceOp::Min | ReduceOp::Band | ReduceOp::Land => {
+            combine(memory, Truth::and);
+        }
+        ReduceOp::Bxor | ReduceOp::Lxor => combine(memory, Truth::xor),
         _ => combine(memory, Truth::or),
     }
 }

@@ -28,6 +28,7 @@ mod instructions;
 mod loops;
 mod non_finite;
 mod number;
+mod pairs;
 mod processor;
 mod quotient;
 

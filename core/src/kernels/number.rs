@@ -39,6 +39,16 @@ pub(super) trait Bits: Lanes {
     fn xor(self, other: Self) -> Self;
 }
 
+/// Elements that are true unless they are 0.
+pub(super) trait Logic: Lanes {
+    /// 1 if both are true, else 0.
+    fn both(self, other: Self) -> Self;
+    /// 1 if one is true, or both, else 0.
+    fn any(self, other: Self) -> Self;
+    /// 1 if exactly one is true, else 0.
+    fn one(self, other: Self) -> Self;
+}
+
 /// A floating-point number that is computed with as it is.
 pub(super) trait Float: Number {
     /// The number itself, or the one NaN that stands for all of them. Which of two NaNs a processor
@@ -107,6 +117,25 @@ macro_rules! integers {
     )*};
 }
 
+macro_rules! logic {
+    ($($number:ty),*) => {$(
+        impl Logic for $number {
+            #[inline(always)]
+            fn both(self, other: Self) -> Self {
+                <$number>::from(self != 0) & <$number>::from(other != 0)
+            }
+            #[inline(always)]
+            fn any(self, other: Self) -> Self {
+                <$number>::from((self | other) != 0)
+            }
+            #[inline(always)]
+            fn one(self, other: Self) -> Self {
+                <$number>::from(self != 0) ^ <$number>::from(other != 0)
+            }
+        }
+    )*};
+}
+
 macro_rules! floats {
     ($($number:ty),*) => {$(
         impl Number for $number {
@@ -145,6 +174,7 @@ macro_rules! floats {
 lanes!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 integers!(u8, i8, u16, i16, u32, i32, u64, i64);
 floats!(f32, f64);
+logic!(u8, u16, u32, u64);
 
 impl Lanes for Truth {
     type Bytes = [u8; 1];

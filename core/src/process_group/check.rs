@@ -157,7 +157,23 @@ pub(super) fn one(
             dtype: dtype.name().into(),
         });
     }
+    if facts.reduces && request.reduce_op.takes_pairs() {
+        input.iter().chain(&output).try_for_each(|tensor| pairs(request, tensor))?;
+    }
     Ok(CheckedOperation { dtype, input, output, local: Vec::new(), local_lists: Vec::new() })
+}
+
+/// Refuses a tensor whose elements do not come in pairs.
+fn pairs(request: &Request, tensor: &Tensor) -> Result<()> {
+    let last = tensor.shape().last().copied().unwrap_or(1);
+    if last.is_multiple_of(2) {
+        return Ok(());
+    }
+    let (name, op, shape) = (request.name, request.reduce_op.name(), tensor.shape());
+    invalid(format!(
+        "{name}: {op} reduces pairs of a value and an index, so the last dimension must be even, \
+         got a tensor of shape {shape:?}"
+    ))
 }
 
 fn count(

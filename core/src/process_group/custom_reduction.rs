@@ -19,7 +19,7 @@ use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::request::{CustomReduction, Request};
-use crate::tensor::{Region, Tensor};
+use crate::tensor::{Device, Region, Tensor};
 use crate::work::Work;
 
 /// What is left to do when the tensors of all ranks are here.
@@ -72,7 +72,9 @@ impl ProcessGroup {
         let mut combinations = Vec::with_capacity(operations.len());
         let mut outputs = Vec::new();
         for operation in operations {
-            if !backend.capabilities().reduces(request.reduce_op, operation.dtype) {
+            let is_on_device = request.tensors().any(|tensor| tensor.device() != Device::Cpu);
+            let reduces = backend.capabilities().reduces(request.reduce_op, operation.dtype);
+            if is_on_device || !reduces {
                 return Err(Error::Unsupported {
                     who: format!("the {} backend", backend.name()),
                     operation: format!("{} with a custom operator", request.name),

@@ -2,6 +2,7 @@
 //! completion without allocating, if the backend supports that; others are issued as they are.
 //! Knows no backend.
 
+use super::stage::is_logical;
 use super::{Inner, ProcessGroup};
 use crate::backend::{
     Attempt, Call, CallFacts, IssueOptions, IssuedOperation, PersistentBuffers, SmallCall,
@@ -257,6 +258,8 @@ impl Inner {
             return None;
         }
         let is_simple = !matches!(reduce_op, ReduceOp::PremulSum(_) | ReduceOp::Custom(_))
+            && !reduce_op.takes_pairs()
+            && (collective.reduced_ranks(self.rank, size) != 1 || !is_logical(reduce_op))
             && reduce_op.supports(dtype);
         if (facts.reduces && !is_simple) || (facts.rooted && root >= size) {
             return None;

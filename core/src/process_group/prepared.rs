@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::custom_reduction::reduction_of;
 use super::fast_path::{FastPathResult, HeldBuffers};
 use super::{Inner, ProcessGroup, check};
 use crate::backend::FAST_PATH_BYTES;
 use crate::completion::WaitIntent;
 use crate::generated::arguments::AllreduceArguments;
 use crate::generated::error::{Error, Result};
-use crate::request::{Request, Role, SingleTensorRequest, TypedCall, tables};
+use crate::request::{CustomReduction, Request, Role, SingleTensorRequest, TypedCall, tables};
 use crate::tensor::{LentMemory, OwnedBuffers, Region, Tensor, single_tensor};
 use crate::work::Work;
 
@@ -25,6 +26,8 @@ pub struct PreparedOperation {
     /// The members for which it was prepared: it ends with them.
     epoch: u64,
     request: Request,
+    /// What has the function of its operator, if that is one.
+    _reduction: Option<CustomReduction>,
     tensor: Tensor,
     /// The call on the tensor's memory, if that is contiguous.
     plain: Option<(SingleTensorRequest, Region)>,
@@ -74,6 +77,7 @@ impl ProcessGroup {
         let epoch = self.inner.epoch;
         let request = call.request(self.rank(), self.size())?;
         check::check(&request, self.rank(), self.size())?;
+        let reduction = reduction_of(&request)?;
         let plain = plain.filter(|_| tensor.is_contiguous() && tensor.region().device().is_none());
         let plain = plain.map(|plain| {
             let plain =
@@ -81,7 +85,8 @@ impl ProcessGroup {
             (plain, tensor.region().clone())
         });
         let group = self.clone();
-        Ok(PreparedOperation { group, epoch, request, tensor, plain, started: Mutex::default() })
+        let (started, _reduction) = (Mutex::default(), reduction);
+        Ok(PreparedOperation { group, epoch, request, _reduction, tensor, plain, started })
     }
 }
 

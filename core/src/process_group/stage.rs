@@ -69,6 +69,9 @@ pub(super) fn stage(
         let parts = reduced_ranks * (1 + local.len() + local_lists.len()) as u32;
         finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
     }
+    if facts.reduces && reduced_ranks == 1 && is_logical(request.reduce_op) {
+        finish.insert(0, truths_at_the_end(dtype, output_regions.clone()));
+    }
     if !facts.reduces {
         finish.extend(spread_lists(&output_regions, local_lists));
     }
@@ -129,6 +132,23 @@ pub(super) fn stage_on_device(
         output: regions(&output),
         finish: None,
         outputs: output,
+    })
+}
+
+/// Whether results are 0 or 1, whatever the operands are.
+pub(super) fn is_logical(reduce_op: ReduceOp) -> bool {
+    matches!(reduce_op, ReduceOp::Land | ReduceOp::Lor | ReduceOp::Lxor)
+}
+
+/// Makes 0 or 1 of what nothing was combined with.
+fn truths_at_the_end(dtype: DType, outputs: Vec<Region>) -> Outcome {
+    Box::new(move || {
+        for output in &outputs {
+            let nothing = vec![0; output.len()];
+            output.write(|memory| {
+                kernels::reduce(ReduceOp::Lor, dtype, memory, &nothing, Order::IntoFirst);
+            });
+        }
     })
 }
 

@@ -28,6 +28,8 @@ pub(super) struct ReduceOps {
     reduce_ops: Vec<ReduceOp>,
     /// Variants without a factor.
     plain: Vec<String>,
+    /// Variants whose operands are pairs of elements.
+    pairs: Vec<String>,
     supported: Vec<SupportRule>,
 }
 
@@ -104,6 +106,7 @@ pub(super) fn reduce_ops(api: &Api) -> ReduceOps {
         doc: doc_comment(&api.reduce_op_doc),
         reduce_ops: api.reduce_ops.iter().map(view).collect(),
         plain: plain.map(|reduce_op| reduce_op.variant.clone()).collect(),
+        pairs: api.reduce_ops.iter().filter(|it| it.pairs).map(pattern).collect(),
         supported: supported(api),
     }
 }

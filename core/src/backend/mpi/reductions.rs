@@ -11,7 +11,7 @@ use super::abi::{Constants, Handle};
 use super::job::Job;
 use super::operators::KERNEL_OPERATORS;
 use crate::generated::dtype::DType;
-use crate::generated::error::Result;
+use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 
 /// How elements are reduced by MPI.
@@ -33,6 +33,12 @@ pub(super) fn reduction<H: Handle>(
     dtype: DType,
 ) -> Result<Reduction<H>> {
     let Constants { types, ops, .. } = &job.constants;
+    if reduce_op.takes_pairs() {
+        return Err(Error::Unsupported {
+            who: "the mpi backend".into(),
+            operation: format!("reductions with {}", reduce_op.name()),
+        });
+    }
     let (mpi_type, parts) = mpi_type(job, dtype);
     // Averages and scaled sums are sums: what is left is done before and after.
     let reduce_op = match reduce_op {
@@ -44,14 +50,18 @@ pub(super) fn reduction<H: Handle>(
     let op = match (reduce_op, dtype) {
         _ if made.is_some() => make(job, made.unwrap_or_default())?,
         // A bool is a byte of 0 or 1.
-        (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => ops.bor,
-        (ReduceOp::Product | ReduceOp::Min, DType::Bool) => ops.band,
+        (ReduceOp::Sum | ReduceOp::Max | ReduceOp::Lor, DType::Bool) => ops.bor,
+        (ReduceOp::Product | ReduceOp::Min | ReduceOp::Land, DType::Bool) => ops.band,
+        (ReduceOp::Lxor, DType::Bool) => ops.bxor,
         (ReduceOp::Product, _) => ops.prod,
         (ReduceOp::Min, _) => ops.min,
         (ReduceOp::Max, _) => ops.max,
         (ReduceOp::Band, _) => ops.band,
         (ReduceOp::Bor, _) => ops.bor,
         (ReduceOp::Bxor, _) => ops.bxor,
+        (ReduceOp::Land, _) => ops.land,
+        (ReduceOp::Lor, _) => ops.lor,
+        (ReduceOp::Lxor, _) => ops.lxor,
         _ => ops.sum,
     };
     // Sums and products wrap around, which C says of unsigned integers only.

@@ -27,7 +27,8 @@ pub(super) enum Operator {
 /// The reduction of elements of `dtype` by `reduce_op`, which the element type has.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for what NCCL does not have: 16-bit integers, bitwise operators.
+/// [`Error::Unsupported`] for what NCCL does not have: 16-bit integers, bitwise and logical operators,
+/// pairs, functions.
 pub(super) fn reduction(name: &str, reduce_op: ReduceOp, dtype: DType) -> Result<Reduction> {
     let (nccl_type, parts) = match dtype {
         DType::Bool | DType::U8 => (types::U8, 1),
@@ -56,7 +57,18 @@ pub(super) fn reduction(name: &str, reduce_op: ReduceOp, dtype: DType) -> Result
         (ReduceOp::Min, _) => Operator::Known(ops::MIN),
         (ReduceOp::Max, _) => Operator::Known(ops::MAX),
         (ReduceOp::PremulSum(factor), _) => Operator::PremulSum(element(factor, nccl_type)),
-        (ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor | ReduceOp::Custom(_), _) => {
+        (
+            ReduceOp::Band
+            | ReduceOp::Bor
+            | ReduceOp::Bxor
+            | ReduceOp::Land
+            | ReduceOp::Lor
+            | ReduceOp::Lxor
+            | ReduceOp::Maxloc
+            | ReduceOp::Minloc
+            | ReduceOp::Custom(_),
+            _,
+        ) => {
             return Err(unsupported(name, reduce_op, dtype));
         }
     };
@@ -98,7 +110,8 @@ mod tests {
         for dtype in DType::ALL {
             let all = ReduceOp::WITHOUT_FACTOR.into_iter().chain([ReduceOp::PremulSum(0.5)]);
             for reduce_op in all.filter(|it| it.supports(dtype)) {
-                let bitwise = matches!(reduce_op, ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor);
+                let bitwise = reduce_op.code() >= ReduceOp::Band.code()
+                    && !matches!(reduce_op, ReduceOp::PremulSum(_));
                 let narrow = matches!(dtype, DType::U16 | DType::I16);
                 let logic = dtype == DType::Bool && reduce_op != ReduceOp::Bxor;
                 assert_eq!(has(reduce_op, dtype), !narrow && (!bitwise || logic), "{dtype:?}");

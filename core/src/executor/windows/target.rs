@@ -184,7 +184,7 @@ impl Windows {
 
 /// The operator of this number, if these elements are reduced by it here.
 fn operator(code: u8, dtype: DType) -> Option<ReduceOp> {
-    const REDUCING: [ReduceOp; 7] = [
+    const REDUCING: [ReduceOp; 10] = [
         ReduceOp::Sum,
         ReduceOp::Product,
         ReduceOp::Min,
@@ -192,6 +192,9 @@ fn operator(code: u8, dtype: DType) -> Option<ReduceOp> {
         ReduceOp::Band,
         ReduceOp::Bor,
         ReduceOp::Bxor,
+        ReduceOp::Land,
+        ReduceOp::Lor,
+        ReduceOp::Lxor,
     ];
     REDUCING.into_iter().find(|op| op.code() == code && op.supports(dtype))
 }

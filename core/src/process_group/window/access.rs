@@ -488,6 +488,12 @@ fn operand(name: &str, tensor: &Tensor, op: ReduceOp) -> Result<(ReduceOp, Regio
             "AVG has no meaning where nobody knows how many ranks take part; sum, and divide";
         return Err(invalid(name, what));
     }
+    if op.takes_pairs() || matches!(op, ReduceOp::Custom(_)) {
+        return Err(Error::Unsupported {
+            who: "a window".into(),
+            operation: format!("{name} with {}", op.name()),
+        });
+    }
     if !op.supports(dtype) {
         return Err(Error::UnsupportedDType {
             reduce_op: op.name().into(),
