@@ -241,7 +241,8 @@ export function tensorOver({ memory, dtype, shape }) {
  * ends the copy. */
 export function inOwnMemory(array, called) {
   if (!(array instanceof Tensor) && !ArrayBuffer.isView(array)) {
-    throw new InvalidTypeError(`${called}: expected a typed array or a tensor, not ${named(array)}`);
+    const came = named(array);
+    throw new InvalidTypeError(`${called}: expected a typed array or a tensor, not ${came}`);
   }
   const isFlat = !(array instanceof Tensor);
   const { info, view } = isFlat ? { info: flatInfo(array), view: array } : described(array);

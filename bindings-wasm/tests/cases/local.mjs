@@ -228,7 +228,7 @@ export const local = {
       return groups[0].allreduce(new Float32Array(1), { op: pr.ReduceOp.BAND });
     });
     await leave(groups);
-    await fails("Aborted", "destroyed", groups[0].allreduce(new Float32Array(1)));
+    await fails("InvalidGroup", "destroyed", () => groups[0].allreduce(new Float32Array(1)));
   },
 
   async "an unknown backend is refused by its name"(pr) {

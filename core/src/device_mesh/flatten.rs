@@ -82,8 +82,8 @@ impl DeviceMesh {
         let mut names = dims.iter().map(|&dim| &root.inner.layout.names()[dim]);
         match names.find(|name| root.inner.extended.contains(name)) {
             Some(extended) => invalid(format!(
-                "the group of dimension '{extended}', which extend_device_mesh added, has members of \
-                 its own, which are not in the mesh; flatten the other dimensions"
+                "the group of dimension '{extended}', which extend_device_mesh added, has members \
+                 of its own, which are not in the mesh; flatten the other dimensions"
             )),
             None => Ok(()),
         }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::{sockets, watch};
 
 /// How long a thread that forks waits for those that it must not interrupt, and they for it: far
-/// longer than either takes. Somebody else's handlers of forks may make them wait for each other, and a child
-/// with a copy of a socket is better than none.
+/// longer than either takes. Somebody else's handlers of forks may make them wait for each other,
+/// and a child with a copy of a socket is better than none.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Threads in the middle of what must not be interrupted.

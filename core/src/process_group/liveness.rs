@@ -117,8 +117,8 @@ impl Liveness {
 
 impl ProcessGroup {
     /// Notes for the others that this rank leaves the group, and has not died. A store of members
-    /// goes with its last one; who leaves a group that was made out of another, and works, tells the
-    /// others itself.
+    /// goes with its last one; who leaves a group that was made out of another, and works, tells
+    /// the others itself.
     pub(super) async fn note_departure(&self) -> Result<()> {
         let Inner { liveness, store_prefix, origins, rank, members, .. } = &**self.inner;
         let (broken, prefix, rank) = (self.is_broken(), store_prefix, members.get(*rank as usize));

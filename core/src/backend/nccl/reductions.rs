@@ -27,8 +27,8 @@ pub(super) enum Operator {
 /// The reduction of elements of `dtype` by `reduce_op`, which the element type has.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for what NCCL does not have: 16-bit integers, bitwise and logical operators,
-/// pairs, functions.
+/// [`Error::Unsupported`] for what NCCL does not have: 16-bit integers, bitwise and logical
+/// operators, pairs, functions.
 pub(super) fn reduction(name: &str, reduce_op: ReduceOp, dtype: DType) -> Result<Reduction> {
     let (nccl_type, parts) = match dtype {
         DType::Bool | DType::U8 => (types::U8, 1),

@@ -238,8 +238,8 @@ impl Meeting {
     fn is_silent(&self, group: &ProcessGroup, place: &str) -> Error {
         let eldest = self.eldest();
         let message = format!(
-            "reconfigure (uuid {}) of group '{}' on rank {}: rank {eldest}, where the members meet, \
-             did not answer at {place} within {} ms",
+            "reconfigure (uuid {}) of group '{}' on rank {}: rank {eldest}, where the members \
+             meet, did not answer at {place} within {} ms",
             self.uuid,
             group.group_name(),
             self.rank,
