@@ -1029,8 +1029,10 @@ export interface GatherVOptions extends WaitOptions {
 /** Options of `initProcessGroup`. */
 export interface InitProcessGroupOptions extends WaitOptions {
   /**
-   * `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi` rank and
-   * world size are those of the MPI job that `mpirun` started, and no URL is needed.
+   * `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind of
+   * `deviceId`, else for the accelerator that is found here, else `tcp`: for CUDA devices
+   * `cpu:tcp,cuda:nccl`. With `mpi` rank and world size are those of the MPI job that `mpirun`
+   * started, and no URL is needed.
    */
   backend?: string | null | undefined;
   /**
@@ -1088,7 +1090,7 @@ export interface JoinGroupOptions extends WaitOptions {
   rank?: number | undefined;
   /** The store to meet in, instead of a URL; needs `rank` and `worldSize`. */
   store?: Store | null | undefined;
-  /** None: `tcp`. */
+  /** None: as for `initProcessGroup`. */
   backend?: string | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   pgOptions?: BackendOptions | NcclOptions | null | undefined;

@@ -14,6 +14,7 @@ use crate::generated::error::{Error, Result};
 static BACKENDS: &[Registration] = &[
     Registration {
         aliases: &["gloo"],
+        other_devices: if cfg!(feature = "cuda") { &["cuda"] } else { &[] },
         availability: scheduled::has_sockets,
         reconfigures: true,
         ..Registration::new("tcp", "cpu", scheduled::connect)
@@ -93,6 +94,11 @@ impl BackendName {
     /// The name.
     pub fn as_str(&self) -> &'static str {
         self.0
+    }
+
+    /// Whether it is the backend's own name, and not another one for it.
+    pub(crate) fn is_own(self) -> bool {
+        self.registration().name == self.0
     }
 
     /// The kinds of devices that it may be named for, the one that its name alone is for first.
@@ -176,7 +182,21 @@ impl BackendSpec {
                 return Err(Error::InvalidArgument { message });
             }
         }
-        Ok(())
+        let host = self.backend_for("cpu").filter(|_| self.stages_cuda());
+        match host.filter(|host| host.registration().name != "tcp") {
+            None => Ok(()),
+            Some(host) => Err(Error::InvalidArgument {
+                message: format!(
+                    "tensors of CUDA devices go by way of the host here, over its backend: name \
+                     none for cuda, or cuda:nccl, beside cpu:{host}"
+                ),
+            }),
+        }
+    }
+
+    /// Whether tensors of CUDA devices are to go by way of the host, over the backend for that.
+    pub(crate) fn stages_cuda(&self) -> bool {
+        self.backend_for("cuda").is_some_and(|backend| backend.registration().name == "tcp")
     }
 
     /// Whether all of its backends can be used in this process, and if not, why.
