@@ -25,15 +25,6 @@ export const DEFAULT_TIMEOUT_MS = 30 * 60 * 1000;
 
 const WHY_NOT = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", required: 1 };
 
-const BUILD_INFO = { key: "DISTRIBUTED_BUILD_INFO", required: 0 };
-const RECOMMEND = { key: "DISTRIBUTED_RECOMMEND_BACKEND", required: 0 };
-
-/** What this build has, and what of it can be used here. */
-export const buildInfo = () => invoke(BUILD_INFO, null, []);
-
-/** A backend to use here, and why. */
-export const recommendBackend = () => invoke(RECOMMEND, null, []);
-
 /** Validates a backend name and returns it in lower case. */
 export function parseBackend(name) {
   const lower = String(name).toLowerCase();

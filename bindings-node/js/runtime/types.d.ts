@@ -490,52 +490,6 @@ export type RendezvousHandler = (
   request: RendezvousRequest,
 ) => Rendezvous | PromiseLike<Rendezvous>;
 
-/** One backend, as {@link buildInfo} describes it. */
-export interface BackendInfo {
-  /** Its name. */
-  name: string;
-  /** The kinds of devices that it may be named for. */
-  devices: string[];
-  /** Why it cannot be used here; null if it can. */
-  unavailable: string | null;
-  /** The library behind it, if one was found: its version, and what it was opened as. */
-  library: string | null;
-  /** Whether it reads and writes memory of CUDA devices itself; null where it is not known. */
-  takesCudaMemory: boolean | null;
-}
-
-/** What a build has: see {@link buildInfo}. */
-export interface BuildInfo {
-  /** The package's version. */
-  version: string;
-  /** What it was built for: `x86_64-linux-gnu`. */
-  target: string;
-  /** The features that were built in. */
-  features: string[];
-  /** The backends. */
-  backends: BackendInfo[];
-}
-
-/** A backend to use here, and why. */
-export interface Recommendation {
-  /** For {@link initProcessGroup}: `cpu:tcp,cuda:nccl`. */
-  backend: string;
-  /** Why, in words. */
-  reason: string;
-}
-
-/**
- * What this build of polyrank has, and what of it can be used here. Libraries and drivers are looked
- * for, and loaded where they are.
- */
-export function buildInfo(): BuildInfo;
-
-/**
- * Which backends are best here, by the devices and the network of this host and the launcher of this
- * process.
- */
-export function recommendBackend(): Recommendation;
-
 /**
  * Meets the other ranks at a URL, once.
  *

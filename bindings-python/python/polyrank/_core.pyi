@@ -2726,20 +2726,14 @@ def get_default_backend_for_device(device: str) -> str:
     Raises `InvalidArgumentError`.
     """
 
-def build_info() -> Any:
-    """What this build of polyrank has, and what of it can be used here, as a record: `version`;
-    `target`, what it was built for; `features`, the names of those that were built in;
-    `backends`, a record of each with its `name`, the kinds of `devices` that it may be named for,
-    why it is `unavailable` (none if it can be used), the `library` behind it, if one was found,
-    and `takes_cuda_memory`: whether that reads and writes memory of CUDA devices itself, none
-    where it is not known, as of an MPI library before it is initialised.
-
-    Libraries and drivers are looked for, and loaded where they are.
+def build_info() -> dict[str, Any]:
+    """What this build has, and what of it can be used here. Libraries and drivers are looked for,
+    and loaded where they are; an MPI library is not initialised.
     """
 
-def recommend_backend() -> Any:
+def recommend_backend() -> dict[str, Any]:
     """Which backends are best here, by the devices and the network of this host and the launcher of
-    this process, as a record: `backend`, for `init_process_group`, and the `reason` in words.
+    this process.
     """
 
 def init_device_mesh(device_type: str, mesh_shape: Sequence[SupportsIndex], mesh_dim_names: Sequence[str] | None = None, backend_override: object | None = None) -> DeviceMesh:

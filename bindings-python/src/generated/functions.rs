@@ -508,30 +508,22 @@ fn py_get_default_backend_for_device<'py>(
     convert::invoke(py, "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE", positional, keywords)
 }
 
-/// What this build of polyrank has, and what of it can be used here, as a record: `version`;
-/// `target`, what it was built for; `features`, the names of those that were built in;
-/// `backends`, a record of each with its `name`, the kinds of `devices` that it may be named for,
-/// why it is `unavailable` (none if it can be used), the `library` behind it, if one was found,
-/// and `takes_cuda_memory`: whether that reads and writes memory of CUDA devices itself, none
-/// where it is not known, as of an MPI library before it is initialised.
-///
-/// Libraries and drivers are looked for, and loaded where they are.
+/// What this build has, and what of it can be used here. Libraries and drivers are looked for,
+/// and loaded where they are; an MPI library is not initialised.
 #[pyfunction]
 #[pyo3(name = "build_info", signature = ())]
 fn py_build_info<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
-    let call = convert::resolve(py, &tables::DISTRIBUTED_BUILD_INFO, positional, keywords)?;
-    implementations::distributed::build_info(py, call)
+    convert::invoke(py, "DISTRIBUTED_BUILD_INFO", positional, keywords)
 }
 
 /// Which backends are best here, by the devices and the network of this host and the launcher of
-/// this process, as a record: `backend`, for `init_process_group`, and the `reason` in words.
+/// this process.
 #[pyfunction]
 #[pyo3(name = "recommend_backend", signature = ())]
 fn py_recommend_backend<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let (positional, keywords) = (&PyTuple::empty(py), None);
-    let call = convert::resolve(py, &tables::DISTRIBUTED_RECOMMEND_BACKEND, positional, keywords)?;
-    implementations::distributed::recommend_backend(py, call)
+    convert::invoke(py, "DISTRIBUTED_RECOMMEND_BACKEND", positional, keywords)
 }
 
 /// Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks
