@@ -7,7 +7,8 @@ import { test } from "node:test";
 import * as pr from "polyrank";
 
 test("a build says what it has", async () => {
-  const { version } = JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8"));
+  const file = new URL("../package.json", import.meta.url);
+  const { version } = JSON.parse(await readFile(file, "utf8"));
   const info = pr.buildInfo();
   assert.equal(info.version, version);
   assert.match(info.target, /^x86_64-linux/);
