@@ -287,6 +287,37 @@ pub fn capabilities(name: &BackendName) -> Option<Capabilities> {
     name.registration().capabilities.map(|capabilities| capabilities())
 }
 
+/// The library behind a backend, if there is one and it was found.
+pub(crate) fn library(name: BackendName) -> Option<String> {
+    match name.registration().name {
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" => super::mpi::library_version().ok(),
+        #[cfg(all(unix, feature = "nccl"))]
+        "nccl" => super::nccl::library().ok(),
+        _ => None,
+    }
+}
+
+/// Whether a backend reads and writes memory of CUDA devices itself, where it is known.
+pub(crate) fn takes_cuda_memory(name: BackendName) -> Option<bool> {
+    match name.registration().name {
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" if !super::mpi::is_initialised() => None,
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" => super::mpi::takes_cuda_memory().ok().flatten(),
+        name => Some(name == "nccl"),
+    }
+}
+
+/// Whether the launcher of an MPI library started this process as one of several ranks.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn is_in_mpi_job() -> bool {
+    #[cfg(all(unix, feature = "mpi"))]
+    return super::mpi::is_in_job();
+    #[cfg(not(all(unix, feature = "mpi")))]
+    false
+}
+
 fn invalid(spec: &str, why: &str) -> Error {
     let message = format!(
         "cannot read the backend '{spec}': {why}. Expected a name as 'tcp', or pairs as \

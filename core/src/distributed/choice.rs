@@ -70,8 +70,8 @@ pub fn build_info() -> BuildInfo {
         name: name.as_str(),
         devices: name.devices(),
         unavailable: registry::available(&name).err().map(|error| error.to_string()),
-        library: library(name.as_str()),
-        takes_cuda_memory: takes_cuda_memory(name.as_str()),
+        library: registry::library(name),
+        takes_cuda_memory: registry::takes_cuda_memory(name),
     });
     BuildInfo {
         version: env!("CARGO_PKG_VERSION"),
@@ -89,28 +89,6 @@ const ENVIRONMENT: &str = if cfg!(target_env = "gnu") {
 } else {
     ""
 };
-
-/// The library behind a backend.
-fn library(name: &str) -> Option<String> {
-    match name {
-        #[cfg(all(unix, feature = "mpi"))]
-        "mpi" => crate::backend::mpi::library_version().ok(),
-        #[cfg(all(unix, feature = "nccl"))]
-        "nccl" => crate::backend::nccl::library().ok(),
-        _ => None,
-    }
-}
-
-/// Whether a backend reads and writes memory of CUDA devices, where it is known.
-fn takes_cuda_memory(name: &str) -> Option<bool> {
-    match name {
-        #[cfg(all(unix, feature = "mpi"))]
-        "mpi" if !crate::backend::mpi::is_initialised() => None,
-        #[cfg(all(unix, feature = "mpi"))]
-        "mpi" => crate::backend::mpi::takes_cuda_memory().ok().flatten(),
-        name => Some(name == "nccl"),
-    }
-}
 
 /// A browser reaches other ranks by WebSockets alone.
 #[cfg(target_family = "wasm")]
@@ -203,10 +181,7 @@ fn devices() -> std::result::Result<u32, String> {
 
 #[cfg(not(target_family = "wasm"))]
 fn job() -> Option<&'static str> {
-    #[cfg(all(unix, feature = "mpi"))]
-    return crate::backend::mpi::is_in_job().then_some("mpirun started this process");
-    #[cfg(not(all(unix, feature = "mpi")))]
-    None
+    registry::is_in_mpi_job().then_some("mpirun started this process")
 }
 
 /// The names of InfiniBand devices, where the system lists them.
