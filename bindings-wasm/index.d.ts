@@ -765,6 +765,43 @@ export interface NcclOptions extends BackendOptions {
   config?: NcclConfig | undefined;
 }
 
+/** What is known of a backend. In Python it is a `dict` of these. */
+export interface BackendInfo {
+  /** Its name. */
+  name: string;
+  /** The kinds of devices that it may be named for. */
+  devices: readonly string[];
+  /** Why it cannot be used here; none if it can. */
+  unavailable: string | null;
+  /** The library behind it, if one was found: its version, and what it was opened as. */
+  library: string | null;
+  /**
+   * Whether it reads and writes memory of CUDA devices itself; none where that is not known, as
+   * of an MPI library before it is initialised.
+   */
+  takesCudaMemory: boolean | null;
+}
+
+/** What a build of polyrank has. In Python it is a `dict` of these. */
+export interface BuildInfo {
+  /** The package's version. */
+  version: string;
+  /** What it was built for: `x86_64-linux-gnu`. */
+  target: string;
+  /** The features that were built in. */
+  features: readonly string[];
+  /** The backends, those that the program registered last. */
+  backends: readonly BackendInfo[];
+}
+
+/** A backend to use, and why. In Python it is a `dict` of these. */
+export interface Recommendation {
+  /** Which backend serves which device, for `initProcessGroup`: `cpu:tcp,cuda:nccl`. */
+  backend: string;
+  /** The reason, in words. */
+  reason: string;
+}
+
 /**
  * What a hook learns before an operation is issued. Its tensors are the caller's, and must not
  * be kept.
@@ -1029,8 +1066,10 @@ export interface GatherVOptions extends WaitOptions {
 /** Options of `initProcessGroup`. */
 export interface InitProcessGroupOptions extends WaitOptions {
   /**
-   * `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi` rank and
-   * world size are those of the MPI job that `mpirun` started, and no URL is needed.
+   * `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind of
+   * `deviceId`, else for the accelerator that is found here, else `tcp`: for CUDA devices
+   * `cpu:tcp,cuda:nccl`. With `mpi` rank and world size are those of the MPI job that `mpirun`
+   * started, and no URL is needed.
    */
   backend?: string | null | undefined;
   /**
@@ -1088,7 +1127,7 @@ export interface JoinGroupOptions extends WaitOptions {
   rank?: number | undefined;
   /** The store to meet in, instead of a URL; needs `rank` and `worldSize`. */
   store?: Store | null | undefined;
-  /** None: `tcp`. */
+  /** None: as for `initProcessGroup`. */
   backend?: string | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   pgOptions?: BackendOptions | NcclOptions | null | undefined;
@@ -3365,6 +3404,18 @@ export function isXcclAvailable(): boolean;
  * @throws {@link InvalidArgumentError}
  */
 export function getDefaultBackendForDevice(device: string): string;
+
+/**
+ * What this build has, and what of it can be used here. Libraries and drivers are looked for,
+ * and loaded where they are; an MPI library is not initialised.
+ */
+export function buildInfo(): BuildInfo;
+
+/**
+ * Which backends are best here, by the devices and the network of this host and the launcher
+ * of this process.
+ */
+export function recommendBackend(): Recommendation;
 
 /**
  * Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks

@@ -21,8 +21,10 @@ namespace distributed {
 
   /// Makes the default group of all ranks. Waits until all have joined.
   ///
-  /// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
-  ///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
+  /// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind
+  ///   of `device_id`, else for the accelerator that is found here, else `tcp`: for CUDA devices
+  ///   `cpu:tcp,cuda:nccl`. With `mpi` rank and world size are those of the MPI job that `mpirun`
+  ///   started, and no URL is needed.
   /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
   ///   `file:///path`; it may contain `?rank=…&world_size=…`.
   /// - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
@@ -111,7 +113,7 @@ namespace distributed {
   /// - `world_size`: the number of ranks; -1: the URL or the environment says it.
   /// - `rank`: this rank; -1: the URL or the environment says it.
   /// - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
-  /// - `backend`: none: `tcp`.
+  /// - `backend`: none: as for `init_process_group`.
   /// - `version`: the version of what this program has to say to the others. A rank of another one
   ///   is refused, with an error that names both, and those that wait go on waiting. Where rank 0
   ///   serves the store, it is rank 0's version that counts, otherwise that of the rank that came

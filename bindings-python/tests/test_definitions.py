@@ -23,7 +23,7 @@ def body_of(name: str) -> str:
 
 def has(module: Any, kind: str, name: str) -> bool:
     """Whether the package has it; what objects get when they are made is in the stub."""
-    if kind == "texts":
+    if kind in ("texts", "result", "part"):
         return True
     if kind == "text":
         return f'"{name.split(".")[1]}"' in STUB

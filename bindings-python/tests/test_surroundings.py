@@ -220,3 +220,23 @@ def reconfigured_in_flight(here):
 
 def test_an_operation_of_former_members_says_its_number(pair):
     pair.run(reconfigured_in_flight)
+
+
+def test_a_build_says_what_it_has():
+    info = dist.build_info()
+    assert info["version"] == polyrank.__version__
+    assert info["target"].startswith("x86_64-linux") and "tcp" in info["features"]
+    backends = {it["name"]: it for it in info["backends"]}
+    assert {"tcp", "nccl", "mpi", "websocket", "fake"} <= backends.keys()
+    for name, backend in backends.items():
+        assert (backend["unavailable"] or "") == dist.backend_unavailable_reason(name)
+    assert backends["tcp"]["devices"] == ["cpu", "cuda"]
+    assert backends["tcp"]["takes_cuda_memory"] is False
+    assert backends["nccl"]["takes_cuda_memory"] is True
+
+
+def test_a_backend_is_recommended_that_can_be_used():
+    recommended = dist.recommend_backend()
+    for part in recommended["backend"].split(","):
+        assert dist.is_backend_available(part.split(":")[-1]), recommended
+    assert len(recommended["reason"]) > 20

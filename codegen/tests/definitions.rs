@@ -25,6 +25,11 @@ fn api() -> Api {
     polyrank_codegen::read(idl.map(named).collect()).unwrap()
 }
 
+/// Whether no test can name it, but what it consists of.
+fn is_named_by_parts(definition: &serde_json::Value) -> bool {
+    definition["kind"] == "texts" || definition["kind"] == "result"
+}
+
 /// The generated list.
 fn listed() -> Vec<serde_json::Value> {
     serde_json::from_str(&fs::read_to_string(root().join(LIST)).unwrap()).unwrap()
@@ -62,7 +67,7 @@ fn the_crate_has_every_definition_that_is_not_marked_as_absent() {
 #[test]
 fn a_test_exercises_every_definition() {
     let all = listed();
-    let alone = all.iter().filter(|it| it["test"].is_null() && it["kind"] != "texts");
+    let alone = all.iter().filter(|it| it["test"].is_null() && !is_named_by_parts(it));
     let alone: Vec<&str> = alone.map(|it| it["name"].as_str().unwrap()).collect();
     assert_eq!(alone, [""; 0], "no test names these: write one");
     for test in all.iter().filter_map(|it| it["test"].as_str()) {

@@ -1,6 +1,7 @@
 //! The default group, the registry of groups of this process, and the collectives over the default
 //! group. Knows no backend.
 
+mod choice;
 mod current;
 mod formation;
 mod joined_groups;
@@ -25,6 +26,7 @@ use crate::store::{PrefixStore, Store};
 use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
+pub use choice::{BackendInfo, BuildInfo, Recommendation, build_info, recommend_backend};
 pub use current::{current_process_group, with_process_group, with_process_group_async};
 use formation::{form, group_options};
 pub use joined_groups::{join_group, join_group_async};
@@ -45,7 +47,9 @@ pub use surroundings::{
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct InitOptions {
-    /// `tcp`, or pairs as `cpu:tcp`; `tcp` by default.
+    /// `tcp`, or pairs as `cpu:tcp`. By default those that serve the kind of `device`, else the
+    /// accelerator that is found here: `cpu:tcp,cuda:nccl` for CUDA devices where NCCL can be
+    /// used, else `tcp`.
     pub backend: Option<String>,
     /// Where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.
     pub init_method: Option<String>,

@@ -127,6 +127,18 @@ impl Work {
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
+    /// What it waits for, and then for `last`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts_with(&self, last: IssuedOperation) -> Vec<IssuedOperation> {
+        let parts = self.inner.iter().flat_map(|inner| &inner.parts);
+        let sequence = self.sequence;
+        let issued = |(completion, _): &(Arc<Completion>, _)| IssuedOperation {
+            sequence,
+            completion: completion.clone(),
+        };
+        parts.map(issued).chain([last]).collect()
+    }
+
     /// The work of an operation that is done.
     pub(crate) fn done(name: &'static str, group: u64, sequence: u64) -> Work {
         Work { name, sequence, group, inner: None }

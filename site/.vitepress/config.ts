@@ -57,6 +57,7 @@ export default defineConfig({
             { text: "How bytes travel", link: "/concepts/transports" },
             { text: "Windows", link: "/concepts/windows" },
             { text: "Schedules", link: "/concepts/schedules" },
+            { text: "Which backend?", link: "/concepts/choosing" },
             { text: "What backends can do", link: "/concepts/backends" },
             { text: "A backend of your own", link: "/concepts/own-backends" },
             { text: "Errors", link: "/concepts/errors" },

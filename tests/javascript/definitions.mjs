@@ -31,9 +31,11 @@ function has(module, declarations, kind, name) {
       return declarations.includes(`"${member}"`);
     case "options":
     case "record":
+    case "result":
       return bodyOf(declarations, name) !== undefined;
     case "option":
     case "field":
+    case "part":
     case "error_field":
       return isDeclared(declarations, owner, member);
     default:

@@ -171,7 +171,10 @@ const TESTS = {
     const says = new RegExp(`on one device, got cuda:${rank} and cpu`);
     await assert.rejects(mixed, { kind: "InvalidArgument", message: says });
     const all = await pr.newGroup([...Array(size).keys()], { backend: "tcp" });
-    const refused = async () => all.allreduce(onDevice);
+    // By way of the host.
+    await all.allreduce(onDevice);
+    assert.deepEqual(await elements(onDevice), copies(total() * size));
+    const refused = async () => all.send([onDevice], (rank + 1) % size);
     await assert.rejects(refused, { message: /none serves CUDA tensors.*cpu:tcp,cuda:nccl/ });
     const host = Float32Array.of(1);
     await all.allreduce(host);

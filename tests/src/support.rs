@@ -2,7 +2,7 @@
 //! Knows nothing of how a backend does it.
 
 use polyrank::backend::registry::{self, BackendName};
-use polyrank::backend::{Capabilities, Mismatches};
+use polyrank::backend::{Capabilities, CudaTensors, Mismatches};
 use polyrank::process_group::SplitOptions;
 use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Request, Tensor};
 
@@ -149,6 +149,11 @@ pub fn page() -> String {
         Mismatches::WhenStalled => "once an operation stalls, and when the group is left; by \
                                     every one with `POLYRANK_DEBUG=DETAIL`"
             .to_owned(),
+    }));
+    rows.push(row("tensors of CUDA devices", &backends, |it| match it.cuda {
+        CudaTensors::Directly => "where they are".to_owned(),
+        CudaTensors::ByHost => "collectives, by way of the host".to_owned(),
+        CudaTensors::Refused => "no".to_owned(),
     }));
     let mut reductions = vec![heading(&backends)];
     for reduce_op in reduce_ops() {

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use polyrank::backend::WaitIntent;
+use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
 use polyrank::{Collective, ProcessGroup, Region};
 use polyrank_tests::nccl::{
@@ -81,7 +83,8 @@ fn a_group_of_two_backends_routes_by_device() {
         nccl_ranks(2, &made, |group| contract::a_group_of_two_backends_routes_by_device(&group));
         nccl_ranks(1, &NcclSetup { backend: "tcp", ..NcclSetup::default() }, |group| {
             let tensor = on_device(0, &[1.0]);
-            let error = group.run(request(Collective::Allreduce, &tensor)).unwrap_err();
+            let message = MessageRequest::send(tensor, 0, 0);
+            let error = group.issue_message(message, None, WaitIntent::Soon).unwrap_err();
             assert!(error.to_string().contains("none serves CUDA tensors"), "{error}");
         });
     });

@@ -61,3 +61,27 @@ fn a_store_has_an_address() {
     };
     assert!(error.to_string().contains("host:port/prefix"), "{error}");
 }
+
+#[test]
+fn what_a_build_has_is_what_can_be_used() {
+    let info = dist::build_info();
+    assert_eq!(info.version, env!("CARGO_PKG_VERSION"));
+    assert!(info.target.starts_with(std::env::consts::ARCH), "{}", info.target);
+    assert!(info.features.contains(&"tcp") && info.features.contains(&"websocket"));
+    for backend in &info.backends {
+        let reason = dist::backend_unavailable_reason(backend.name);
+        assert_eq!(backend.unavailable, reason, "{}", backend.name);
+        assert_eq!(backend.devices[0], if backend.name == "nccl" { "cuda" } else { "cpu" });
+    }
+    let names: Vec<&str> = info.backends.iter().map(|it| it.name).collect();
+    assert_eq!(names, ["tcp", "nccl", "mpi", "websocket", "fake"]);
+}
+
+#[test]
+fn what_is_recommended_can_be_used_and_has_a_reason() {
+    let recommended = dist::recommend_backend();
+    for (_, backend) in &recommended.backend.devices {
+        assert!(dist::is_backend_available(backend.as_str()), "{recommended:?}");
+    }
+    assert!(recommended.reason.len() > 20, "{recommended:?}");
+}

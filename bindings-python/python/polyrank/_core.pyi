@@ -111,6 +111,7 @@ __all__ = [
     "batch_isend_irecv",
     "broadcast",
     "broadcast_object_list",
+    "build_info",
     "create_store_client",
     "current_device_mesh",
     "current_process_group",
@@ -154,6 +155,7 @@ __all__ = [
     "ppermute",
     "premul_sum",
     "process_group",
+    "recommend_backend",
     "record_comm",
     "recv",
     "recv_object_list",
@@ -2480,8 +2482,10 @@ is_launched = is_torchelastic_launched
 def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | None = None, device_id: object | None = None, enable_reconfigure: bool = False) -> None:
     """Makes the default group of all ranks. Waits until all have joined.
 
-    - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
-      rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
+    - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind
+      of `device_id`, else for the accelerator that is found here, else `tcp`: for CUDA devices
+      `cpu:tcp,cuda:nccl`. With `mpi` rank and world size are those of the MPI job that `mpirun`
+      started, and no URL is needed.
     - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
       `file:///path`; it may contain `?rank=…&world_size=…`.
     - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
@@ -2570,7 +2574,7 @@ def join_group(group_name: str, init_method: str | None = None, timeout: _Durati
     - `world_size`: the number of ranks; -1: the URL or the environment says it.
     - `rank`: this rank; -1: the URL or the environment says it.
     - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
-    - `backend`: none: `tcp`.
+    - `backend`: none: as for `init_process_group`.
     - `version`: the version of what this program has to say to the others. A rank of another one
       is refused, with an error that names both, and those that wait go on waiting. Where rank 0
       serves the store, it is rank 0's version that counts, otherwise that of the rank that came
@@ -2682,8 +2686,9 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any
 
     - `name`: its name, which begins with a letter; case does not matter.
     - `func`: makes the backend of this rank in a new group.
-    - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
-      CUDA device are refused all the same.
+    - `devices`: kinds of devices that it may be named for; none: `cpu`. Tensors of a CUDA device
+      go by way of memory of the host, where it serves `cpu` and no other backend serves `cuda`;
+      one that is named for `cuda` is not given them.
 
     Raises `DuplicateBackendError`, `InvalidArgumentError`.
     """
@@ -2719,6 +2724,16 @@ def get_default_backend_for_device(device: str) -> str:
     """The name of the backend that serves a kind of device: `cpu`, `cuda`.
 
     Raises `InvalidArgumentError`.
+    """
+
+def build_info() -> dict[str, Any]:
+    """What this build has, and what of it can be used here. Libraries and drivers are looked for,
+    and loaded where they are; an MPI library is not initialised.
+    """
+
+def recommend_backend() -> dict[str, Any]:
+    """Which backends are best here, by the devices and the network of this host and the launcher of
+    this process.
     """
 
 def init_device_mesh(device_type: str, mesh_shape: Sequence[SupportsIndex], mesh_dim_names: Sequence[str] | None = None, backend_override: object | None = None) -> DeviceMesh:

@@ -35,8 +35,10 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 
 /// Makes the default group of all ranks. Waits until all have joined.
 ///
-/// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`; none: `tcp`. With `mpi`
-///   rank and world size are those of the MPI job that `mpirun` started, and no URL is needed.
+/// - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind
+///   of `device_id`, else for the accelerator that is found here, else `tcp`: for CUDA devices
+///   `cpu:tcp,cuda:nccl`. With `mpi` rank and world size are those of the MPI job that `mpirun`
+///   started, and no URL is needed.
 /// - `init_method`: URL where ranks meet: `env://` (the default), `tcp://host:port`,
 ///   `file:///path`; it may contain `?rank=…&world_size=…`.
 /// - `timeout`: limit of joining and of operations; none: 30 min; 0: no limit.
@@ -183,7 +185,7 @@ fn py_new_group<'py>(
 /// - `world_size`: the number of ranks; -1: the URL or the environment says it.
 /// - `rank`: this rank; -1: the URL or the environment says it.
 /// - `store`: the store to meet in, instead of a URL; needs `rank` and `world_size`.
-/// - `backend`: none: `tcp`.
+/// - `backend`: none: as for `init_process_group`.
 /// - `version`: the version of what this program has to say to the others. A rank of another one
 ///   is refused, with an error that names both, and those that wait go on waiting. Where rank 0
 ///   serves the store, it is rank 0's version that counts, otherwise that of the rank that came
@@ -405,8 +407,9 @@ fn py_create_store_client<'py>(
 ///
 /// - `name`: its name, which begins with a letter; case does not matter.
 /// - `func`: makes the backend of this rank in a new group.
-/// - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with tensors of a
-///   CUDA device are refused all the same.
+/// - `devices`: kinds of devices that it may be named for; none: `cpu`. Tensors of a CUDA device
+///   go by way of memory of the host, where it serves `cpu` and no other backend serves `cuda`;
+///   one that is named for `cuda` is not given them.
 ///
 /// Raises `DuplicateBackendError`, `InvalidArgumentError`.
 #[pyfunction]
@@ -503,6 +506,24 @@ fn py_get_default_backend_for_device<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE", positional, keywords)
+}
+
+/// What this build has, and what of it can be used here. Libraries and drivers are looked for,
+/// and loaded where they are; an MPI library is not initialised.
+#[pyfunction]
+#[pyo3(name = "build_info", signature = ())]
+fn py_build_info<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    convert::invoke(py, "DISTRIBUTED_BUILD_INFO", positional, keywords)
+}
+
+/// Which backends are best here, by the devices and the network of this host and the launcher of
+/// this process.
+#[pyfunction]
+#[pyo3(name = "recommend_backend", signature = ())]
+fn py_recommend_backend<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    convert::invoke(py, "DISTRIBUTED_RECOMMEND_BACKEND", positional, keywords)
 }
 
 /// Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks
@@ -1152,6 +1173,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_is_ucc_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_is_xccl_available, module)?)?;
     module.add_function(wrap_pyfunction!(py_get_default_backend_for_device, module)?)?;
+    module.add_function(wrap_pyfunction!(py_build_info, module)?)?;
+    module.add_function(wrap_pyfunction!(py_recommend_backend, module)?)?;
     module.add_function(wrap_pyfunction!(py_init_device_mesh, module)?)?;
     module.add_function(wrap_pyfunction!(py_current_device_mesh, module)?)?;
     module.add_function(wrap_pyfunction!(py_extend_device_mesh, module)?)?;

@@ -212,6 +212,20 @@ export function getDefaultBackendForDevice(...given) {
   return calls.invoke(DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE, null, given);
 }
 
+const DISTRIBUTED_BUILD_INFO = { key: "DISTRIBUTED_BUILD_INFO", name: "buildInfo", required: 0 };
+
+/** What this build has, and what of it can be used here. Libraries and drivers are looked for, and loaded where they are; an MPI library is not initialised. */
+export function buildInfo(...given) {
+  return calls.invoke(DISTRIBUTED_BUILD_INFO, null, given);
+}
+
+const DISTRIBUTED_RECOMMEND_BACKEND = { key: "DISTRIBUTED_RECOMMEND_BACKEND", name: "recommendBackend", required: 0 };
+
+/** Which backends are best here, by the devices and the network of this host and the launcher of this process. */
+export function recommendBackend(...given) {
+  return calls.invoke(DISTRIBUTED_RECOMMEND_BACKEND, null, given);
+}
+
 const DISTRIBUTED_INIT_DEVICE_MESH = { key: "DISTRIBUTED_INIT_DEVICE_MESH", name: "initDeviceMesh", required: 2, inOrder: true };
 
 /** Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks than that, the last ones are not in it. Makes the default group if there is none. */

@@ -177,12 +177,13 @@ fn forms(definition: &Definition) -> Vec<(Form, String)> {
     for name in spelt.chain(&definition.python_aliases).chain(&definition.javascript_aliases) {
         let form = match definition.kind {
             Kind::Class | Kind::Enum | Kind::Error | Kind::Options | Kind::Record => Form::Word,
+            Kind::Result => continue,
             Kind::Texts => continue,
             Kind::Constructor if last(name) == "new" => Form::Word,
             Kind::Constructor | Kind::Method => Form::Method,
             Kind::Function => Form::Function,
             Kind::Value => Form::Word,
-            Kind::Attribute | Kind::Field => Form::Attribute,
+            Kind::Attribute | Kind::Field | Kind::Part => Form::Attribute,
             Kind::EnumValue => Form::Of(match owner(name) {
                 Some("DType") => "DType",
                 Some("ReduceOp") => "ReduceOp",

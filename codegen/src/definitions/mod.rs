@@ -53,6 +53,10 @@ pub enum Kind {
     Record,
     /// A part of that.
     Field,
+    /// What a call returns in several parts: in Python a `dict`.
+    Result,
+    /// One of them.
+    Part,
     /// A kind of error.
     Error,
     /// A field of an error.
@@ -255,9 +259,11 @@ impl List<'_> {
     fn dictionary(&mut self, known: &Dictionary) {
         let Dictionary { name, common, source, .. } = known;
         let is_told = self.api.callback_arguments().any(|it| it.name == *name);
-        let (kind, part) = match is_told {
-            true => (Kind::Record, Kind::Field),
-            false => (Kind::Options, Kind::Option),
+        let is_result = !known.is_argument && self.api.results().any(|it| it.name == *name);
+        let (kind, part) = match (is_told, is_result) {
+            (true, _) => (Kind::Record, Kind::Field),
+            (false, false) => (Kind::Options, Kind::Option),
+            (false, true) => (Kind::Result, Kind::Part),
         };
         self.add(Parts::of(kind, "", name, common), &source.file);
         for member in self.own_members(known) {

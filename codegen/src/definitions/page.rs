@@ -38,7 +38,14 @@ fn row(definition: &Definition) -> String {
         None => "–".to_owned(),
     };
     let in_rust = rust.as_ref().map_or("–".to_owned(), |spelt| format!("`{spelt}`"));
-    let (python, node, browser) = (in_language(python), in_language(node), in_language(browser));
+    let (node, browser) = (in_language(node), in_language(browser));
+    let python = match (kind, python) {
+        (Kind::Result, Some(_)) => "`dict`".to_owned(),
+        (Kind::Part, Some(spelt)) => {
+            format!("`[\"{}\"]`", spelt.rsplit('.').next().unwrap_or(spelt))
+        }
+        _ => in_language(python),
+    };
     let test = test.as_ref().map_or("–".to_owned(), |test| shown(test));
     format!("| `{name}` | {in_rust} | {python} | {node} | {browser} | {test} |\n")
 }

@@ -24,7 +24,14 @@ pub(super) fn variant(owner: &str, value: &str) -> String {
 pub fn absent_in_rust<'a>(all: &'a [Definition], public_api: &str) -> Vec<&'a Definition> {
     let paths: BTreeSet<String> = public_api.lines().filter_map(path_of).collect();
     let ends: BTreeSet<&str> = paths.iter().flat_map(|path| ends_of(path)).collect();
-    let is_absent = |it: &&Definition| it.rust.as_ref().is_some_and(|it| !ends.contains(&**it));
+    // The list does not say what belongs to what comes from a module that is not public.
+    let elsewhere = public_api.lines().filter_map(|line| line.strip_prefix("pub use "));
+    let elsewhere: BTreeSet<&str> = elsewhere.filter_map(|path| path.rsplit("::").next()).collect();
+    let is_elsewhere =
+        |path: &str| path.split_once("::").is_some_and(|(owner, _)| elsewhere.contains(owner));
+    let is_absent = |it: &&Definition| {
+        it.rust.as_ref().is_some_and(|it| !ends.contains(&**it) && !is_elsewhere(it))
+    };
     all.iter().filter(is_absent).collect()
 }
 

@@ -258,12 +258,21 @@ impl Api {
         self.dictionaries.iter().filter(move |known| named.contains(&known.name.as_str()))
     }
 
-    /// The dictionaries that methods and functions return.
+    /// The dictionaries that methods and functions return, and those in them.
     pub fn results(&self) -> impl Iterator<Item = &Dictionary> {
         let methods = self.interfaces.iter().flat_map(|interface| &interface.methods);
         let functions = self.namespaces.iter().flat_map(|namespace| &namespace.functions);
         let overloads = methods.chain(functions).flat_map(|method| &method.overloads);
-        let named: Vec<&str> = overloads.filter_map(|it| it.returns.named()).collect();
+        let mut named: Vec<&str> = overloads.filter_map(|it| it.returns.named()).collect();
+        loop {
+            let known = self.dictionaries.iter().filter(|it| named.contains(&&*it.name));
+            let inside = known.flat_map(|it| &it.members).filter_map(|it| it.ty.named());
+            let more: Vec<&str> = inside.filter(|name| !named.contains(name)).collect();
+            if more.is_empty() {
+                break;
+            }
+            named.extend(more);
+        }
         self.dictionaries.iter().filter(move |known| named.contains(&known.name.as_str()))
     }
 

@@ -18,9 +18,22 @@ pub struct Capabilities {
     /// The highest tag of a message; of a backend that no group has yet, the highest that it takes
     /// everywhere.
     pub highest_tag: u32,
+    /// How it runs collectives of tensors on CUDA devices.
+    pub cuda: CudaTensors,
     pub(super) collectives: u16,
     /// For each element type, the operators that it has, by their numbers.
     pub(super) reductions: [u16; DType::ALL.len()],
+}
+
+/// How collectives of tensors on CUDA devices run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CudaTensors {
+    /// They are refused.
+    Refused,
+    /// By way of memory of the host, to which they are copied, and back.
+    ByHost,
+    /// Where they are.
+    Directly,
 }
 
 /// How ranks find out that they called different things, or the same with different arguments.
@@ -59,6 +72,7 @@ impl Capabilities {
             split: true,
             any_source: true,
             highest_tag: u32::MAX,
+            cuda: if cfg!(feature = "cuda") { CudaTensors::ByHost } else { CudaTensors::Refused },
             collectives: (1 << Collective::ALL.len()) - 1,
             reductions,
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::backend_type::BackendType;
-pub use self::capabilities::{Capabilities, Mismatches};
+pub use self::capabilities::{Capabilities, CudaTensors, Mismatches};
 pub use self::custom::{BackendContext, BackendFactory, FactoryFuture, register_backend};
 pub use self::departure::OpenComparison;
 pub(crate) use self::departure::deadline;

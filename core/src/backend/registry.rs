@@ -14,6 +14,7 @@ use crate::generated::error::{Error, Result};
 static BACKENDS: &[Registration] = &[
     Registration {
         aliases: &["gloo"],
+        other_devices: if cfg!(feature = "cuda") { &["cuda"] } else { &[] },
         availability: scheduled::has_sockets,
         reconfigures: true,
         ..Registration::new("tcp", "cpu", scheduled::connect)
@@ -93,6 +94,11 @@ impl BackendName {
     /// The name.
     pub fn as_str(&self) -> &'static str {
         self.0
+    }
+
+    /// Whether it is the backend's own name, and not another one for it.
+    pub(crate) fn is_own(self) -> bool {
+        self.registration().name == self.0
     }
 
     /// The kinds of devices that it may be named for, the one that its name alone is for first.
@@ -176,7 +182,21 @@ impl BackendSpec {
                 return Err(Error::InvalidArgument { message });
             }
         }
-        Ok(())
+        let host = self.backend_for("cpu").filter(|_| self.stages_cuda());
+        match host.filter(|host| host.registration().name != "tcp") {
+            None => Ok(()),
+            Some(host) => Err(Error::InvalidArgument {
+                message: format!(
+                    "tensors of CUDA devices go by way of the host here, over its backend: name \
+                     none for cuda, or cuda:nccl, beside cpu:{host}"
+                ),
+            }),
+        }
+    }
+
+    /// Whether tensors of CUDA devices are to go by way of the host, over the backend for that.
+    pub(crate) fn stages_cuda(&self) -> bool {
+        self.backend_for("cuda").is_some_and(|backend| backend.registration().name == "tcp")
     }
 
     /// Whether all of its backends can be used in this process, and if not, why.
@@ -265,6 +285,37 @@ pub(crate) fn check(options: &BackendOptions) -> Result<()> {
 /// variables of its environment add to that.
 pub fn capabilities(name: &BackendName) -> Option<Capabilities> {
     name.registration().capabilities.map(|capabilities| capabilities())
+}
+
+/// The library behind a backend, if there is one and it was found.
+pub(crate) fn library(name: BackendName) -> Option<String> {
+    match name.registration().name {
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" => super::mpi::library_version().ok(),
+        #[cfg(all(unix, feature = "nccl"))]
+        "nccl" => super::nccl::library().ok(),
+        _ => None,
+    }
+}
+
+/// Whether a backend reads and writes memory of CUDA devices itself, where it is known.
+pub(crate) fn takes_cuda_memory(name: BackendName) -> Option<bool> {
+    match name.registration().name {
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" if !super::mpi::is_initialised() => None,
+        #[cfg(all(unix, feature = "mpi"))]
+        "mpi" => super::mpi::takes_cuda_memory().ok().flatten(),
+        name => Some(name == "nccl"),
+    }
+}
+
+/// Whether the launcher of an MPI library started this process as one of several ranks.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn is_in_mpi_job() -> bool {
+    #[cfg(all(unix, feature = "mpi"))]
+    return super::mpi::is_in_job();
+    #[cfg(not(all(unix, feature = "mpi")))]
+    false
 }
 
 fn invalid(spec: &str, why: &str) -> Error {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::choice::default_backend;
 use super::{InitOptions, World};
 use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
@@ -16,7 +17,12 @@ pub(super) fn group_options(
     options: &InitOptions,
     description: &str,
 ) -> Result<(BackendSpec, GroupOptions)> {
-    let spec: BackendSpec = options.backend.as_deref().unwrap_or("tcp").parse()?;
+    let spec: BackendSpec = match &options.backend {
+        Some(named) => named.parse()?,
+        // Those of other devices cannot be given other members.
+        None if options.enable_reconfigure && options.device.is_none() => BackendSpec::default(),
+        None => default_backend(options.device)?,
+    };
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let mut made =
         GroupOptions::default().backend(spec.clone()).timeout(timeout).description(description);

@@ -183,6 +183,8 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_IS_UCC_AVAILABLE,
     &DISTRIBUTED_IS_XCCL_AVAILABLE,
     &DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE,
+    &DISTRIBUTED_BUILD_INFO,
+    &DISTRIBUTED_RECOMMEND_BACKEND,
     &DISTRIBUTED_INIT_DEVICE_MESH,
     &DISTRIBUTED_CURRENT_DEVICE_MESH,
     &DISTRIBUTED_EXTEND_DEVICE_MESH,
@@ -3262,6 +3264,28 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
+};
+
+/// `distributed.build_info`
+pub static DISTRIBUTED_BUILD_INFO: Method = Method {
+    interface: "distributed",
+    name: "build_info",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `distributed.recommend_backend`
+pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
+    interface: "distributed",
+    name: "recommend_backend",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
 };
 
 /// `distributed.init_device_mesh`

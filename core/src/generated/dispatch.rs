@@ -276,6 +276,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "DISTRIBUTED_BUILD_INFO",
+        method: &calls::DISTRIBUTED_BUILD_INFO,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::build_info)),
+    },
+    Entry {
         key: "DISTRIBUTED_CREATE_STORE_CLIENT",
         method: &calls::DISTRIBUTED_CREATE_STORE_CLIENT,
         order: Order::Free,
@@ -564,6 +571,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: None,
+    },
+    Entry {
+        key: "DISTRIBUTED_RECOMMEND_BACKEND",
+        method: &calls::DISTRIBUTED_RECOMMEND_BACKEND,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::recommend_backend)),
     },
     Entry {
         key: "DISTRIBUTED_RECORD_COMM",

@@ -55,7 +55,9 @@ impl GroupOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.check_options()?;
         self.backend.check()?;
-        if matches!(self.device, Some(Device::Cuda(_))) && !self.backend.serves("cuda") {
+        // Without the feature there is no way by the host.
+        let is_served = self.backend.serves("cuda") || cfg!(feature = "cuda");
+        if matches!(self.device, Some(Device::Cuda(_))) && !is_served {
             let message = format!(
                 "the group cannot be bound to a CUDA device: its backends are {}",
                 self.backend
@@ -208,7 +210,8 @@ impl ProcessGroup {
         // Tensors of the host are needed in every group.
         let cpu = options.backend.backend_for("cpu").unwrap_or_else(BackendName::tcp);
         let cpu = connect(cpu, &own, None, None).await?;
-        let cuda = match options.backend.backend_for("cuda") {
+        let cuda = options.backend.backend_for("cuda");
+        let cuda = match cuda.filter(|_| !options.backend.stages_cuda()) {
             Some(backend) => Some(connect(backend, &store, share, Some(cpu.clone())).await?),
             None => None,
         };

@@ -28,6 +28,10 @@ impl ProcessGroup {
         let kind = if matches!(device, Device::Cpu) { "cpu" } else { "cuda" };
         let backend = match (device, &self.inner.cuda) {
             (Device::Cpu, _) => Some(self.inner.cpu.clone()),
+            // By way of the host.
+            (Device::Cuda(_), None) if self.inner.spec.stages_cuda() => {
+                Some(self.inner.cpu.clone())
+            }
             (Device::Cuda(_), cuda) => cuda.clone(),
         };
         let named = self.inner.spec.backend_for(kind);

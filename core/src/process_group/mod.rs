@@ -35,6 +35,8 @@ mod fast_path;
 mod group_calls;
 mod hook_arguments;
 mod hooks;
+#[cfg(feature = "cuda")]
+mod host_staging;
 mod liveness;
 mod memberships;
 mod messages;
@@ -409,6 +411,10 @@ impl ProcessGroup {
     }
 
     fn issue_checked_unhooked(&self, checked: CheckedRequest, waiting: WaitIntent) -> Result<Work> {
+        #[cfg(feature = "cuda")]
+        if self.goes_over_host(&checked.request)? {
+            return self.issue_over_host(&checked, waiting);
+        }
         let CheckedRequest { request, operations, epoch } = checked;
         let (rank, size) = (self.rank(), self.size());
         let options = IssueOptions { deadline: self.deadline(request.timeout), waiting };
@@ -517,13 +523,7 @@ impl ProcessGroup {
             let cuda = cuda.filter(|_| bound && !self.inner.spec.serves("cpu"));
             return Ok(cuda.unwrap_or(&self.inner.cpu).clone());
         };
-        let device = first.device();
-        if let Some(other) = tensors.map(Tensor::device).find(|other| *other != device) {
-            let message = format!(
-                "{name}: all tensors of a call must be on one device, got {device} and {other}"
-            );
-            return Err(Error::InvalidArgument { message });
-        }
+        let device = one_device(name, first, tensors)?;
         match (device, &self.inner.cuda) {
             (Device::Cpu, _) => Ok(self.cpu()),
             (Device::Cuda(_), Some(cuda)) => Ok(cuda.clone()),
@@ -542,6 +542,25 @@ impl ProcessGroup {
         let count = splits.entry(membership.into()).or_insert(0);
         *count += 1;
         *count
+    }
+}
+
+/// The device on which `first` and all others are.
+fn one_device<'a>(
+    name: &str,
+    first: &Tensor,
+    mut others: impl Iterator<Item = &'a Tensor>,
+) -> Result<Device> {
+    let device = first.device();
+    match others.find(|other| other.device() != device) {
+        None => Ok(device),
+        Some(other) => {
+            let other = other.device();
+            let message = format!(
+                "{name}: all tensors of a call must be on one device, got {device} and {other}"
+            );
+            Err(Error::InvalidArgument { message })
+        }
     }
 }
 

@@ -157,7 +157,8 @@ impl PreparedOperation {
         let mut scratch = std::mem::take(&mut started.scratch);
         drop(started);
         // A device does in order what it is told in order.
-        let last = last.filter(|work| work.is_done() || self.tensor.region().device().is_none());
+        let is_staged = self.tensor.region().device().is_none() || self.group.inner.cuda.is_none();
+        let last = last.filter(|work| work.is_done() || is_staged);
         let over = last.map_or(Ok(()), |work| work.wait(None));
         // A hook of the user may panic.
         let _unwinding = EndOfStart(self);

@@ -20,6 +20,7 @@ mod active_operations;
 mod backend;
 mod collectives;
 mod comparison;
+mod cuda_support;
 mod functions;
 mod group;
 mod heap;
@@ -89,6 +90,25 @@ pub fn rank_and_size() -> Result<(u32, u32)> {
 /// or by [`rank_and_size`].
 pub fn is_initialised() -> bool {
     world::is_initialised()
+}
+
+/// Whether the library takes memory of CUDA devices, as it answers itself; `None` if it has no way
+/// to say so. Initialises MPI, if nobody has: before that, libraries do not know.
+///
+/// Groups do not depend on it: tensors of devices go by way of memory of the host, over any
+/// library.
+///
+/// # Errors
+/// As [`rank_and_size`].
+pub fn takes_cuda_memory() -> Result<Option<bool>> {
+    let world = world::world()?;
+    let found = world::found().map_err(world::unavailable)?;
+    Ok(world.takes_cuda_memory(found))
+}
+
+/// Whether the launcher of an MPI library started this process as one of several ranks.
+pub fn is_in_job() -> bool {
+    launcher::Launcher::read().size.is_some_and(|size| size > 1)
 }
 
 /// What every MPI library supports, with checks that cost time switched off.

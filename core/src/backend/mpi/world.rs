@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::abi::{self, Abi, Constants, Handle};
+use super::cuda_support;
 use super::group::Group;
 use super::heap;
 use super::job::{FAILED, Job};
@@ -97,6 +98,15 @@ impl AnyWorld {
         match self {
             AnyWorld::Ints(world) => (world.job.rank, world.job.size),
             AnyWorld::Pointers(world) => (world.job.rank, world.job.size),
+        }
+    }
+
+    /// Whether the library takes memory of CUDA devices, if it can say so.
+    pub(super) fn takes_cuda_memory(self, found: &LoadedLibrary) -> Option<bool> {
+        let library = &found.library;
+        match self {
+            AnyWorld::Ints(world) => cuda_support::ask(library, world.job.constants.comm_world),
+            AnyWorld::Pointers(world) => cuda_support::ask(library, world.job.constants.comm_world),
         }
     }
 

@@ -28,7 +28,7 @@ mod version;
 use std::sync::OnceLock;
 
 use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
-use crate::backend::{BackendOptions, Capabilities, Mismatches};
+use crate::backend::{BackendOptions, Capabilities, CudaTensors, Mismatches};
 use crate::blocking::unblock;
 pub use crate::generated::backend_options::{NcclConfig, NcclOptions};
 use crate::generated::collective::Collective;
@@ -77,6 +77,7 @@ pub fn capabilities() -> Capabilities {
         mismatches: Mismatches::WhenStalled,
         any_source: false,
         highest_tag: 0,
+        cuda: CudaTensors::Directly,
         ..Capabilities::complete()
     };
     let reducing = pairs

@@ -129,6 +129,37 @@ is_available! {
     is_gloo_available is_nccl_available is_mpi_available is_ucc_available is_xccl_available
 }
 
+/// What this build has, and what of it can be used here.
+pub(crate) fn build_info(_: Invocation) -> Result<Answer> {
+    let info = distributed::build_info();
+    let texts = |all: Vec<&'static str>| all.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let backends = info.backends.into_iter().map(|backend| {
+        Ok(Answer::Record(vec![
+            ("name", backend.name.into_answer()?),
+            ("devices", texts(backend.devices).into_answer()?),
+            ("unavailable", backend.unavailable.into_answer()?),
+            ("library", backend.library.into_answer()?),
+            ("takes_cuda_memory", backend.takes_cuda_memory.into_answer()?),
+        ]))
+    });
+    let backends: Vec<Answer> = backends.collect::<Result<_>>()?;
+    Ok(Answer::Record(vec![
+        ("version", info.version.into_answer()?),
+        ("target", info.target.into_answer()?),
+        ("features", texts(info.features).into_answer()?),
+        ("backends", backends.into_answer()?),
+    ]))
+}
+
+/// A backend to use here, and why.
+pub(crate) fn recommend_backend(_: Invocation) -> Result<Answer> {
+    let recommended = distributed::recommend_backend();
+    Ok(Answer::Record(vec![
+        ("backend", recommended.backend.to_string().into_answer()?),
+        ("reason", recommended.reason.into_answer()?),
+    ]))
+}
+
 /// The name of the backend that serves a kind of device.
 pub(crate) fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
     let device: String = call.take(get_default_backend_for_device::DEVICE)?;

@@ -70,6 +70,38 @@ pub fn download(region: &Region) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Waits until the device has done what was issued on the stream of this memory.
+///
+/// # Errors
+/// [`Error::Network`] with the driver's words; those of a device that cannot be used.
+pub(crate) fn synchronize(region: &Region) -> Result<()> {
+    let Some(OnDevice { index, stream }) = region.device() else { return Ok(()) };
+    let gpu = Gpu::open(index)?;
+    let _entered = gpu.enter()?;
+    // SAFETY: the stream is the owner's, who keeps it as long as the memory.
+    let done = unsafe { result::stream::synchronize(stream as sys::CUstream) };
+    checked("cuStreamSynchronize", done)
+}
+
+/// Copies `bytes` of the host, as many as the region has, to it. They are there when it returns.
+///
+/// # Errors
+/// As [`synchronize`].
+pub(crate) fn upload_into(region: &Region, bytes: &[u8]) -> Result<()> {
+    let Some(OnDevice { index, .. }) = region.device() else { return Ok(()) };
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let gpu = Gpu::open(index)?;
+    let _entered = gpu.enter()?;
+    // SAFETY: the region has so many bytes; the default stream is that of the copy, which may be
+    // on its way from the driver's own memory when the call returns.
+    unsafe {
+        checked("cuMemcpyHtoD", result::memcpy_htod_sync(region.address() as u64, bytes))?;
+        checked("cuStreamSynchronize", result::stream::synchronize(std::ptr::null_mut()))
+    }
+}
+
 /// Memory that was allocated here.
 struct OwnedAllocation {
     gpu: Arc<Gpu>,

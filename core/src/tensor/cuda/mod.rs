@@ -19,6 +19,7 @@ mod stream;
 #[cfg(feature = "nccl")]
 pub(crate) use memory::{Scratch, copy};
 pub use memory::{allocate, download, upload};
+pub(crate) use memory::{synchronize, upload_into};
 #[cfg(feature = "nccl")]
 pub(crate) use stream::{Event, Stream};
 
