@@ -6,8 +6,8 @@ partial interface ProcessGroup {
   /// never wait for each other in a circle.
   ///
   /// - `recv_tensor`: where what comes is put. It may be what is sent.
-  /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
-  ///   by `send` and `recv`.
+  /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and
+  ///   receive by `send` and `recv`.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work sendrecv([In] Tensor send_tensor, [Peer] Rank dst_rank, [Out] Tensor recv_tensor,
                 [Peer] Rank src_rank, [Tag] optional unsigned long send_tag = 0,

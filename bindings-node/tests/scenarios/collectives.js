@@ -52,7 +52,8 @@ export async function collectives({ pr, group, rank, size }) {
   got.prepared = await again(pr, group, rank);
   const [after, before] = [(rank + 1) % size, (rank + size - 1) % size];
   got.exchanged = Int32Array.of(-1, -1);
-  await group.sendrecv(Int32Array.of(rank, 7), after, got.exchanged, before, { sendTag: 2, recvTag: 2 });
+  const tags = { sendTag: 2, recvTag: 2 };
+  await group.sendrecv(Int32Array.of(rank, 7), after, got.exchanged, before, tags);
   const sent = group.send([new Float64Array(rank + 1)], after, 9);
   got.found = await group.probe(before, 9);
   await group.recv([new Float64Array(before + 1)], before, 9);

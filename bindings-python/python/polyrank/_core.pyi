@@ -1848,9 +1848,9 @@ class ProcessGroup:
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
     def ppermute(self, output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]]) -> Work:
-        """Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets its
-        `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most, and
-        the destination of one at most; one that is the destination of none gets zeros.
+        """Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
+        its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most,
+        and the destination of one at most; one that is the destination of none gets zeros.
 
         All ranks pass the same pairs, of ranks of the group, and tensors of one dtype and size. The
         output may be the input. The pairs of a shift around a ring are `[[0, 1], [1, 2], [2, 0]]`.
@@ -1975,8 +1975,8 @@ class ProcessGroup:
         never wait for each other in a circle.
 
         - `recv_tensor`: where what comes is put. It may be what is sent.
-        - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
-          by `send` and `recv`.
+        - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and
+          receive by `send` and `recv`.
 
         Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
         """
@@ -3051,8 +3051,8 @@ def recv_object_list(object_list: object, src: SupportsIndex | None = None, grou
 
 @overload
 def ppermute(output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
-    """Ranks hand their tensors on: each pair is a source and the destination that gets its `input` as
-    its `output`, by their ranks in the group. Who is the destination of none gets zeros.
+    """Ranks hand their tensors on: each pair is a source and the destination that gets its `input`
+    as its `output`, by their ranks in the group. Who is the destination of none gets zeros.
 
     Raises `InvalidArgumentError`, `CollectiveMismatchError`.
     """

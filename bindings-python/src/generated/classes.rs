@@ -1114,9 +1114,9 @@ impl ProcessGroup {
         )
     }
 
-    /// Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets its
-    /// `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most, and
-    /// the destination of one at most; one that is the destination of none gets zeros.
+    /// Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
+    /// its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most,
+    /// and the destination of one at most; one that is the destination of none gets zeros.
     ///
     /// All ranks pass the same pairs, of ranks of the group, and tensors of one dtype and size. The
     /// output may be the input. The pairs of a shift around a ring are `[[0, 1], [1, 2], [2, 0]]`.
@@ -1346,8 +1346,8 @@ impl ProcessGroup {
     /// never wait for each other in a circle.
     ///
     /// - `recv_tensor`: where what comes is put. It may be what is sent.
-    /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and receive
-    ///   by `send` and `recv`.
+    /// - `send_tag`, `recv_tag`: those of the two messages, which other ranks may also send and
+    ///   receive by `send` and `recv`.
     ///
     /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     #[pyo3(name = "sendrecv", signature = (*positional, **keywords), text_signature = "($self, send_tensor, dst_rank, recv_tensor, src_rank, send_tag=0, recv_tag=0)")]

@@ -986,8 +986,8 @@ fn py_recv_object_list<'py>(
     implementations::distributed::recv_object_list(py, call)
 }
 
-/// Ranks hand their tensors on: each pair is a source and the destination that gets its `input` as
-/// its `output`, by their ranks in the group. Who is the destination of none gets zeros.
+/// Ranks hand their tensors on: each pair is a source and the destination that gets its `input`
+/// as its `output`, by their ranks in the group. Who is the destination of none gets zeros.
 ///
 /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
 #[pyfunction]
