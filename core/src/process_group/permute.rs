@@ -119,11 +119,10 @@ impl ProcessGroup {
 
 /// Checks that all ranks are in the group, and that none is named twice on a side.
 fn check(pairs: &[(u32, u32)], size: u32) -> Result<()> {
-    let sides: [(&str, fn(&(u32, u32)) -> u32); 2] =
-        [("source", |pair| pair.0), ("destination", |pair| pair.1)];
-    for (side, rank_of) in sides {
+    let (sources, destinations): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+    for (side, ranks) in [("source", sources), ("destination", destinations)] {
         let mut seen = vec![false; size as usize];
-        for rank in pairs.iter().map(rank_of) {
+        for rank in ranks {
             let message = match seen.get_mut(rank as usize) {
                 None => format!("{NAME}: {side} rank must be in 0..{size}, got {rank}"),
                 Some(true) => format!("{NAME}: rank {rank} is the {side} of two pairs"),
