@@ -26,6 +26,7 @@ partial namespace distributed {
 };
 
 /// What is known of a message before it is received. In Python it is a `dict` of these.
+[NotIn=python]
 dictionary MessageInfo {
   /// The rank that sends it.
   required Rank source;

@@ -1,8 +1,7 @@
 // Collectives of uneven parts in one flat tensor: the `v` forms of MPI, by the names of torchcomms.
 //
 // Sizes are rows of dimension 0, one for each rank, as in `all_to_all_single`; where a part begins
-// follows from them. The forms with lists of tensors, in collectives.webidl, take uneven sizes,
-// too.
+// follows from them. The forms with lists of tensors, in collectives.webidl, take uneven sizes too.
 
 partial interface ProcessGroup {
   /// All ranks get every rank's tensor, in one output tensor, in which they may have different

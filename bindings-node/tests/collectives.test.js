@@ -42,6 +42,7 @@ for (const size of [1, 2, 3, 5]) {
       assert.deepEqual(got.prepared, [undefined, size - 1, 10 * (size - 1), size ** 2, size ** 3]);
       assert.deepEqual([...got.exchanged], [(rank + size - 1) % size, 7]);
       assert.deepEqual([...got.shifted], rank === 0 ? [0, 0] : [rank, 5]);
+      assert.deepEqual([...got.permutedInPlace], [...got.shifted]);
       const source = (rank + size - 1) % size;
       assert.deepEqual(got.found, { source, tag: 9, dtype: "f64", bytes: 8 * (source + 1) });
       assert.equal(got.notFound ?? null, null);

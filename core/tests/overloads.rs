@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use polyrank::backend::MessageInfo;
 use polyrank::options::*;
 use polyrank::process_group::GroupOptions;
 use polyrank::store::{HashStore, Store};
@@ -227,7 +228,7 @@ fn exchanging() {
         let (own, other) = (group.rank(), 1 - group.rank());
         assert_eq!(group.iprobe(None, 8).unwrap(), None);
         group.send(&[own; 3], other, 8).unwrap();
-        let found = group.probe(None, 8).unwrap();
+        let found: MessageInfo = group.probe(None, 8).unwrap();
         assert_eq!((found.source, found.tag, found.bytes), (other, 8, 12));
         assert_eq!(found.dtype, polyrank::DType::U32);
         group.recv(&mut [0u32; 3], found.source, 8).unwrap();

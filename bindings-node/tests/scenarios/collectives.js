@@ -62,6 +62,8 @@ export async function collectives({ pr, group, rank, size }) {
   const shift = many((other) => [other, other + 1]).slice(0, -1);
   got.shifted = Float32Array.of(-1, -1);
   await group.ppermute(got.shifted, f32(rank + 1, 5), shift);
+  got.permutedInPlace = Int32Array.of(rank + 1, 5);
+  await group.ppermute(got.permutedInPlace, got.permutedInPlace, shift);
   got.inPlace = Float64Array.of(rank);
   await group.sendrecv(got.inPlace, before, got.inPlace, after);
   got.barrier = await group.barrier();

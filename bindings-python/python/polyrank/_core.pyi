@@ -1851,8 +1851,8 @@ class ProcessGroup:
         """Forgets a hook; an unknown id is ignored."""
     def ppermute(self, output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]]) -> Work:
         """Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
-        its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most, and
-        the destination of one at most; one that is the destination of none gets zeros.
+        its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most,
+        and the destination of one at most; one that is the destination of none gets zeros.
 
         All ranks pass the same pairs, of ranks of the group, and tensors of one dtype and size. The
         output may be the input. The pairs of a shift around a ring are `[[0, 1], [1, 2], [2, 0]]`.

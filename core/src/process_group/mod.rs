@@ -62,7 +62,6 @@ pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 use memberships::Memberships;
 pub use messages::MessageRequest;
 pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
-pub(crate) use permute::Permutation;
 pub use prepared::PreparedOperation;
 pub use reconfigure::ReconfigureOptions;
 pub(crate) use reconfigure::Site;

@@ -14,13 +14,6 @@ use crate::work::Work;
 /// The name of the method.
 const NAME: &str = "ppermute";
 
-/// A permutation as an alltoall.
-pub(crate) struct Permutation {
-    pub(crate) request: Request,
-    /// The output, where nothing comes to it: it is to be filled with zeros before the call.
-    pub(crate) zeroed: Option<Tensor>,
-}
-
 impl ProcessGroup {
     /// Each pair is a rank that sends its `input` and the rank that gets it as `output`, as in
     /// JAX's `ppermute`. A rank is the source of one pair at most, and the destination of one at
@@ -56,33 +49,18 @@ impl ProcessGroup {
         self.issue_permutation(output, input, pairs, WaitIntent::Later)
     }
 
-    fn issue_permutation(
-        &self,
-        output: Tensor,
-        input: Tensor,
-        pairs: &[(u32, u32)],
-        waiting: WaitIntent,
-    ) -> Result<Work> {
-        let Permutation { request, zeroed } = self.permutation(output, input, pairs)?;
-        let checked = self.check(request)?;
-        zeroed.iter().for_each(Tensor::set_to_zero);
-        self.issue_checked(checked, waiting)
-    }
-
-    /// The request of a permutation.
-    pub(crate) fn permutation(
+    /// Issues a permutation.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::ppermute`].
+    pub(crate) fn issue_permutation(
         &self,
         output: Tensor,
         mut input: Tensor,
         pairs: &[(u32, u32)],
-    ) -> Result<Permutation> {
-        self.require_members(NAME)?;
-        let (rank, size) = (self.rank(), self.size());
-        check(pairs, size)?;
-        if output.region().device().is_some() {
-            let who = "a group over devices".to_owned();
-            return Err(Error::Unsupported { who, operation: NAME.to_owned() });
-        }
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        self.check_permutation(&output, &input, pairs)?;
         if input.region().overlaps(output.region()) {
             // The output may be written before the input is read.
             input = input.copied();
@@ -90,10 +68,37 @@ impl ProcessGroup {
         let nothing = || Tensor::contiguous(Region::zeroed(0), input.dtype(), vec![0]);
         let blocks = |tensor: &Tensor, peer: Option<u32>| -> Vec<Tensor> {
             let block = |other| if peer == Some(other) { tensor.clone() } else { nothing() };
-            (0..size).map(block).collect()
+            (0..self.size()).map(block).collect()
         };
+        let rank = self.rank();
         let to = pairs.iter().find(|pair| pair.0 == rank).map(|pair| pair.1);
         let from = pairs.iter().find(|pair| pair.1 == rank).map(|pair| pair.0);
+        let mut request = Request::new(Collective::Alltoall);
+        request.name = NAME;
+        request.inputs = vec![blocks(&input, to)];
+        request.outputs = vec![blocks(&output, from)];
+        request.uncut_inputs = vec![input.clone()];
+        request.uncut_outputs = vec![output.clone()];
+        let checked = self.check(request)?;
+        if from.is_none() {
+            output.set_to_zero();
+        }
+        self.issue_checked(checked, waiting)
+    }
+
+    /// Checks the pairs and the tensors of a permutation, of which nothing is read.
+    pub(crate) fn check_permutation(
+        &self,
+        output: &Tensor,
+        input: &Tensor,
+        pairs: &[(u32, u32)],
+    ) -> Result<()> {
+        self.require_members(NAME)?;
+        check(pairs, self.size())?;
+        if output.region().device().is_some() {
+            let who = "a group over devices".to_owned();
+            return Err(Error::Unsupported { who, operation: NAME.to_owned() });
+        }
         if output.elements() != input.elements() || output.dtype() != input.dtype() {
             let message = format!(
                 "{NAME}: the output must be like the input, {} elements of {}, got {} of {}",
@@ -108,23 +113,16 @@ impl ProcessGroup {
             let message = format!("{NAME}: the memory of the output is read-only");
             return Err(Error::InvalidArgument { message });
         }
-        let mut request = Request::new(Collective::Alltoall);
-        request.name = NAME;
-        request.inputs = vec![blocks(&input, to)];
-        request.outputs = vec![blocks(&output, from)];
-        request.uncut_inputs = vec![input.clone()];
-        request.uncut_outputs = vec![output.clone()];
-        Ok(Permutation { request, zeroed: from.is_none().then_some(output) })
+        Ok(())
     }
 }
 
 /// Checks that all ranks are in the group, and that none is named twice on a side.
 fn check(pairs: &[(u32, u32)], size: u32) -> Result<()> {
-    let sides: [(&str, fn(&(u32, u32)) -> u32); 2] =
-        [("source", |pair| pair.0), ("destination", |pair| pair.1)];
-    for (side, rank_of) in sides {
+    let (sources, destinations): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+    for (side, ranks) in [("source", sources), ("destination", destinations)] {
         let mut seen = vec![false; size as usize];
-        for rank in pairs.iter().map(rank_of) {
+        for rank in ranks {
             let message = match seen.get_mut(rank as usize) {
                 None => format!("{NAME}: {side} rank must be in 0..{size}, got {rank}"),
                 Some(true) => format!("{NAME}: rank {rank} is the {side} of two pairs"),

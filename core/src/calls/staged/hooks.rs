@@ -39,7 +39,7 @@ impl StagedOperation {
         let rank = group.rank();
         let facts = |name, root: i32, reduce_op| OperationFacts { name, rank, root, reduce_op };
         Some(match operation {
-            Operation::Collective(checked) | Operation::Zeroed(_, checked) => {
+            Operation::Collective(checked) => {
                 let known = group.hook_arguments(checked.request(), WaitIntent::Later);
                 facts(known.name, known.root, known.reduce_op)
             }
@@ -52,6 +52,7 @@ impl StagedOperation {
             Operation::Send { peer, .. } => facts("SEND", *peer as i32, None),
             Operation::Recv { peer: Some(peer), .. } => facts("RECV", *peer as i32, None),
             Operation::Recv { peer: None, .. } => facts("RECVANYSOURCE", -1, None),
+            Operation::Permutation { .. } => facts("ALLTOALL", -1, None),
             Operation::Exchange(exchange) => facts("SENDRECV", exchange.to.0 as i32, None),
             // What one rank does alone has no hooks.
             Operation::Window(..) => return None,

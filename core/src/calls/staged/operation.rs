@@ -7,9 +7,7 @@ use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role, Value};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{
-    CheckedRequest, ExchangeRequest, MessageRequest, Permutation, ProcessGroup, Window,
-};
+use crate::process_group::{CheckedRequest, ExchangeRequest, MessageRequest, ProcessGroup, Window};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -20,8 +18,12 @@ use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 #[derive(Debug)]
 pub(super) enum Operation {
     Collective(CheckedRequest),
-    /// One after which this tensor, of which no other rank writes anything, holds zeros.
-    Zeroed(Tensor, CheckedRequest),
+    /// A permutation of the ranks' tensors.
+    Permutation {
+        output: Tensor,
+        input: Tensor,
+        pairs: Vec<(u32, u32)>,
+    },
     /// One of the usual ones, of which nothing is to be found out. Pages have no short calls.
     #[cfg(not(target_family = "wasm"))]
     Plain(SingleTensorRequest, HeldBuffers),
@@ -54,9 +56,8 @@ impl Operation {
     pub(super) fn issue(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         match self {
             Operation::Collective(checked) => group.issue_checked(checked, waiting),
-            Operation::Zeroed(output, checked) => {
-                output.set_to_zero();
-                group.issue_checked(checked, waiting)
+            Operation::Permutation { output, input, pairs } => {
+                group.issue_permutation(output, input, &pairs, waiting)
             }
             #[cfg(not(target_family = "wasm"))]
             Operation::Plain(plain, kept) => {
@@ -95,7 +96,7 @@ impl Operation {
             Operation::Recv { peer: None, .. }
             | Operation::Collective(_)
             | Operation::Exchange(_)
-            | Operation::Zeroed(..)
+            | Operation::Permutation { .. }
             | Operation::Window(..)
             | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
@@ -193,12 +194,9 @@ fn permutation(
         };
         pairs.push((source, destination));
     }
-    let Permutation { request, zeroed } = group.permutation(output, input, &pairs)?;
-    let checked = group.check(request)?;
-    Ok(match zeroed {
-        Some(output) => Operation::Zeroed(output, checked),
-        None => Operation::Collective(checked),
-    })
+    // What is sent is not here yet.
+    group.check_permutation(&output, &input, &pairs)?;
+    Ok(Operation::Permutation { output, input, pairs })
 }
 
 fn not_a_pair(what: String) -> Error {
