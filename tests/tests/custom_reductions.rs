@@ -99,7 +99,7 @@ fn a_function_of_tensors_has_every_type_and_the_shape() {
             assert_eq!(lower.dtype(), upper.dtype());
             let result = upper.to_contiguous();
             result.region().write_from(lower.region(), |into, from| {
-                into.iter_mut().zip(from).for_each(|(into, from)| *into = 2 * from + *into);
+                into.iter_mut().zip(from).for_each(|(into, from)| *into += 2 * from);
             });
             Ok(result)
         });

@@ -24,7 +24,7 @@ fn the_library_is_asked() {
             let answer = mpi::takes_cuda_memory().unwrap();
             assert_eq!(of_mpi(), answer);
             let (rank, _) = mpi::rank_and_size().unwrap();
-            report(rank, &format!("{answer:?}"));
+            report(rank, format!("{answer:?}"));
         });
         let Some(job) = job else { continue };
         assert_ne!(job.code, Some(HUNG), "{mpi:?}: {}", job.output);
