@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use polyrank::CustomReduction;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBool, PyString};
 
 use crate::convert::invalid_type;
 use crate::custom_reduction::PythonFunction;
@@ -119,8 +119,8 @@ impl ReduceOp {
 
     /// What `custom` was told, else None.
     #[getter]
-    fn commute(&self) -> Option<bool> {
-        self.python_function().map(|it| it.commute)
+    fn commute<'py>(&self, py: Python<'py>) -> Option<Borrowed<'py, 'py, PyBool>> {
+        self.python_function().map(|it| PyBool::new(py, it.commute))
     }
 
     /// `SUM`, `AVG`, …

@@ -261,19 +261,24 @@ def cases():
             }
             for op in ops
         },
-        "prefixes": {
-            op["name"]: {
-                dtype["name"]: {
-                    count: hexadecimal(prefix(dtype, op["name"], count))
-                    for count in range(1, max(WORLDS) + 1)
-                }
-                for dtype in dtypes
-                if dtype["name"] in op["dtypes"]
-            }
-            for op in ops
-        },
+        "prefixes": prefixes(ops, dtypes),
         "forms": ways,
         "pairwise": pairs,
+    }
+
+
+def prefixes(ops, dtypes):
+    """What the first ranks reduce to, by operator, dtype and their number."""
+    return {
+        op["name"]: {
+            dtype["name"]: {
+                count: hexadecimal(prefix(dtype, op["name"], count))
+                for count in range(1, max(WORLDS) + 1)
+            }
+            for dtype in dtypes
+            if dtype["name"] in op["dtypes"]
+        }
+        for op in ops
     }
 
 

@@ -7,10 +7,8 @@
 use polyrank::backend::WaitIntent;
 use polyrank::process_group::MessageRequest;
 use polyrank::tensor::cuda;
-use polyrank::{Collective, ProcessGroup, Region};
-use polyrank_tests::nccl::{
-    NcclSetup, contract, in_double, nccl_ranks, on_device, python_ranks, request,
-};
+use polyrank::{ProcessGroup, Region};
+use polyrank_tests::nccl::{NcclSetup, contract, in_double, nccl_ranks, on_device, python_ranks};
 
 /// Runs `rank_main` on groups of these sizes, bound to their devices, in the test `test`.
 fn bound(test: &str, sizes: &[u32], rank_main: impl Fn(&ProcessGroup) + Sync) {

@@ -6,6 +6,7 @@
 
 use polyrank::{DType, ProcessGroup, ReduceOp, Tensor, Window};
 use polyrank_tests::processes::{all_went_well, processes, with_variable};
+use polyrank_tests::windows::MAPPED_ELEMENTS;
 
 /// How the ranks go to one another's memory, by what they are told.
 const WAYS: [(&str, &str); 4] = [
@@ -16,10 +17,7 @@ const WAYS: [(&str, &str); 4] = [
     ("POLYRANK_COPY", "{by rank}auto,slots"),
 ];
 
-/// Elements that are mapped, if ranks map anything.
-const MAPPED: usize = 40_003;
-
-const OPERATORS: [ReduceOp; 8] = [
+const OPERATORS: [ReduceOp; 11] = [
     ReduceOp::Sum,
     ReduceOp::Product,
     ReduceOp::Min,
@@ -28,6 +26,9 @@ const OPERATORS: [ReduceOp; 8] = [
     ReduceOp::Bor,
     ReduceOp::Bxor,
     ReduceOp::PremulSum(2.0),
+    ReduceOp::Land,
+    ReduceOp::Lor,
+    ReduceOp::Lxor,
 ];
 
 /// The bytes of one element with this value, from 0 to 127.
@@ -76,7 +77,10 @@ fn reduced(op: ReduceOp, dtype: DType, one: u32, other: u32) -> u32 {
         ReduceOp::Band => one & other,
         ReduceOp::Bor => one | other,
         ReduceOp::Bxor => one ^ other,
-        ReduceOp::Avg | ReduceOp::Custom(_) => unreachable!("it is refused"),
+        ReduceOp::Land => u32::from(one > 0 && other > 0),
+        ReduceOp::Lor => u32::from(one > 0 || other > 0),
+        ReduceOp::Lxor => u32::from((one > 0) != (other > 0)),
+        other => unreachable!("{other:?} is not tried"),
     };
     if dtype == DType::Bool { u32::from(value > 0) } else { value }
 }
@@ -195,7 +199,7 @@ fn no_addition_of_many_at_once_is_lost() {
                     };
                     for dtype in DType::ALL.into_iter().filter(real) {
                         count(&group, 5, dtype);
-                        count(&group, MAPPED, dtype);
+                        count(&group, MAPPED_ELEMENTS, dtype);
                     }
                 })
             });
@@ -226,7 +230,7 @@ fn load_and_store_and_frames_count_as_one() {
         let ended = with_variable("POLYRANK_COPY", "{by rank}auto,slots", || {
             processes(test, size, |group| {
                 let window = group.new_window().unwrap();
-                let memory = Tensor::zeros(DType::I64, &[MAPPED]).unwrap();
+                let memory = Tensor::zeros(DType::I64, &[MAPPED_ELEMENTS]).unwrap();
                 window.tensor_register(memory.clone()).unwrap();
                 let is_mapped = window.get_attr(0).unwrap() == "UNIFIED";
                 assert_eq!(is_mapped, group.rank().is_multiple_of(2));
@@ -260,7 +264,7 @@ fn swap(group: &ProcessGroup, dtype: DType) {
     let (rank, size) = (group.rank(), group.size());
     let count = 301;
     let window = group.new_window().unwrap();
-    let memory = elements(dtype, vec![100; MAPPED]);
+    let memory = elements(dtype, vec![100; MAPPED_ELEMENTS]);
     window.tensor_register(memory.clone()).unwrap();
     window.fence().unwrap();
     let (own, free) = (elements(dtype, vec![rank; count]), elements(dtype, vec![100; count]));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub use self::backend_type::BackendType;
 pub use self::capabilities::{Capabilities, CudaTensors, Mismatches};
+pub use self::cuda_memory::CudaMemory;
 pub use self::custom::{BackendContext, BackendFactory, FactoryFuture, register_backend};
 pub use self::departure::OpenComparison;
 pub(crate) use self::departure::deadline;
@@ -37,6 +38,7 @@ use crate::wire::frame::Fingerprint;
 mod backend_type;
 mod call_parts;
 mod capabilities;
+mod cuda_memory;
 pub(crate) mod custom;
 #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
 mod debug_level;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(not(target_family = "wasm"))]
 use super::fake;
 use super::registration::Registration;
-use super::{BackendOptions, Capabilities, scheduled};
+use super::{BackendOptions, Capabilities, CudaMemory, scheduled};
 use crate::generated::error::{Error, Result};
 
 /// Every backend: a new one has its row here.
@@ -298,14 +298,14 @@ pub(crate) fn library(name: BackendName) -> Option<String> {
     }
 }
 
-/// Whether a backend reads and writes memory of CUDA devices itself, where it is known.
-pub(crate) fn takes_cuda_memory(name: BackendName) -> Option<bool> {
+/// Whether a backend reads and writes memory of CUDA devices itself.
+pub(crate) fn takes_cuda_memory(name: BackendName) -> CudaMemory {
     match name.registration().name {
         #[cfg(all(unix, feature = "mpi"))]
-        "mpi" if !super::mpi::is_initialised() => None,
+        "mpi" if !super::mpi::is_initialised() => CudaMemory::Unknown,
         #[cfg(all(unix, feature = "mpi"))]
-        "mpi" => super::mpi::takes_cuda_memory().ok().flatten(),
-        name => Some(name == "nccl"),
+        "mpi" => super::mpi::takes_cuda_memory().unwrap_or(CudaMemory::Unknown),
+        name => CudaMemory::of(name == "nccl"),
     }
 }
 

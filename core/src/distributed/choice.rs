@@ -1,6 +1,7 @@
 //! Which backend: what this build has, what is found here, what follows from that for a group that
 //! names none, and for a program that asks. Knows no group.
 
+use crate::backend::CudaMemory;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::generated::error::Result;
 use crate::tensor::Device;
@@ -31,9 +32,8 @@ pub struct BackendInfo {
     pub unavailable: Option<String>,
     /// The library behind it, if one was found: its version, and what it was opened as.
     pub library: Option<String>,
-    /// Whether it reads and writes memory of CUDA devices itself; none where that is not known, as
-    /// of an MPI library before it is initialised. Tensors of devices go by way of the host else.
-    pub takes_cuda_memory: Option<bool>,
+    /// Whether it reads and writes memory of CUDA devices itself.
+    pub takes_cuda_memory: CudaMemory,
 }
 
 /// A backend to use here, and why.

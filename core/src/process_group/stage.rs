@@ -65,14 +65,12 @@ pub(super) fn stage(
         }
         scale(dtype, if in_place { &output_regions } else { &input_regions }, factor);
     }
-    if facts.reduces && request.reduce_op == ReduceOp::Avg && reduced_ranks > 0 {
-        let parts = reduced_ranks * (1 + local.len() + local_lists.len()) as u32;
-        finish.insert(0, divide_at_the_end(dtype, output_regions.clone(), parts));
-    }
-    if facts.reduces && reduced_ranks == 1 && is_logical(request.reduce_op) {
-        finish.insert(0, truths_at_the_end(dtype, output_regions.clone()));
-    }
-    if !facts.reduces {
+    if facts.reduces {
+        let inputs = (1 + local.len() + local_lists.len()) as u32;
+        let end =
+            end_of_reduction(request.reduce_op, dtype, &output_regions, (reduced_ranks, inputs));
+        finish.splice(0..0, end);
+    } else {
         finish.extend(spread_lists(&output_regions, local_lists));
     }
     if in_place && !local.is_empty() {
@@ -86,6 +84,23 @@ pub(super) fn stage(
         finish: join(finish),
         outputs: output.into_iter().chain(local).collect(),
     })
+}
+
+/// What becomes of the result before anything else, for as many ranks and inputs of each: a mean is
+/// a sum that is divided, and truth values are 0 or 1 also where nothing was reduced.
+fn end_of_reduction(
+    reduce_op: ReduceOp,
+    dtype: DType,
+    output: &[Region],
+    (ranks, inputs): (u32, u32),
+) -> Option<Outcome> {
+    match reduce_op {
+        ReduceOp::Avg if ranks > 0 => {
+            Some(divide_at_the_end(dtype, output.to_vec(), ranks * inputs))
+        }
+        _ if ranks == 1 && is_logical(reduce_op) => Some(truths_at_the_end(dtype, output.to_vec())),
+        _ => None,
+    }
 }
 
 /// As [`stage`], for tensors of a device: they are used where they are, and the backend has

@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_int};
 use libloading::os::unix::Library;
 
 use super::abi::Handle;
+use crate::backend::CudaMemory;
 
 /// What Open MPI and MPICH answer it by.
 const QUERY: &[u8] = b"MPIX_Query_cuda_support";
@@ -16,16 +17,20 @@ const KINDS: &CStr = c"mpi_memory_alloc_kinds";
 /// Most bytes of them that are looked at.
 const MAX_KINDS: usize = 4096;
 
-/// The answer of a library that is initialised; `None` if it has no way to say it.
-pub(super) fn ask<H: Handle>(library: &Library, comm_world: H) -> Option<bool> {
+/// The answer of a library that is initialised.
+pub(super) fn ask<H: Handle>(library: &Library, comm_world: H) -> CudaMemory {
     type Query = unsafe extern "C" fn() -> c_int;
     // SAFETY: the type is the one that both makers give it; the library is initialised.
     let answered = unsafe { library.get::<Query>(QUERY).map(|query| query()) };
-    answered.map(|answer| answer == 1).ok().or_else(|| kinds(library, comm_world))
+    match answered {
+        Ok(answer) => CudaMemory::of(answer == 1),
+        Err(_) => kinds(library, comm_world)
+            .map_or(CudaMemory::Unknown, |kinds| CudaMemory::of(names_cuda(&kinds))),
+    }
 }
 
-/// Whether memory of CUDA devices is among the kinds that the standard's own question names.
-fn kinds<H: Handle>(library: &Library, comm_world: H) -> Option<bool> {
+/// The kinds of memory that the standard's own question names, if the library answers that.
+fn kinds<H: Handle>(library: &Library, comm_world: H) -> Option<String> {
     type GetInfo<H> = unsafe extern "C" fn(H, *mut H) -> c_int;
     type GetString<H> =
         unsafe extern "C" fn(H, *const c_char, *mut c_int, *mut c_char, *mut c_int) -> c_int;
@@ -48,7 +53,7 @@ fn kinds<H: Handle>(library: &Library, comm_world: H) -> Option<bool> {
         failed
     };
     let text = CStr::from_bytes_until_nul(&text).ok()?.to_string_lossy().into_owned();
-    (!failed && there != 0).then(|| names_cuda(&text))
+    (!failed && there != 0).then_some(text)
 }
 
 /// Whether a list of kinds, each with its restrictors behind colons, has CUDA's.

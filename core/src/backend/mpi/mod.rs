@@ -42,9 +42,9 @@ mod small;
 mod start;
 mod world;
 
-use crate::backend::Capabilities;
 use crate::backend::debug_level::DebugLevel;
 use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
+use crate::backend::{Capabilities, CudaMemory};
 use crate::generated::error::Result;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -92,15 +92,15 @@ pub fn is_initialised() -> bool {
     world::is_initialised()
 }
 
-/// Whether the library takes memory of CUDA devices, as it answers itself; `None` if it has no way
-/// to say so. Initialises MPI, if nobody has: before that, libraries do not know.
+/// Whether the library takes memory of CUDA devices, as it answers itself. Initialises MPI, if
+/// nobody has: before that, libraries do not know.
 ///
 /// Groups do not depend on it: tensors of devices go by way of memory of the host, over any
 /// library.
 ///
 /// # Errors
 /// As [`rank_and_size`].
-pub fn takes_cuda_memory() -> Result<Option<bool>> {
+pub fn takes_cuda_memory() -> Result<CudaMemory> {
     let world = world::world()?;
     let found = world::found().map_err(world::unavailable)?;
     Ok(world.takes_cuda_memory(found))

@@ -15,6 +15,7 @@ use super::job::{FAILED, Job};
 use super::launcher::Launcher;
 use super::library::{self, LoadedLibrary};
 use super::progress::Progress;
+use crate::backend::CudaMemory;
 use crate::generated::error::{Error, Result};
 use crate::spin::is_crowded;
 use crate::wire::abort::Abort;
@@ -101,8 +102,8 @@ impl AnyWorld {
         }
     }
 
-    /// Whether the library takes memory of CUDA devices, if it can say so.
-    pub(super) fn takes_cuda_memory(self, found: &LoadedLibrary) -> Option<bool> {
+    /// Whether the library takes memory of CUDA devices.
+    pub(super) fn takes_cuda_memory(self, found: &LoadedLibrary) -> CudaMemory {
         let library = &found.library;
         match self {
             AnyWorld::Ints(world) => cuda_support::ask(library, world.job.constants.comm_world),

@@ -5,6 +5,7 @@ use std::time::Duration;
 pub(crate) use super::device_mesh::{current_device_mesh, extend_device_mesh, init_device_mesh};
 pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
+use crate::backend::CudaMemory;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
@@ -139,7 +140,7 @@ pub(crate) fn build_info(_: Invocation) -> Result<Answer> {
             ("devices", texts(backend.devices).into_answer()?),
             ("unavailable", backend.unavailable.into_answer()?),
             ("library", backend.library.into_answer()?),
-            ("takes_cuda_memory", backend.takes_cuda_memory.into_answer()?),
+            ("takes_cuda_memory", takes_cuda_memory(backend.takes_cuda_memory)),
         ]))
     });
     let backends: Vec<Answer> = backends.collect::<Result<_>>()?;
@@ -184,4 +185,12 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let (timeout, wait_all_ranks): (Option<Duration>, bool) =
         (call.take(monitored_barrier::TIMEOUT)?, call.take(monitored_barrier::WAIT_ALL_RANKS)?);
     group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
+}
+
+fn takes_cuda_memory(answer: CudaMemory) -> Answer {
+    match answer {
+        CudaMemory::Taken => Answer::Bool(true),
+        CudaMemory::NotTaken => Answer::Bool(false),
+        CudaMemory::Unknown => Answer::Nothing,
+    }
 }
