@@ -4,7 +4,9 @@
 use polyrank::backend::registry::{self, BackendName};
 use polyrank::backend::{Capabilities, CudaTensors, Mismatches};
 use polyrank::process_group::SplitOptions;
-use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Request, Tensor};
+use polyrank::{
+    Collective, CustomReduction, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor,
+};
 
 use super::cases::{self, Case, case, reduce_ops};
 
@@ -26,6 +28,9 @@ pub fn observe(group: &ProcessGroup) -> Capabilities {
                 refuses(group, dtype, reduce_op);
             }
         }
+    }
+    if DType::ALL.into_iter().all(|dtype| combines(group, dtype)) {
+        seen = seen.with_custom_reductions();
     }
     seen.any_source = receives_from_anybody(group);
     seen.highest_tag = highest_tag(group);
@@ -49,9 +54,26 @@ fn works(group: &ProcessGroup, case: &Case) -> bool {
     }
 }
 
+/// Whether a function of the program reduces such elements; both ranks must get the same then.
+fn combines(group: &ProcessGroup, dtype: DType) -> bool {
+    let function = CustomReduction::of_tensors(|_, upper| Ok(upper.clone()));
+    let memory = Region::from_vec(vec![group.rank() as u8; 3 * dtype.size_bytes()]);
+    let mut request = Request::new(Collective::Allreduce);
+    request.outputs = vec![vec![Tensor::contiguous(memory.clone(), dtype, vec![3])]];
+    request.reduce_op = function.op();
+    match group.run(request) {
+        Ok(()) => {
+            memory.read(|bytes| assert!(bytes.iter().all(|byte| *byte == 1), "{dtype:?}"));
+            true
+        }
+        Err(Error::Unsupported { .. }) => false,
+        Err(error) => panic!("{dtype:?}: {error}"),
+    }
+}
+
 fn refuses(group: &ProcessGroup, dtype: DType, reduce_op: ReduceOp) {
     let mut request = Request::new(Collective::Allreduce);
-    let bytes = polyrank::Region::zeroed(2 * dtype.size_bytes());
+    let bytes = Region::zeroed(2 * dtype.size_bytes());
     request.outputs = vec![vec![Tensor::contiguous(bytes, dtype, vec![2])]];
     request.reduce_op = reduce_op;
     let error = group.run(request).expect_err("it has no meaning");

@@ -88,7 +88,7 @@ impl Capabilities {
     /// The same with reductions by functions of the program: all ranks' tensors reach the rank that
     /// needs the result.
     #[must_use]
-    pub(super) const fn with_custom_reductions(mut self) -> Capabilities {
+    pub const fn with_custom_reductions(mut self) -> Capabilities {
         let mut place = 0;
         while place < self.reductions.len() {
             self.reductions[place] |= 1 << ReduceOp::Custom(CustomOp::NONE).code();
