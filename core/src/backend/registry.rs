@@ -16,6 +16,7 @@ static BACKENDS: &[Registration] = &[
         aliases: &["gloo"],
         other_devices: if cfg!(feature = "cuda") { &["cuda"] } else { &[] },
         availability: scheduled::has_sockets,
+        capabilities: Some(scheduled::capabilities),
         reconfigures: true,
         ..Registration::new("tcp", "cpu", scheduled::connect)
     },
@@ -28,6 +29,7 @@ static BACKENDS: &[Registration] = &[
     #[cfg(not(all(unix, feature = "mpi")))]
     Registration::missing("mpi", "cpu", || not_built("mpi")),
     Registration {
+        capabilities: Some(scheduled::capabilities),
         reconfigures: true,
         ..Registration::new("websocket", "cpu", scheduled::connect)
     },

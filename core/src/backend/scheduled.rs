@@ -75,6 +75,11 @@ struct IssueState {
     schedules: Cache,
 }
 
+/// What such backends can do: everything.
+pub(super) fn capabilities() -> Capabilities {
+    Capabilities::complete().with_custom_reductions()
+}
+
 /// Joins a group, when all its ranks are there.
 pub(super) fn connect(bootstrap: Bootstrap<'_>) -> ConnectFuture<'_> {
     Box::pin(async move {
@@ -165,7 +170,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::complete().with_custom_reductions()
+        capabilities()
     }
 
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
