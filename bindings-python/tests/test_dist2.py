@@ -68,7 +68,7 @@ def test_options_of_a_registered_backend_are_its_factorys(environment):
 
 def test_a_group_that_could_not_be_made_does_not_count(environment):
     first = _dist2.new_group("tcp", 5)
-    for wrong in ({"backend": "unheard"}, {"device": "cuda:0"}, {"bogus": 1}):
+    for wrong in ({"backend": "unheard"}, {"device": "toaster"}, {"bogus": 1}):
         with pytest.raises((polyrank.PolyrankError, TypeError)):
             _dist2.new_group(**{"backend": "tcp", "timeout": 5, **wrong})
     second = _dist2.new_group("tcp", 5)
