@@ -48,7 +48,7 @@ test("signals end waits, and harm nothing else", async () => {
 });
 
 test("a group that no free function knows is left at the end of a block", async () => {
-  assert.deepEqual(await onRanks(2, SCENARIOS, "block"), ["Aborted", "Aborted"]);
+  assert.deepEqual(await onRanks(2, SCENARIOS, "block"), ["InvalidGroup", "InvalidGroup"]);
 });
 
 test("objects to one rank arrive in order, however it is named", async () => {

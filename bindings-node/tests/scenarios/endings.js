@@ -21,7 +21,11 @@ export async function abortedAndMadeAgain({ pr, store, rank, size }) {
   if (rank === 0 && size > 1) found.failure = "Aborted";
   await pr.abortProcessGroup();
   found.initialized.push(pr.isInitialized());
-  found.old = await first.barrier().then(String, (error) => error.kind);
+  try {
+    found.old = String(await first.barrier());
+  } catch (error) {
+    found.old = error.kind;
+  }
   found.nothing = await pr.abortProcessGroup().then(String, (error) => error.kind);
   await make(1);
   await pr.destroyProcessGroup();

@@ -78,10 +78,15 @@ async function late(group, rank) {
 export async function block({ group }) {
   const dispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
   await group[dispose]();
-  const error = await group.allreduce(Int32Array.of(1)).catch((failure) => failure);
+  let kind = "nothing";
+  try {
+    await group.allreduce(Int32Array.of(1));
+  } catch (error) {
+    ({ kind } = error);
+  }
   await group[dispose]();
   await group.shutdown();
-  return error.kind;
+  return kind;
 }
 
 /** Signals end waits: of stores, of joining, of operations. */
