@@ -226,7 +226,7 @@ fn exchanging() {
         assert_eq!(again, output);
 
         let (own, other) = (group.rank(), 1 - group.rank());
-        assert_eq!(group.iprobe(None, 8).unwrap(), None);
+        assert_eq!(group.iprobe(None, 9).unwrap(), None);
         group.send(&[own; 3], other, 8).unwrap();
         let found: MessageInfo = group.probe(None, 8).unwrap();
         assert_eq!((found.source, found.tag, found.bytes), (other, 8, 12));

@@ -3,7 +3,9 @@
 
 /** What NCCL does not reduce. */
 const TYPES = new Set(["u16", "i16"]);
-const OPERATORS = new Set(["BAND", "BOR", "BXOR"]);
+const OPERATORS = new Set(["BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR"]);
+/** Those of them that it has of truth values. */
+const OF_BOOL = new Set(["BAND", "BOR"]);
 const ROUNDED = new Set(["f16", "bf16", "f32", "f64", "complex64", "complex128"]);
 
 /** The memory of one device, for the tensors of cases. */
@@ -32,7 +34,7 @@ export class OnDevice {
     if (!facts.reduces) return false;
     // NCCL has none.
     if (["scan", "exscan"].includes(form.collective)) return true;
-    if (dtype === "bool") return op === "BXOR";
+    if (dtype === "bool") return OPERATORS.has(op) && !OF_BOOL.has(op);
     return TYPES.has(dtype) || OPERATORS.has(op);
   }
 

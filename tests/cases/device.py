@@ -15,7 +15,9 @@ KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 BFLOAT = 4
 # What NCCL does not reduce.
 TYPES = {"u16", "i16"}
-OPERATORS = {"BAND", "BOR", "BXOR"}
+OPERATORS = {"BAND", "BOR", "BXOR", "LAND", "LOR", "LXOR"}
+# Those of them that it has of truth values.
+OF_BOOL = {"BAND", "BOR"}
 ROUNDED = {"f16", "bf16", "f32", "f64", "complex64", "complex128"}
 
 
@@ -87,7 +89,7 @@ class OnDevice:
         if case.form["collective"] in ("scan", "exscan"):
             return True  # NCCL has none
         if case.dtype == "bool":
-            return case.op == "BXOR"
+            return case.op in OPERATORS - OF_BOOL
         return case.dtype in TYPES or case.op in OPERATORS
 
     def put(self, operations):

@@ -10,7 +10,7 @@ use polyrank::backend::{
 use polyrank::device_mesh::{MeshOptions, init_device_mesh};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::store::Store;
-use polyrank::{Collective, Error, ProcessGroup, Result, Tensor, nan_check};
+use polyrank::{Collective, CustomReduction, Error, ProcessGroup, Result, Tensor, nan_check};
 
 fn backward(batch: f32, gradients: &Tensor) {
     println!("{batch} of shape {:?}", gradients.shape());
@@ -31,6 +31,7 @@ fn main() -> polyrank::Result<()> {
         prepared.run()?;
     }
     work_off(&group)?;
+    farthest_from_zero(&group, vec![-2.0, 1.0])?;
     if group.size() == 8 {
         reduce_in_columns()?;
     }
@@ -51,6 +52,19 @@ fn work_off(group: &ProcessGroup) -> polyrank::Result<()> {
     }
     window.tensor_deregister()?;
     println!("rank {} has done {done} tasks", group.rank());
+    Ok(())
+}
+
+/// Reduces by a function: whichever element is farthest from zero.
+fn farthest_from_zero(group: &ProcessGroup, mut tensor: Vec<f32>) -> polyrank::Result<()> {
+    let farthest = CustomReduction::new(|lower: &[f32], upper: &mut [f32]| {
+        for (upper, lower) in upper.iter_mut().zip(lower) {
+            if lower.abs() >= upper.abs() {
+                *upper = *lower;
+            }
+        }
+    });
+    group.allreduce(&mut tensor, farthest.op())?;
     Ok(())
 }
 

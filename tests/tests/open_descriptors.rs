@@ -60,7 +60,7 @@ fn groups_that_were_destroyed(group: &ProcessGroup) {
     until_no_more_than(before);
     for destroyed in &groups {
         let late = destroyed.allreduce(&mut [1u32], ()).unwrap_err();
-        assert!(matches!(late, Error::Aborted { .. }), "{late}");
+        assert!(matches!(late, Error::InvalidGroup { .. }), "{late}");
         let store = destroyed.get_group_store().get("key").unwrap_err();
         assert!(store.to_string().contains("the group was destroyed"), "{store}");
     }

@@ -113,7 +113,8 @@ mod tests {
                 let bitwise = reduce_op.code() >= ReduceOp::Band.code()
                     && !matches!(reduce_op, ReduceOp::PremulSum(_));
                 let narrow = matches!(dtype, DType::U16 | DType::I16);
-                let logic = dtype == DType::Bool && reduce_op != ReduceOp::Bxor;
+                let of_bool = matches!(reduce_op, ReduceOp::Band | ReduceOp::Bor);
+                let logic = dtype == DType::Bool && of_bool;
                 assert_eq!(has(reduce_op, dtype), !narrow && (!bitwise || logic), "{dtype:?}");
             }
         }
