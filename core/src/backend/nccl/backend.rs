@@ -412,9 +412,7 @@ impl Backend for NcclBackend {
     ) -> Result<Vec<IssuedOperation>> {
         let Some(first) = calls.first() else { return Ok(Vec::new()) };
         self.check(first.name)?;
-        for call in calls.iter().filter(|call| call.collective.facts().reduces) {
-            super::reductions::reduction(call.name, call.reduce_op, call.dtype)?;
-        }
+        calls.iter().try_for_each(super::reductions::check)?;
         let name = first.name;
         let regions = calls.iter().flat_map(|call| call.input.iter().chain(&call.output));
         let devices: Vec<OnDevice> = regions.filter_map(Region::device).collect();

@@ -3,6 +3,8 @@
 use half::{bf16, f16};
 
 use super::functions::{Op, Type, ops, types};
+use crate::backend::Call;
+use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
@@ -78,6 +80,21 @@ pub(super) fn reduction(name: &str, reduce_op: ReduceOp, dtype: DType) -> Result
 /// Whether NCCL has it.
 pub(super) fn has(reduce_op: ReduceOp, dtype: DType) -> bool {
     reduction("", reduce_op, dtype).is_ok()
+}
+
+/// Refuses what NCCL does not have, before anything is issued.
+///
+/// # Errors
+/// [`Error::Unsupported`] for prefix reductions, and as [`reduction`].
+pub(super) fn check(call: &Call) -> Result<()> {
+    if matches!(call.collective, Collective::Scan | Collective::Exscan) {
+        let operation = call.name.to_owned();
+        return Err(Error::Unsupported { who: "the nccl backend".into(), operation });
+    }
+    match call.collective.facts().reduces {
+        true => reduction(call.name, call.reduce_op, call.dtype).map(drop),
+        false => Ok(()),
+    }
 }
 
 /// A factor as an element of a type that has fractions, from the first byte on.
