@@ -35,7 +35,7 @@ for (const culprit of [0, 1, 2]) {
   });
 }
 
-test("what is no result is an error", async () => {
+test("a function that returns something else than an array of its length fails", async () => {
   assert.deepEqual(await onRanks(2, SCENARIOS, "wrongResults"), [true, true]);
 });
 

@@ -199,7 +199,7 @@ def wrong_results(here):
     assert tensor.tolist() == [1.0] * 3
 
 
-def test_what_is_no_result_is_an_error(pair):
+def test_a_function_that_returns_something_else_fails(pair):
     pair.run(wrong_results)
 
 

@@ -7,6 +7,8 @@
 //! thread of its own, by [`unblock`].
 
 mod caller;
+#[cfg(not(target_family = "wasm"))]
+mod threads;
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,8 +19,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(crate) use self::caller::{Caller, LiveCallers};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use self::threads::Threads;
 use crate::clock::{self, CAN_BLOCK};
-#[cfg(feature = "objects")]
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 
@@ -45,7 +48,6 @@ impl WaitMode {
     }
 
     /// Whether the caller of an operation drives it.
-    #[cfg(feature = "objects")]
     pub(crate) fn waiting(self) -> WaitIntent {
         match self {
             WaitMode::Block => WaitIntent::Soon,

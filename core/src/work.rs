@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::backend::{Backend, IssuedOperation};
+use crate::blocking::WaitMode;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
@@ -78,65 +79,47 @@ impl Work {
 
     /// As [`Work::new`], where tensors on `devices` are written or read.
     pub(crate) fn on_devices(
+        label: OperationLabel,
+        issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
+        outputs: Vec<Tensor>,
+        devices: Vec<OnDevice>,
+    ) -> Work {
+        Work::followed(label, issued, Vec::new(), outputs, devices)
+    }
+
+    /// As [`Work::on_devices`], done when `endings` are, which follow the parts; they need nobody to
+    /// move them.
+    pub(crate) fn followed(
         OperationLabel { name, group, comm_name }: OperationLabel,
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
+        endings: Vec<Arc<Completion>>,
         outputs: Vec<Tensor>,
         devices: Vec<OnDevice>,
     ) -> Work {
         let sequence = issued.first().map_or(0, |(issued, _)| issued.sequence);
         let parts: Vec<_> =
             issued.into_iter().map(|(issued, backend)| (issued.completion, backend)).collect();
-        let whole = match parts.as_slice() {
-            [(only, _)] => only.clone(),
-            _ => all_of(parts.iter().map(|(completion, _)| completion)),
+        let whole = match (endings.as_slice(), parts.as_slice()) {
+            ([only], _) | ([], [(only, _)]) => only.clone(),
+            ([], parts) => all_of(parts.iter().map(|(completion, _)| completion)),
+            (endings, _) => all_of(endings.iter()),
         };
         let began = Instant::now();
-        let (outputs, is_hastened, endings) = (outputs.into(), AtomicBool::new(false), Vec::new());
+        let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
         let inner =
             Inner { began, parts, endings, whole, outputs, devices, comm_name, is_hastened };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
-    /// As [`Work::new`], where each part is done when what follows it is: its second completion.
-    pub(crate) fn followed(
-        label: OperationLabel,
-        issued: Vec<(IssuedOperation, Arc<dyn Backend>, Arc<Completion>)>,
-        outputs: Vec<Tensor>,
-    ) -> Work {
-        let OperationLabel { name, group, comm_name } = label;
-        let sequence = issued.first().map_or(0, |(issued, ..)| issued.sequence);
-        let (mut parts, mut endings) = (Vec::new(), Vec::new());
-        for (issued, backend, ending) in issued {
-            parts.push((issued.completion, backend));
-            endings.push(ending);
-        }
-        let whole = match endings.as_slice() {
-            [only] => only.clone(),
-            _ => all_of(endings.iter()),
-        };
-        let inner = Inner {
-            began: Instant::now(),
-            parts,
-            endings,
-            whole,
-            outputs: outputs.into(),
-            devices: Vec::new(),
-            comm_name,
-            is_hastened: AtomicBool::new(false),
-        };
-        Work { name, sequence, group, inner: Some(Arc::new(inner)) }
-    }
-
-    /// What it waits for, and then for `last`.
+    /// The operations that it waits for.
     #[cfg(feature = "cuda")]
-    pub(crate) fn parts_with(&self, last: IssuedOperation) -> Vec<IssuedOperation> {
-        let parts = self.inner.iter().flat_map(|inner| &inner.parts);
+    pub(crate) fn parts(&self) -> Vec<(IssuedOperation, Arc<dyn Backend>)> {
         let sequence = self.sequence;
-        let issued = |(completion, _): &(Arc<Completion>, _)| IssuedOperation {
-            sequence,
-            completion: completion.clone(),
+        let parts = self.inner.iter().flat_map(|inner| &inner.parts);
+        let part = |(completion, backend): &(Arc<Completion>, Arc<dyn Backend>)| {
+            (IssuedOperation { sequence, completion: completion.clone() }, backend.clone())
         };
-        parts.map(issued).chain([last]).collect()
+        parts.map(part).collect()
     }
 
     /// The work of an operation that is done.
@@ -313,6 +296,17 @@ impl Work {
     pub fn into_result(self) -> Result<Vec<Tensor>> {
         self.wait(None)?;
         Ok(self.inner.map(|inner| std::mem::take(&mut *inner.outputs())).unwrap_or_default())
+    }
+
+    /// Waits as the caller waits: on this thread, or as a task.
+    ///
+    /// # Errors
+    /// The operation's own failure.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        match WaitMode::current() {
+            WaitMode::Block => self.wait(None),
+            WaitMode::Await => self.clone().await,
+        }
     }
 
     /// Whether it is done, as far as is known: moves nothing, which somebody else must do.

@@ -206,16 +206,16 @@ fn what_a_function_does_not_fit_is_refused_before_anything_moves() {
 #[test]
 fn a_function_may_call_operations_and_is_dropped_when_nobody_has_it() {
     let dropped = Arc::new(AtomicUsize::new(0));
-    struct Held(Arc<AtomicUsize>);
-    impl Drop for Held {
+    struct DropCounter(Arc<AtomicUsize>);
+    impl Drop for DropCounter {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
     ranks(2, |group: ProcessGroup| {
-        let (held, inner) = (Held(dropped.clone()), group.clone());
+        let (counter, inner) = (DropCounter(dropped.clone()), group.clone());
         let op = CustomReduction::new(move |lower: &[i64], upper: &mut [i64]| {
-            let _ = &held;
+            let _ = &counter;
             let mut nested = [lower[0]];
             inner.allreduce(&mut nested, ReduceOp::Max).unwrap();
             upper[0] += nested[0];

@@ -57,7 +57,7 @@ fn a_store_has_an_address() {
     let whole = dist::create_store_client(&format!("127.0.0.1:{}", server.port()), limit).unwrap();
     assert_eq!(whole.get("jobs/7/key").unwrap(), b"value");
     let Err(error) = dist::create_store_client("127.0.0.1", limit) else {
-        panic!("there is no port");
+        panic!("an address without a port was accepted");
     };
     assert!(error.to_string().contains("host:port/prefix"), "{error}");
 }

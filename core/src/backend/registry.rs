@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[cfg(not(target_family = "wasm"))]
 use super::fake;
 use super::registration::Registration;
 use super::{BackendOptions, Capabilities, CudaMemory, scheduled};
 use crate::generated::error::{Error, Result};
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 
 /// Every backend: a new one has its row here.
 static BACKENDS: &[Registration] = &[
@@ -43,7 +43,7 @@ static BACKENDS: &[Registration] = &[
 ];
 
 /// Those that the program registered, for the rest of its time.
-static REGISTERED: Mutex<Vec<&'static Registration>> = Mutex::new(Vec::new());
+static REGISTERED: ProcessMutex<Vec<&'static Registration>> = ProcessMutex::new(Vec::new());
 
 /// Adds a backend.
 ///
@@ -60,8 +60,8 @@ pub(super) fn add(registration: Registration) -> Result<()> {
     Ok(())
 }
 
-fn registered() -> MutexGuard<'static, Vec<&'static Registration>> {
-    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
+fn registered() -> ProcessMutexGuard<'static, Vec<&'static Registration>> {
+    REGISTERED.lock()
 }
 
 /// Why there is no backend `name`, which this build could have on Unix.

@@ -3,11 +3,9 @@
 use super::layout::invalid;
 use crate::backend::BackendType;
 use crate::fnv::Fnv;
-use crate::generated::dtype::DType;
 use crate::generated::error::Result;
-use crate::process_group::ProcessGroup;
-use crate::process_group::window::settled;
-use crate::tensor::{Device, Region, Tensor};
+use crate::process_group::{ProcessGroup, room_for};
+use crate::tensor::Device;
 
 /// Up to how many bytes a text is told whole.
 const MAX_WHOLE: usize = 240;
@@ -48,34 +46,17 @@ fn compares_calls(group: &ProcessGroup) -> Result<bool> {
 
 /// What each rank of the group gave, if this one gave `given`.
 async fn gathered_texts(group: &ProcessGroup, given: &str) -> Result<Vec<String>> {
-    let digest = Fnv::of(given.bytes()).to_le_bytes();
-    let own: Vec<u8> = [digest, (given.len() as u64).to_le_bytes()].concat();
-    let summaries = gathered(group, own.clone()).await?;
-    if summaries.chunks(own.len()).all(|other| other == own) {
+    let own = [Fnv::of(given.bytes()), given.len() as u64];
+    let all = vec![vec![0; own.len()]; group.size() as usize];
+    let summaries = group.all_gather_vecs(all, own.to_vec(), None).await?;
+    if summaries.iter().all(|other| *other == own) {
         return Ok(vec![given.to_owned(); group.size() as usize]);
     }
     // All ranks see the same summaries, and come here together.
-    let lengths =
-        summaries.chunks(8).skip(1).step_by(2).map(|length| {
-            length.iter().rev().fold(0, |length, &byte| length << 8 | usize::from(byte))
-        });
-    let lengths: Vec<usize> = lengths.collect();
-    let longest = lengths.iter().copied().max().unwrap_or_default();
-    let mut padded = given.as_bytes().to_vec();
-    padded.resize(longest, b' ');
-    let texts = gathered(group, padded).await?;
-    let texts = texts.chunks(longest.max(1)).zip(lengths).map(|(text, length)| {
-        String::from_utf8_lossy(text.get(..length).unwrap_or(text)).into_owned()
-    });
-    Ok(texts.collect())
-}
-
-/// As many bytes of each rank as this one has, by rank.
-async fn gathered(group: &ProcessGroup, own: Vec<u8>) -> Result<Vec<u8>> {
-    let all = Region::zeroed(own.len() * group.size() as usize);
-    let output = Tensor::contiguous(all.clone(), DType::U8, vec![all.len()]);
-    settled(group.all_gather_single_async(output, own, ())?).await?;
-    Ok(all.read(<[u8]>::to_vec))
+    let room = summaries.iter().map(|summary| room_for(summary[1]));
+    let room = room.collect::<Result<_>>()?;
+    let texts = group.all_gather_vecs(room, given.as_bytes().to_vec(), None).await?;
+    Ok(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
 }
 
 /// Who of `ranks` gave what.

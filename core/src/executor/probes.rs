@@ -105,7 +105,7 @@ impl State {
         };
         if let Some(found) = self.messages.unmatched.iter().find(fits) {
             let sent = found.announcement;
-            let dtype = DType::ALL.get(usize::from(sent.dtype)).copied().unwrap_or(DType::U8);
+            let dtype = DType::from_code(sent.dtype).unwrap_or(DType::U8);
             return Some(MessageInfo { source: sent.peer, tag, dtype, bytes: sent.bytes });
         }
         let own = peer.is_none_or(|peer| peer == self.rank);

@@ -18,9 +18,11 @@ use crate::work::Work;
 pub struct PreHookArgs<'a> {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
     /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-    /// `RECVANYSOURCE`; one on objects by the name of its function, `ALL_GATHER_OBJECT`, without
-    /// tensors and without the hooks after its issue; `sendrecv` is a `RECV` and a `SEND`, in
-    /// JavaScript one `SENDRECV`, where messages of devices that go together are one `COALESCED`.
+    /// `RECVANYSOURCE`, `SENDRECV`; one on objects by the name of its function,
+    /// `ALL_GATHER_OBJECT`,
+    /// and `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In
+    /// JavaScript
+    /// messages of devices that go together are one `COALESCED`.
     pub name: &'static str,
     /// This process's rank in the group.
     pub rank: u32,

@@ -6,11 +6,9 @@
 use super::payload::{Codec, EncodedObject, Payload};
 use crate::blocking::WaitMode;
 use crate::generated::error::{Error, Result};
-use crate::process_group::{MessageRequest, ProcessGroup};
-use crate::request::{Request, Role, TypedCall, tables};
+use crate::process_group::{MessageRequest, ProcessGroup, room_for};
+use crate::request::{Role, TypedCall, tables};
 use crate::tensor::{Element, Tensor};
-use crate::work::Work;
-use crate::work::comm_name::CommName;
 
 /// Tags of the two messages of an object. The sizes and the bytes have their own, so that a receive
 /// from any rank finds sizes only; tensors had better use others.
@@ -40,12 +38,12 @@ impl Exchange<'_> {
             let header = [header[0], header[1]];
             let bytes = match mine {
                 Some((_, bytes)) if self.group.rank() == root => bytes,
-                _ => zeroed(header)?,
+                _ => room_for(header[1])?,
             };
             let bytes = self.broadcast_vec(bytes, root).await?;
             unpack(header, bytes, root)
         };
-        self.hooked("BROADCAST_OBJECT_LIST", -1, run).await
+        self.group.composed("BROADCAST_OBJECT_LIST", -1, run).await
     }
 
     /// All ranks get every rank's payload, by rank.
@@ -53,10 +51,10 @@ impl Exchange<'_> {
         let run = async {
             let (header, bytes) = pack(mine);
             let headers = self.all_headers(header).await?;
-            let all = self.all_gather_vecs(buffers(&headers)?, bytes).await?;
+            let all = self.group.all_gather_vecs(buffers(&headers)?, bytes, None).await?;
             unpack_all(headers, all)
         };
-        self.hooked("ALL_GATHER_OBJECT", -1, run).await
+        self.group.composed("ALL_GATHER_OBJECT", -1, run).await
     }
 
     /// `root` gets every rank's payload, by rank; the others get nothing.
@@ -74,7 +72,7 @@ impl Exchange<'_> {
             let call = TypedCall::new(&tables::PROCESS_GROUP_GATHER, root)
                 .tensors(Role::Out, tensors(all))
                 .tensors(Role::In, vec![bytes.into()]);
-            let all = vecs(self.run(call).await?)?;
+            let all = vecs(self.group.run_part(call).await?)?;
             if is_root {
                 return unpack_all(headers, all).map(Some);
             }
@@ -87,7 +85,7 @@ impl Exchange<'_> {
                 (None, None) => Ok(None),
             }
         };
-        self.hooked("GATHER_OBJECT", -1, run).await
+        self.group.composed("GATHER_OBJECT", -1, run).await
     }
 
     /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
@@ -112,10 +110,10 @@ impl Exchange<'_> {
             let header = self.scatter_vec(vec![0; 2], headers, root).await?;
             let header = [header[0], header[1]];
             let payloads: Vec<Vec<u8>> = packed.into_iter().map(|(_, bytes)| bytes).collect();
-            let bytes = self.scatter_vec(zeroed(header)?, payloads, root).await?;
+            let bytes = self.scatter_vec(room_for(header[1])?, payloads, root).await?;
             unpack(header, bytes, root)
         };
-        self.hooked("SCATTER_OBJECT_LIST", -1, run).await
+        self.group.composed("SCATTER_OBJECT_LIST", -1, run).await
     }
 
     /// Sends a payload to `peer`; if it could not be encoded, the reason.
@@ -127,7 +125,7 @@ impl Exchange<'_> {
             self.send_vec(bytes, peer, BYTES_TAG).await?;
             failure.map_or(Ok(()), |why| Err(not_encoded(self.group.rank(), &why)))
         };
-        self.hooked("SEND_OBJECT_LIST", peer as i32, run).await
+        self.group.composed("SEND_OBJECT_LIST", peer as i32, run).await
     }
 
     /// Receives a payload from `peer`, or from any rank; returns it with its sender.
@@ -136,10 +134,10 @@ impl Exchange<'_> {
             self.require_sender(false, "recv_object_list")?;
             let (header, sender) = self.recv_vec(vec![0u64; 2], peer, SIZES_TAG).await?;
             let header = [header[0], header[1]];
-            let (bytes, _) = self.recv_vec(zeroed(header)?, Some(sender), BYTES_TAG).await?;
+            let (bytes, _) = self.recv_vec(room_for(header[1])?, Some(sender), BYTES_TAG).await?;
             Ok((unpack(header, bytes, sender)?, sender))
         };
-        self.hooked("RECV_OBJECT_LIST", peer.map_or(-1, |peer| peer as i32), run).await
+        self.group.composed("RECV_OBJECT_LIST", peer.map_or(-1, |peer| peer as i32), run).await
     }
 
     /// Refuses what another rank would send, in a group whose other ranks do not exist.
@@ -152,44 +150,15 @@ impl Exchange<'_> {
         Err(Error::Unsupported { who, operation: operation.to_owned() })
     }
 
-    /// Runs an operation with the hooks of the group: what it issues has none of its own.
-    async fn hooked<T>(
-        self,
-        name: &'static str,
-        root: i32,
-        run: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let hooked = self.group.before_objects(name, root)?;
-        let result = match CommName::current() {
-            Some(name) => name.apply_to(run).await,
-            None => run.await,
-        };
-        if let Some(hooked) = hooked {
-            hooked.ended(result.as_ref().err());
-        }
-        result
-    }
-
     async fn all_headers(self, mine: Header) -> Result<Vec<Header>> {
         let all = vec![vec![0u64; 2]; self.group.size() as usize];
-        let all = self.all_gather_vecs(all, mine.to_vec()).await?;
+        let all = self.group.all_gather_vecs(all, mine.to_vec(), None).await?;
         Ok(all.into_iter().map(|header| [header[0], header[1]]).collect())
     }
 
     async fn broadcast_vec<T: Element>(self, elements: Vec<T>, root: u32) -> Result<Vec<T>> {
         let call = TypedCall::new(&tables::PROCESS_GROUP_BROADCAST, root);
-        single(self.run(call.tensors(Role::InOut, vec![elements.into()])).await?)
-    }
-
-    async fn all_gather_vecs<T: Element>(
-        self,
-        all: Vec<Vec<T>>,
-        mine: Vec<T>,
-    ) -> Result<Vec<Vec<T>>> {
-        let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER, ())
-            .tensors(Role::Out, tensors(all))
-            .tensors(Role::In, vec![mine.into()]);
-        vecs(self.run(call).await?)
+        single(self.group.run_part(call.tensors(Role::InOut, vec![elements.into()])).await?)
     }
 
     async fn scatter_vec<T: Element>(
@@ -201,14 +170,14 @@ impl Exchange<'_> {
         let call = TypedCall::new(&tables::PROCESS_GROUP_SCATTER, root)
             .tensors(Role::Out, vec![mine.into()])
             .tensors(Role::In, tensors(all));
-        single(self.run(call).await?)
+        single(self.group.run_part(call).await?)
     }
 
     async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {
         let waiting = WaitMode::current().waiting();
         let message = MessageRequest::send(elements.into(), peer, tag);
         let work = self.group.issue_message_unhooked(message, None, waiting)?;
-        end_of(&work).await
+        work.settle().await
     }
 
     async fn recv_vec<T: Element>(
@@ -220,25 +189,9 @@ impl Exchange<'_> {
         let waiting = WaitMode::current().waiting();
         let message = MessageRequest::receive(elements.into(), peer, tag);
         let work = self.group.issue_message_unhooked(message, None, waiting)?;
-        end_of(&work).await?;
+        work.settle().await?;
         let sender = work.sender()?;
         Ok((single(work.into_result()?)?, sender))
-    }
-
-    /// Runs a collective; its output tensors.
-    async fn run(self, call: TypedCall) -> Result<Vec<Tensor>> {
-        let request: Request = call.request(self.group.rank(), self.group.size())?;
-        let work: Work = self.group.issue_unhooked(request, WaitMode::current().waiting())?;
-        end_of(&work).await?;
-        work.into_result()
-    }
-}
-
-/// Waits for `work`, as the caller of an exchange waits.
-async fn end_of(work: &Work) -> Result<()> {
-    match WaitMode::current() {
-        WaitMode::Block => work.wait(None),
-        WaitMode::Await => work.clone().await,
     }
 }
 
@@ -282,19 +235,7 @@ fn unpack_all(headers: Vec<Header>, all: Vec<Vec<u8>>) -> Result<Vec<Payload>> {
 }
 
 fn buffers(headers: &[Header]) -> Result<Vec<Vec<u8>>> {
-    headers.iter().map(|header| zeroed(*header)).collect()
-}
-
-/// Memory for the bytes that are announced; an error if they are more than there is memory for.
-fn zeroed([_, announced]: Header) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let length = usize::try_from(announced).unwrap_or(usize::MAX);
-    if bytes.try_reserve_exact(length).is_err() {
-        let message = format!("not enough memory for an object of {announced} bytes");
-        return Err(Error::InvalidArgument { message });
-    }
-    bytes.resize(length, 0);
-    Ok(bytes)
+    headers.iter().map(|[_, announced]| room_for(*announced)).collect()
 }
 
 fn not_encoded(rank: u32, why: &str) -> Error {

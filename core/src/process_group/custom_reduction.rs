@@ -2,16 +2,17 @@
 //!
 //! The tensors of all ranks come to where the result is needed: to every rank for an allreduce, to
 //! the root for a reduce, and each rank's blocks to it for a reduce-scatter; to every rank for a
-//! scan, of which each combines the first. There the function
-//! combines them, in the order of the ranks, outside every lock, on the thread that found the
-//! operation done, or where the function's language runs. So all schedules keep the order, and the
-//! function sees whole tensors; an allreduce takes the memory of all ranks' tensors on each.
+//! scan, of which each combines the first. There the function combines them, in the order of the
+//! ranks, outside every lock, on the thread that found the operation done, or where the function's
+//! language runs. So all schedules keep the order, and the function sees whole tensors; an allreduce
+//! takes the memory of all ranks' tensors on each.
 
 use std::sync::{Arc, Weak};
 
 use super::ProcessGroup;
 use super::check::CheckedOperation;
 use super::memberships::Memberships;
+use super::messages::to_read;
 use super::stage::agreed;
 use crate::backend::{Backend, Call, IssueOptions, IssuedOperation};
 use crate::completion::{Completion, guarded};
@@ -19,7 +20,7 @@ use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
 use crate::request::{CustomReduction, Request};
-use crate::tensor::{Device, Region, Tensor};
+use crate::tensor::{Device, Tensor};
 use crate::work::Work;
 
 /// What is left to do when the tensors of all ranks are here.
@@ -93,11 +94,13 @@ impl ProcessGroup {
             group: self.group_name().to_owned(),
             rank: self.rank(),
         };
-        let followed = issued.into_iter().zip(combinations).map(|(issued, combination)| {
-            let ending = combination.follow(&issued, place.clone());
-            (issued, backend.clone(), ending)
-        });
-        Ok(Work::followed(self.label(request.name), followed.collect(), outputs))
+        let followed = issued.iter().zip(combinations);
+        let endings =
+            followed.map(|(issued, combination)| combination.follow(issued, place.clone()));
+        let endings = endings.collect();
+        let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
+        let label = self.label(request.name);
+        Ok(Work::followed(label, issued, endings, outputs, Vec::new()))
     }
 
     /// Lays out one operation: what this rank gives, and room for what it gets of all.
@@ -121,12 +124,12 @@ impl ProcessGroup {
         let given = if input.is_empty() { &output } else { &input };
         let result = output.first().filter(|_| needs_result).cloned();
         let operands = result.iter().flat_map(|result| (0..self.size()).map(move |_| result));
-        let operands = operands.map(|like| operand(request.name, like));
+        let operands = operands.map(|like| Tensor::zeros(like.dtype(), like.shape()));
         let mut operands = operands.collect::<Result<Vec<_>>>()?;
         let call = Call {
             agreed,
             name: request.name,
-            input: given.iter().map(contiguous).collect(),
+            input: given.iter().map(|it| to_read(request.name, it)).collect::<Result<_>>()?,
             output: operands.iter().map(|operand| operand.region().clone()).collect(),
             finish: None,
             outputs: output,
@@ -180,21 +183,5 @@ impl Place {
         if let Some(backend) = self.backend.upgrade() {
             guarded(|| backend.abort(&error.to_string()));
         }
-    }
-}
-
-/// Memory for a tensor like this one, which no other operand shares.
-fn operand(name: &str, like: &Tensor) -> Result<Tensor> {
-    let region = Region::for_elements(like.bytes()).ok_or_else(|| Error::InvalidArgument {
-        message: format!("{name}: not enough memory for the tensors of all ranks"),
-    })?;
-    Ok(Tensor::contiguous(region, like.dtype(), like.shape().to_vec()))
-}
-
-/// The memory of a tensor's elements, one after the other.
-fn contiguous(tensor: &Tensor) -> Region {
-    match tensor.is_contiguous() {
-        true => tensor.region().clone(),
-        false => tensor.to_contiguous().into_region(),
     }
 }

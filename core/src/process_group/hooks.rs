@@ -11,12 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::hook_arguments::of_collective;
 #[cfg(feature = "objects")]
-use super::hook_arguments::without_tensors;
 use super::memberships::Memberships;
 use super::{Inner, ProcessGroup};
 use crate::backend::Backend;
 #[cfg(feature = "objects")]
-use crate::blocking::WaitMode;
 use crate::clock::Instant;
 use crate::completion::{WaitIntent, guarded, in_hook, is_in_hook};
 use crate::generated::callback_arguments::{CompletionHookArgs, PostHookArgs, PreHookArgs};
@@ -209,19 +207,6 @@ impl ProcessGroup {
         let group = Arc::downgrade(&self.inner);
         let began = Instant::now();
         Ok(Some(HookedOperation { group, hooks, name, number, comm_name, began }))
-    }
-
-    /// As [`ProcessGroup::before`], of an operation on objects.
-    ///
-    /// # Errors
-    /// As [`ProcessGroup::before`].
-    #[cfg(feature = "objects")]
-    pub(crate) fn before_objects(
-        &self,
-        name: &'static str,
-        root: i32,
-    ) -> Result<Option<HookedOperation>> {
-        self.before(|| PreHookArgs { name, ..without_tensors(root, WaitMode::current().waiting()) })
     }
 
     /// Calls the hooks after an operation, if it has any: it was issued, or that failed.

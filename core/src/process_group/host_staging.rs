@@ -9,7 +9,6 @@ use std::sync::Arc;
 use super::check::CheckedRequest;
 use super::messages::contiguous_on_device;
 use super::{ProcessGroup, one_device};
-use crate::backend::{Backend, IssuedOperation};
 use crate::completion::{Completion, WaitIntent};
 use crate::generated::collective::Blocks;
 use crate::generated::error::Result;
@@ -68,13 +67,11 @@ impl ProcessGroup {
         };
         let work = self.issue_checked_unhooked(self.check(host)?, waiting)?;
         let back = if only_reads { Vec::new() } else { outputs.into_iter().flatten().collect() };
-        let completion = copied_back(&work, back);
-        let backend: Arc<dyn Backend> = self.cpu();
-        let issued = work.parts_with(IssuedOperation { sequence: work.sequence(), completion });
-        let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
+        let endings = vec![copied_back(&work, back)];
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
         let outputs = request.outputs.concat();
-        Ok(Work::on_devices(self.label(request.name), issued, outputs, devices))
+        let label = self.label(request.name);
+        Ok(Work::followed(label, work.parts(), endings, outputs, devices))
     }
 }
 

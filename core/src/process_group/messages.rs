@@ -265,16 +265,28 @@ impl ProcessGroup {
         waiting: WaitIntent,
     ) -> Result<Work> {
         let hooked = self.before_messages(&messages, waiting)?;
-        let issued = self.enqueue(name, &messages, timeout, waiting).map(|(issued, backend)| {
-            let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-            let tensors = messages.into_iter().map(|message| message.tensor).collect();
-            Work::new(self.label(name), issued, tensors)
-        });
+        let tensors = messages.iter().map(|message| message.tensor.clone()).collect();
+        let issued = self.issue_as_one(name, &messages, tensors, timeout, waiting);
         hooked.into_iter().for_each(|hooked| match &issued {
             Ok(work) => hooked.issued(work),
             Err(error) => hooked.ended(Some(error)),
         });
         issued
+    }
+
+    /// Issues `messages` without hooks; one work of this name for all of them, whose tensors are the
+    /// `outputs`.
+    pub(super) fn issue_as_one(
+        &self,
+        name: &'static str,
+        messages: &[MessageRequest],
+        outputs: Vec<Tensor>,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
+        let (issued, backend) = self.enqueue(name, messages, timeout, waiting)?;
+        let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
+        Ok(Work::new(self.label(name), issued, outputs))
     }
 
     /// Calls the hooks before each of `messages`; none if there are no hooks.

@@ -26,6 +26,7 @@ mod assembly;
 mod check;
 mod check_lists;
 mod comparisons;
+mod composed;
 mod create;
 mod custom_reduction;
 mod device_backend;
@@ -56,6 +57,7 @@ pub(crate) mod window;
 
 pub use check::CheckedRequest;
 use comparisons::OpenComparisons;
+pub(crate) use composed::room_for;
 pub use create::GroupOptions;
 pub use device_backend::DeviceBackend;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
@@ -404,7 +406,6 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::issue`].
-    #[cfg(feature = "objects")]
     pub(crate) fn issue_unhooked(&self, request: Request, waiting: WaitIntent) -> Result<Work> {
         self.issue_checked_unhooked(self.check(request)?, waiting)
     }

@@ -63,7 +63,7 @@ impl ProcessGroup {
         self.check_permutation(&output, &input, pairs)?;
         if input.region().overlaps(output.region()) {
             // The output may be written before the input is read.
-            input = input.copied();
+            input = input.to_contiguous();
         }
         let nothing = || Tensor::contiguous(Region::zeroed(0), input.dtype(), vec![0]);
         let blocks = |tensor: &Tensor, peer: Option<u32>| -> Vec<Tensor> {

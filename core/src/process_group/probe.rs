@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use super::ProcessGroup;
-use super::window::settled;
 use crate::backend::{IssueOptions, MessageInfo, ProbeRequest};
 use crate::blocking::block_on;
 use crate::completion::WaitIntent;
@@ -65,7 +64,7 @@ impl ProcessGroup {
         let options = IssueOptions { deadline: self.deadline(None), waiting: WaitIntent::Soon };
         let issued =
             backend.probe(ProbeRequest { peer, tag, waits, found: found.clone() }, options)?;
-        settled(Work::new(self.label(name), vec![(issued, backend)], Vec::new())).await?;
+        Work::new(self.label(name), vec![(issued, backend)], Vec::new()).settle().await?;
         Ok(found.get().copied())
     }
 }

@@ -1,10 +1,14 @@
 //! A send and a receive that go together, so that ranks may exchange in whatever order. Knows no
 //! backend.
 
+use super::hook_arguments::without_tensors;
 use super::{MessageRequest, ProcessGroup};
 use crate::completion::WaitIntent;
+use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
-use crate::tensor::{Buffers, ConstBuffers, OwnedBuffers, Tensor, lend, lend_mut, single_tensor};
+use crate::tensor::{
+    Buffers, ConstBuffers, OwnedBuffers, Tensor, TensorRef, lend, lend_mut, single_tensor,
+};
 use crate::work::Work;
 
 /// The name of the method.
@@ -43,7 +47,8 @@ impl ProcessGroup {
             .wait(None)
     }
 
-    /// As [`ProcessGroup::sendrecv`], owning the tensors until the work is done.
+    /// As [`ProcessGroup::sendrecv`], owning the tensors until the work is done, which hands
+    /// `output` back.
     ///
     /// # Errors
     /// As [`ProcessGroup::sendrecv`].
@@ -79,10 +84,19 @@ impl ProcessGroup {
         }
         if is_in_place {
             // It is still being sent while the other one comes.
-            input = input.copied();
+            input = input.to_contiguous();
         }
-        let receive = MessageRequest::receive(output, Some(from.0), from.1);
-        let messages = vec![receive, MessageRequest::send(input, to.0, to.1)];
-        self.issue_together(NAME, messages, None, waiting)
+        let hooked = self.before(|| PreHookArgs {
+            name: "SENDRECV",
+            input_tensors: vec![TensorRef::of(&input)],
+            output_tensors: vec![TensorRef::of(&output)],
+            ..without_tensors(to.0 as i32, waiting)
+        })?;
+        let messages = [
+            MessageRequest::receive(output.clone(), Some(from.0), from.1),
+            MessageRequest::send(input, to.0, to.1),
+        ];
+        let issued = self.issue_as_one(NAME, &messages, vec![output], None, waiting);
+        Self::after(hooked, issued)
     }
 }

@@ -4,19 +4,23 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::ProcessGroup;
-use super::window::settled;
+use super::{ProcessGroup, room_for};
 use crate::blocking::block_on;
+use crate::fnv::Fnv;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
-use crate::generated::options::AllgatherOptions;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
 use crate::tensor::{OwnedBuffers, Tensor, TensorRef};
 
 const NAME: &str = "allreduce_sparse";
-/// Words of what ranks tell one another first.
-const HEADER_WORDS: usize = 8;
+/// Words of what ranks tell one another first: whether it is all right, how many entries there are,
+/// and [`KINDS`].
+const HEADER_WORDS: usize = 6;
+/// Which of them is the number of entries.
+const COUNT: usize = 1;
+/// What must be the same on all ranks.
+const KINDS: [&str; 4] = ["dimensions", "dtype", "operator", "shape of an entry"];
 
 /// How sparse tensors are reduced.
 #[derive(Clone, Debug, Default)]
@@ -80,63 +84,33 @@ impl ProcessGroup {
     ) -> Result<(Tensor, Tensor)> {
         self.require_members(NAME)?;
         let given = Entries::of(indices.into_tensors(), values.into_tensors(), options.reduce_op);
-        let headers = self.share_headers(&given, options.timeout).await?;
+        self.composed("ALLREDUCE_SPARSE", -1, self.sum_up(given, options.timeout)).await
+    }
+
+    /// The sum of what all ranks have, of which this one has `given`.
+    async fn sum_up(
+        &self,
+        given: Result<Entries>,
+        timeout: Option<Duration>,
+    ) -> Result<(Tensor, Tensor)> {
+        let own = given.as_ref().map_or([0; HEADER_WORDS], Entries::header);
+        let headers = vec![vec![0; HEADER_WORDS]; self.size() as usize];
+        let headers = self.all_gather_vecs(headers, own.to_vec(), timeout).await?;
         let ours = given?;
-        let counts = agreed(&headers, self.rank())?;
-        let index_words = ours.dims;
-        let block_bytes = ours.block.iter().product::<usize>() * ours.dtype.size_bytes();
-        let (indices, values) = (&ours.indices, ours.values.clone());
-        let indices = indices.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let all_indices =
-            self.gather_bytes(indices, &counts, index_words * 8, options.timeout).await?;
-        let all_values = self.gather_bytes(values, &counts, block_bytes, options.timeout).await?;
-        let words = all_indices.as_chunks::<8>().0.iter().map(|word| i64::from_le_bytes(*word));
-        let words: Vec<i64> = words.collect();
-        let (indices, mut values) = merged(&words, &all_values, &ours, block_bytes);
+        agreed(&headers, self.rank())?;
+        let room = |each: usize| {
+            let counts = headers.iter().map(|header| header[COUNT].saturating_mul(each as u64));
+            counts.collect::<Vec<u64>>()
+        };
+        let indices = room(ours.dims).into_iter().map(room_for).collect::<Result<_>>()?;
+        let indices = self.all_gather_vecs(indices, ours.indices.clone(), timeout).await?;
+        let values = room(ours.block_bytes()).into_iter().map(room_for).collect::<Result<_>>()?;
+        let values = self.all_gather_vecs(values, ours.values.clone(), timeout).await?;
+        let (indices, mut values) = merged(&indices.concat(), &values.concat(), &ours);
         if matches!(ours.reduce_op, ReduceOp::Avg) {
             kernels::divide(ours.dtype, &mut values, self.size());
         }
         ours.tensors(&indices, &values)
-    }
-
-    /// What each rank has, of which this one has `given`.
-    async fn share_headers(
-        &self,
-        given: &Result<Entries>,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<[u64; HEADER_WORDS]>> {
-        let own = given.as_ref().map_or([0; HEADER_WORDS], Entries::header);
-        let bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let counts = vec![1; self.size() as usize];
-        let all = self.gather_bytes(bytes, &counts, HEADER_WORDS * 8, timeout).await?;
-        let words: Vec<u64> =
-            all.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        Ok(words.as_chunks::<HEADER_WORDS>().0.to_vec())
-    }
-
-    /// The bytes of all ranks, one after the other: of each as many items as it counts.
-    async fn gather_bytes(
-        &self,
-        own: Vec<u8>,
-        counts: &[usize],
-        item_bytes: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<u8>> {
-        // What others said is not believed further than there is memory.
-        let add = |total: usize, count: &usize| total.checked_add(count.checked_mul(item_bytes)?);
-        let total = counts.iter().try_fold(0, add).unwrap_or(usize::MAX);
-        let all = Tensor::zeros(DType::U8, &[total])?.into_region();
-        let mut start = 0;
-        let outputs = counts.iter().map(|count| {
-            let bytes = count * item_bytes;
-            let part = all.slice(start..start + bytes);
-            start += bytes;
-            Tensor::contiguous(part, DType::U8, vec![bytes])
-        });
-        let outputs: Vec<Tensor> = outputs.collect();
-        let options = AllgatherOptions { timeout };
-        settled(self.allgather_async(outputs, own, options)?).await?;
-        Ok(all.read(<[u8]>::to_vec))
     }
 }
 
@@ -200,11 +174,15 @@ impl Entries {
 
     /// What the others have to know; the first word says that it is all right.
     fn header(&self) -> [u64; HEADER_WORDS] {
-        let mut hash = crate::fnv::Fnv::new();
+        let mut hash = Fnv::new();
         self.block.iter().for_each(|length| hash.bytes((*length as u64).to_le_bytes()));
         let is_average = u64::from(matches!(self.reduce_op, ReduceOp::Avg));
-        let dtype = self.dtype as u64;
-        [1, self.count as u64, self.dims as u64, dtype, is_average, hash.value(), 0, 0]
+        let (count, dims, dtype) = (self.count as u64, self.dims as u64, self.dtype as u64);
+        [1, count, dims, dtype, is_average, hash.value()]
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.block.iter().product::<usize>() * self.dtype.size_bytes()
     }
 
     /// The tensors that the caller gets.
@@ -226,28 +204,27 @@ fn filled(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor> {
     Ok(tensor)
 }
 
-/// How many entries each rank has, if all have such as can be added up.
-fn agreed(headers: &[[u64; HEADER_WORDS]], rank: u32) -> Result<Vec<usize>> {
+/// Whether all ranks have such entries as can be added up.
+fn agreed(headers: &[Vec<u64>], rank: u32) -> Result<()> {
     if let Some(refused) = headers.iter().position(|header| header[0] == 0) {
         return invalid(&format!("rank {refused} refused what it was given; see its error"));
     }
-    let own = headers[rank as usize];
-    let kinds = ["dimensions", "dtype", "operator", "shape of an entry"];
+    let own = &headers[rank as usize];
     for (other, header) in headers.iter().enumerate() {
-        let differs = (2..=5).find(|&word| header[word] != own[word]);
-        if let Some(word) = differs {
-            let what = kinds[word - 2];
+        let mut compared = KINDS.iter().zip(COUNT + 1..);
+        if let Some((what, _)) = compared.find(|(_, word)| header[*word] != own[*word]) {
             return invalid(&format!(
                 "ranks disagree: rank {other} has another {what} than rank {rank}"
             ));
         }
     }
-    Ok(headers.iter().map(|header| header[1] as usize).collect())
+    Ok(())
 }
 
 /// The entries of all ranks, each place once, in ascending order. Those of one place are added in
 /// the order of their ranks, so that all ranks get the same bits.
-fn merged(indices: &[i64], values: &[u8], like: &Entries, block: usize) -> (Vec<i64>, Vec<u8>) {
+fn merged(indices: &[i64], values: &[u8], like: &Entries) -> (Vec<i64>, Vec<u8>) {
+    let block = like.block_bytes();
     let of = |entry: usize| &indices[entry * like.dims..][..like.dims];
     let mut order: Vec<usize> = (0..indices.len() / like.dims).collect();
     order.sort_by(|one, other| of(*one).cmp(of(*other)));

@@ -183,12 +183,6 @@ impl Tensor {
         self.copy_from(&Region::zeroed(self.bytes()));
     }
 
-    /// A contiguous copy in memory of its own.
-    pub(crate) fn copied(&self) -> Tensor {
-        let bytes = self.to_contiguous().into_region().read(<[u8]>::to_vec);
-        Tensor::contiguous(Region::from_vec(bytes), self.dtype, self.shape.clone())
-    }
-
     /// A contiguous copy.
     #[must_use]
     pub fn to_contiguous(&self) -> Tensor {

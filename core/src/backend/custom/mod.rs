@@ -15,7 +15,7 @@ mod waiting;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::guarded::Guarded;
@@ -28,6 +28,7 @@ use super::{
     IssuedOperation, Leaving, Transfer, registry,
 };
 use crate::generated::error::{Error, Result};
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::rendezvous;
 use crate::store::Store;
 
@@ -148,10 +149,10 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// The factories, by the names of their backends.
-static FACTORIES: Mutex<Vec<(&str, Arc<dyn DriverFactory>)>> = Mutex::new(Vec::new());
+static FACTORIES: ProcessMutex<Vec<(&str, Arc<dyn DriverFactory>)>> = ProcessMutex::new(Vec::new());
 
-fn factories() -> MutexGuard<'static, Vec<(&'static str, Arc<dyn DriverFactory>)>> {
-    FACTORIES.lock().unwrap_or_else(PoisonError::into_inner)
+fn factories() -> ProcessMutexGuard<'static, Vec<(&'static str, Arc<dyn DriverFactory>)>> {
+    FACTORIES.lock()
 }
 
 fn factory_of(backend: &str) -> Option<Arc<dyn DriverFactory>> {

@@ -1,28 +1,13 @@
-//! Threads on which the core may block: as many as there are calls that wait, because one of them
-//! may be what another one waits for. Knows no calls.
+//! The threads on which calls of an event loop may block. Knows no calls.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use crate::blocking::Caller;
+use crate::blocking::{Caller, Threads};
 use crate::store::install_interrupt_check;
 
-/// How long a thread without work stays.
-const LINGER: Duration = Duration::from_secs(5);
-
-type Job = Box<dyn FnOnce() + Send>;
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    idle: usize,
-}
-
-static JOBS: Mutex<Jobs> = Mutex::new(Jobs { waiting: VecDeque::new(), idle: 0 });
-static CAME: Condvar = Condvar::new();
+static THREADS: Threads = Threads::new("polyrank-call");
 
 thread_local! {
     /// What ends the waits of this thread's call.
@@ -35,19 +20,7 @@ thread_local! {
 /// for the caller of this thread: an event loop is one caller, on however many threads.
 pub fn run(job: impl FnOnce() + Send + 'static) {
     let caller = Caller::of_thread();
-    let mut jobs = lock();
-    jobs.waiting.push_back(Box::new(move || caller.run(job)));
-    if jobs.waiting.len() <= jobs.idle {
-        drop(jobs);
-        CAME.notify_one();
-        return;
-    }
-    drop(jobs);
-    let started = std::thread::Builder::new().name("polyrank-call".to_owned()).spawn(work);
-    if started.is_err() {
-        let job = lock().waiting.pop_back();
-        job.into_iter().for_each(|job| job());
-    }
+    THREADS.run(move || caller.run(job));
 }
 
 /// Runs `call` so that its waits end soon after `cancelled` becomes true.
@@ -79,28 +52,4 @@ pub fn forget_waiting() {
 /// Drops `value` on another thread: the last handle of a group or a store says goodbye to others.
 pub fn drop_later(value: impl Send + 'static) {
     run(move || drop(value));
-}
-
-fn work() {
-    let mut jobs = lock();
-    loop {
-        if let Some(job) = jobs.waiting.pop_front() {
-            drop(jobs);
-            job();
-            jobs = lock();
-            continue;
-        }
-        jobs.idle += 1;
-        let waited = CAME.wait_timeout(jobs, LINGER);
-        let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        jobs = guard;
-        jobs.idle -= 1;
-        if timeout.timed_out() && jobs.waiting.is_empty() {
-            return;
-        }
-    }
-}
-
-fn lock() -> MutexGuard<'static, Jobs> {
-    JOBS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,6 @@ use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
 use crate::calls::settings::reconfigure_options;
 use crate::generated::error::{Error, Result};
-use crate::process_group::window::settled;
 use crate::process_group::{GroupOptions, ProcessGroup, SparseOptions, SplitOptions};
 use crate::tensor::Tensor;
 
@@ -115,7 +114,7 @@ pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
     let tensor: Option<Tensor> = call.take(new_window::TENSOR)?;
     let window = group.new_window_async().await?;
     if let Some(tensor) = tensor {
-        settled(window.issue_register(tensor)?).await?;
+        window.issue_register(tensor)?.settle().await?;
     }
     window.into_answer()
 }

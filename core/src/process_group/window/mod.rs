@@ -15,7 +15,6 @@ use crate::backend::{
     Backend, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, IssueOptions, WindowOperation,
     Windows, closed_by,
 };
-use crate::blocking::WaitMode;
 use crate::completion::{Completion, Outcome, WaitIntent};
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
@@ -99,9 +98,9 @@ impl ProcessGroup {
     /// As [`ProcessGroup::new_window`].
     pub async fn new_window_async(&self) -> Result<Window> {
         let (window, numbers, work) = self.begin_window()?;
-        settled(work).await?;
+        work.settle().await?;
         let window = window.check_numbers(&numbers)?;
-        settled(window.meet(WaitIntent::Later)?).await?;
+        window.meet(WaitIntent::Later)?.settle().await?;
         Ok(window)
     }
 
@@ -450,14 +449,6 @@ impl Window {
         }
         let what = "ranks made their windows in different orders, or not all of them";
         Err(invalid("new_window", what))
-    }
-}
-
-/// Waits for `work`: on this thread where it is one that waits, as all calls of languages do there.
-pub(crate) async fn settled(work: Work) -> Result<()> {
-    match WaitMode::current() {
-        WaitMode::Block => work.wait(None),
-        _ => work.await,
     }
 }
 
