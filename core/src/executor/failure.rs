@@ -60,17 +60,40 @@ impl State {
         if let Some(sequence) = cause.abort.first_lost()
             && self.in_flight.has_before(sequence)
         {
-            if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
-                // If this rank found that another left, the earlier operations may take as long as
-                // their own deadlines allow.
-                let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
-                let until = (!has_time).then(|| self.now + EARLIER_OPERATIONS_LIMIT);
-                self.deferred = Some(DeferredFailure { cause, sequence, until });
-            }
+            // If this rank found that another left, the earlier operations may take as long as
+            // their own deadlines allow.
+            let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
+            self.defer(cause, sequence, !has_time);
+            return;
+        }
+        // All that it needs may be on the board already; the others have ended it then.
+        if let Some(tried) = self.tried
+            && cause.abort.first_lost().is_none_or(|sequence| tried < sequence)
+            && !self.is_own_will(&cause.abort)
+        {
+            self.defer(cause, tried + 1, true);
             return;
         }
         let disagreement = self.deferred.take().filter(|it| it.cause.abort.is_disagreement());
         self.cause = Some(disagreement.map_or(cause, |deferred| deferred.cause));
+    }
+
+    /// Notes a reason that ends operation `sequence` and later ones; for a limited time, unless the
+    /// earlier ones have their own.
+    fn defer(&mut self, cause: Cause, sequence: u64, is_limited: bool) {
+        if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
+            let until = is_limited.then(|| self.now + EARLIER_OPERATIONS_LIMIT);
+            self.deferred = Some(DeferredFailure { cause, sequence, until });
+        }
+    }
+
+    /// Whether this rank ends the group itself, which has not failed then.
+    fn is_own_will(&self, abort: &Abort) -> bool {
+        match abort {
+            Abort::User { rank, .. } => *rank == self.rank,
+            Abort::Reconfigured { .. } | Abort::Left { retired: true, .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether operation `sequence` can no longer be run: ranks disagree on it or on an earlier
@@ -79,11 +102,17 @@ impl State {
         self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
     }
 
-    /// Breaks the group for a deferred reason, once the operations before it have ended.
+    /// Breaks the group for a deferred reason, once the operations before it have ended. A reason
+    /// that ends them, too, was deferred for one that was tried, which is submitted at once: then
+    /// it has ended if it is complete on the board.
     fn end_deferral(&mut self) {
+        let has_ended = |deferred: &DeferredFailure| {
+            self.tried.is_none()
+                && (deferred.cause.abort.first_lost().is_none()
+                    || !self.in_flight.has_before(deferred.sequence))
+        };
         let is_due = |deferred: &DeferredFailure| {
-            deferred.until.is_some_and(|until| self.now >= until)
-                || !self.in_flight.has_before(deferred.sequence)
+            deferred.until.is_some_and(|until| self.now >= until) || has_ended(deferred)
         };
         if self.cause.is_none() && self.deferred.as_ref().is_some_and(is_due) {
             self.cause = self.deferred.take().map(|deferred| deferred.cause);
@@ -141,12 +170,7 @@ impl State {
             let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
             self.tell_why(transport, &abort, &reached);
         }
-        // One that goes on with other members has not failed.
-        let is_own_will = match &abort {
-            Abort::User { rank, .. } => *rank == self.rank,
-            Abort::Reconfigured { .. } | Abort::Left { retired: true, .. } => true,
-            _ => false,
-        };
+        let is_own_will = self.is_own_will(&abort);
         let told_first = self.told_first.take().filter(|_| !is_own_will);
         self.finished.extend(told_first.map(FinishedOperation::first));
         let mut broken = BrokenGroup::telling(abort, found_here, self.now);
@@ -361,6 +385,7 @@ impl State {
                     || !self.windows.is_idle()
                     || self.suspicion.is_some()
                     || self.heard.is_some()
+                    || self.deferred.is_some()
             }
         }
     }

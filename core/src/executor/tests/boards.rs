@@ -61,6 +61,10 @@ fn allreduce(world: &mut World, rank: u32, elements: usize) -> Arc<Completion> {
     world.issue(rank, call(small, elements, vec![], vec![Region::zeroed(4 * elements)]))
 }
 
+fn barrier(rank: u32, size: u32) -> Call {
+    call(small(Collective::Barrier, rank, size, 0), 0, vec![], vec![])
+}
+
 /// What `rank` contributes at `index`.
 fn value(rank: u32, index: usize) -> i32 {
     (rank as i32 + 1) * 1000 + index as i32
@@ -467,6 +471,49 @@ fn what_is_on_the_board_counts_before_an_abort_that_came_later() {
             }
         }
     });
+}
+
+#[test]
+fn what_was_tried_counts_before_a_death_that_came_before_it_was_submitted() {
+    with_seeds(|seed| {
+        for size in [2, 3, 5] {
+            let mut world = World::with_board(size, seed);
+            world.network.lock().unwrap().process_check = ProcessCheck::AllArrived;
+            let dead = seed as u32 % size;
+            let survivors: Vec<u32> = (0..size).filter(|&rank| rank != dead).collect();
+            let mut tried: Vec<Call> = survivors.iter().map(|&rank| barrier(rank, size)).collect();
+            for (&rank, call) in survivors.iter().zip(&mut tried) {
+                let attempt = world.try_small(rank, call);
+                assert_eq!(attempt, SmallAttempt::Shown);
+            }
+            // The last one sees all others and is done, unlike those that cannot look again yet.
+            assert_eq!(world.try_small(dead, &mut barrier(dead, size)), SmallAttempt::Done);
+            world.kill(dead);
+            world.settle();
+            let calls = survivors.iter().zip(tried);
+            let calls: Vec<_> = calls.map(|(&rank, call)| world.issue(rank, call)).collect();
+            world.run(&calls);
+            assert_ok(&calls);
+            let later: Vec<_> =
+                survivors.iter().map(|&rank| allreduce(&mut world, rank, 3)).collect();
+            world.run(&later);
+            assert_named(dead, &later);
+        }
+    });
+}
+
+#[test]
+fn what_was_tried_and_is_never_submitted_holds_up_a_failure_for_a_moment() {
+    let mut world = World::with_board(2, 0);
+    world.network.lock().unwrap().process_check = ProcessCheck::AllArrived;
+    assert_eq!(world.try_small(0, &mut barrier(0, 2)), SmallAttempt::Shown);
+    world.kill(1);
+    world.settle();
+    assert!(world.executor(0).broken().is_none() && world.executor(0).is_busy());
+    world.pass(Duration::from_secs(1));
+    world.settle();
+    let broken = world.executor(0).broken();
+    assert!(matches!(broken, Some(Abort::Failed { rank: 1, .. })), "{broken:?}");
 }
 
 /// A world in which a rank has died, and the calls of the others. The next rank does not see that:
