@@ -436,6 +436,8 @@ export class MessageSizeError extends PolyrankError {
   readonly sentBytes: number;
   /** Bytes of the receiver's buffer. */
   readonly bufferBytes: number;
+  /** The operation that was running here, or that was called. */
+  readonly collective: string;
 }
 
 /**
@@ -456,6 +458,8 @@ export class MessageDTypeError extends PolyrankError {
   readonly sentDtype: string;
   /** The element type of the receiver's buffer. */
   readonly bufferDtype: string;
+  /** The operation that was running here, or that was called. */
+  readonly collective: string;
 }
 
 /** Another failure of the rendezvous: a URL, a variable, a stale file. */
@@ -513,7 +517,10 @@ export class CollectiveMismatchError extends DistBackendError {
   readonly kind: "CollectiveMismatch";
   /** The group's name. */
   readonly group: string;
-  /** The collective that `rank` runs. */
+  /**
+   * The collective that `rank` runs, with the name that `recordComm` gave it here, where this is
+   * the operation that fails.
+   */
   readonly collective: string;
   /** Sequence number of the operation. */
   readonly sequence: number;
@@ -530,8 +537,8 @@ export class CollectiveMismatchError extends DistBackendError {
 }
 
 /**
- * An operation passed its deadline; the group is broken. `rank` and `missingRanks` name the
- * ranks that did not come.
+ * An operation passed its deadline; the group is broken, unless it waited for a signal of a
+ * window. `rank` and `missingRanks` name the ranks that did not come.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
@@ -3065,7 +3072,8 @@ export class Window {
     asyncOp?: boolean | undefined;
   }): Work<void>;
   /**
-   * Waits for a signal of `peer`, and takes it: each is taken once.
+   * Waits for a signal of `peer`, and takes it: each is taken once. Where none comes in time,
+   * the group goes on, and one that comes later is for another call.
    *
    * @param peer - The other rank, in this group.
    * @throws {@link InvalidArgumentError}

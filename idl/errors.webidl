@@ -109,11 +109,12 @@ dictionary RankNotInGroup {
 
 /// Ranks called different operations, or the same with different arguments.
 [Error, Python=CollectiveMismatchError, Parent=BackendError,
- Message="ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments. The group is broken: each later call on it ends with this error, too"]
+ Message="ranks disagree on {collective} (operation {sequence} of group '{group}'): rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments. The group is broken: each later call on it ends with this error, too"]
 dictionary CollectiveMismatch {
   /// The group's name.
   required DOMString group;
-  /// The collective that `rank` runs.
+  /// The collective that `rank` runs, with the name that `record_comm` gave it here, where this is
+  /// the operation that fails.
   required DOMString collective;
   /// Sequence number of the operation.
   required unsigned long long _sequence;
@@ -127,8 +128,8 @@ dictionary CollectiveMismatch {
   required DOMString theirs;
 };
 
-/// An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the ranks
-/// that did not come.
+/// An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
+/// `rank` and `missing_ranks` name the ranks that did not come.
 [Error, Python=CollectiveTimeoutError, Parent=BackendError, Bases=(TimeoutError),
  Message="{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"]
 dictionary CollectiveTimeout {
@@ -181,7 +182,7 @@ dictionary RankFailed {
 
 /// The group was aborted.
 [Error, Python=AbortedError, Parent=BackendError,
- Message="group '{group}' was aborted by rank {rank}: {why}"]
+ Message="group '{group}' was aborted by rank {rank}: {why}; {collective} (operation {sequence}) cannot complete"]
 dictionary Aborted {
   /// The group's name.
   required DOMString group;
@@ -258,7 +259,7 @@ dictionary NoMembers {
 
 /// A point-to-point message and the buffer for it differ in size.
 [Error, Python=MessageSizeError, Bases=(ValueError),
- Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"]
+ Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes; {collective} cannot complete"]
 dictionary MessageSize {
   /// The sender.
   [Python=from_rank] required Rank from;
@@ -270,12 +271,14 @@ dictionary MessageSize {
   required unsigned long long sent_bytes;
   /// Bytes of the receiver's buffer.
   required unsigned long long buffer_bytes;
+  /// The operation that was running here, or that was called.
+  required DOMString collective;
 };
 
 /// A point-to-point message and the buffer for it differ in their element type. A buffer of
 /// `uint8` takes the bytes of a message of any type.
 [Error, Python=MessageDTypeError, Bases=(TypeError),
- Message="message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"]
+ Message="message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements; {collective} cannot complete. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"]
 dictionary MessageDType {
   /// The sender.
   [Python=from_rank] required Rank from;
@@ -287,6 +290,8 @@ dictionary MessageDType {
   required DOMString sent_dtype;
   /// The element type of the receiver's buffer.
   required DOMString buffer_dtype;
+  /// The operation that was running here, or that was called.
+  required DOMString collective;
 };
 
 /// Ranks did not come to the rendezvous in time. As in `CollectiveTimeout`, `rank` and

@@ -79,7 +79,8 @@ interface Window {
   Work signal([Peer] Rank peer, optional Duration? timeout = null,
               [AsyncOp] optional boolean async_op = false);
 
-  /// Waits for a signal of `peer`, and takes it: each is taken once.
+  /// Waits for a signal of `peer`, and takes it: each is taken once. Where none comes in time, the
+  /// group goes on, and one that comes later is for another call.
   [Handwritten, Throws=(InvalidArgument, RankFailed, CollectiveTimeout)]
   Work wait_signal([Peer] Rank peer, optional Duration? timeout = null,
                    [AsyncOp] optional boolean async_op = false);

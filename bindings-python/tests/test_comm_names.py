@@ -77,6 +77,48 @@ def test_errors_say_names(pair):
     pair.run(said_by_errors)
 
 
+def said_by_every_kind(here):
+    def failing(name, kind, call):
+        group = here.make_group(f"comm names: {name}")
+        with polyrank.record_comm("layer 4"), pytest.raises(kind) as caught:
+            call(group)
+        assert f"{name} 'layer 4'" in str(caught.value), str(caught.value)
+        assert caught.value.collective == f"{name} 'layer 4'"
+
+    peer = 1 - here.rank
+    failing(
+        "allreduce",
+        polyrank.CollectiveMismatchError,
+        lambda group: group.allreduce(np.ones(1 + here.rank)).wait(),
+    )
+
+    def of_another_size(group):
+        received = group.recv([np.ones(2)], here.rank)
+        group.send([np.ones(3)], here.rank)
+        received.wait()
+
+    failing("recv", polyrank.MessageSizeError, of_another_size)
+
+    def of_another_type(group):
+        received = group.recv([np.ones(2)], here.rank)
+        group.send([np.ones(2, np.int64)], here.rank)
+        received.wait()
+
+    failing("recv", polyrank.MessageDTypeError, of_another_type)
+
+    def aborted(group):
+        window = group.new_window()
+        group.barrier().wait()
+        group.abort()
+        window.signal(peer)
+
+    failing("signal", polyrank.AbortedError, aborted)
+
+
+def test_every_kind_of_message_says_the_name(pair):
+    pair.run(said_by_every_kind)
+
+
 def in_tasks(here):
     group = here.make_group("comm names: tasks")
     seen = []

@@ -41,6 +41,7 @@ pub struct Work {
 
 struct Inner {
     began: Instant,
+    sequence: u64,
     parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
     /// What follows the parts, if anything does: ended by itself when they are done.
     endings: Vec<Arc<Completion>>,
@@ -106,8 +107,17 @@ impl Work {
         };
         let began = Instant::now();
         let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
-        let inner =
-            Inner { began, parts, endings, whole, outputs, devices, comm_name, is_hastened };
+        let inner = Inner {
+            began,
+            sequence,
+            parts,
+            endings,
+            whole,
+            outputs,
+            devices,
+            comm_name,
+            is_hastened,
+        };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
 
@@ -349,10 +359,11 @@ impl Work {
         match &self.inner {
             Some(inner) => {
                 inner.hasten();
+                let sequence = Some(inner.sequence);
                 match inner.comm_name.clone() {
                     None => inner.whole.on_done(callback),
                     Some(name) => inner.whole.on_done(move |result| {
-                        callback(&result.clone().map_err(|error| name.describe(error)));
+                        callback(&result.clone().map_err(|error| name.describe(error, sequence)));
                     }),
                 }
             }
@@ -376,12 +387,15 @@ impl Work {
     /// asking for that, and in no hurry.
     pub(crate) fn on_outcome(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
-            Some(inner) => match inner.comm_name.clone() {
-                None => inner.whole.on_end(callback),
-                Some(name) => inner.whole.on_end(move |result| {
-                    callback(&result.clone().map_err(|error| name.describe(error)));
-                }),
-            },
+            Some(inner) => {
+                let sequence = Some(inner.sequence);
+                match inner.comm_name.clone() {
+                    None => inner.whole.on_end(callback),
+                    Some(name) => inner.whole.on_end(move |result| {
+                        callback(&result.clone().map_err(|error| name.describe(error, sequence)));
+                    }),
+                }
+            }
             None => guarded(|| callback(&Ok(()))),
         }
     }
@@ -389,9 +403,10 @@ impl Work {
     /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
     pub(crate) fn without_tensors(&self) -> Work {
         let Some(inner) = &self.inner else { return self.clone() };
-        let Inner { began, parts, endings, whole, devices, comm_name, .. } = &**inner;
+        let Inner { began, sequence, parts, endings, whole, devices, comm_name, .. } = &**inner;
         let inner = Inner {
             began: *began,
+            sequence: *sequence,
             parts: parts.clone(),
             endings: endings.clone(),
             whole: whole.clone(),
@@ -454,7 +469,7 @@ impl Inner {
     /// A result of it, whose error says what the user calls it.
     fn described<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| match &self.comm_name {
-            Some(name) => name.describe(error),
+            Some(name) => name.describe(error, Some(self.sequence)),
             None => error,
         })
     }

@@ -75,6 +75,9 @@ fn exchange(group: &ProcessGroup, window: &Window, memory: &Tensor) -> Result<()
         window.signal(before)?;
         window.wait_signal(following)?;
     }
+    // All were taken; that no other comes ends the call, and nothing else.
+    let late = window.with_timeout(Duration::from_millis(10)).wait_signal(before);
+    assert!(matches!(late, Err(polyrank::Error::CollectiveTimeout { .. })), "{late:?}");
     window.flush(None)?;
     window.fence()?;
     Ok(())

@@ -111,6 +111,75 @@ fn errors_say_the_name_beside_the_collective() {
     });
 }
 
+/// A group of each of two ranks in threads, and the error that each gets in the block of this name.
+fn errors_in_a_block(fail: impl Fn(&ProcessGroup) -> polyrank::Result<()> + Sync) -> Vec<Error> {
+    let errors = Mutex::new(Vec::new());
+    let store = Arc::new(polyrank::store::HashStore::new());
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            let (store, fail, errors) = (store.clone(), &fail, &errors);
+            scope.spawn(move || {
+                let options = polyrank::GroupOptions::default().timeout(polyrank_tests::LIMIT);
+                let group = ProcessGroup::new(store, rank, 2, "failing", options).unwrap();
+                let error = record_comm("layer 4", || fail(&group)).unwrap_err();
+                errors.lock().unwrap().push(error.clone());
+                if let Error::CollectiveMismatch { .. } = error {
+                    // A later call fails for the earlier one.
+                    let later = record_comm("later", || group.barrier(())).unwrap_err();
+                    assert!(!later.to_string().contains("later"), "{later}");
+                }
+            });
+        }
+    });
+    errors.into_inner().unwrap()
+}
+
+#[test]
+fn every_kind_of_message_says_the_name() {
+    let check = |errors: &[Error], called: &str| {
+        assert_eq!(errors.len(), 2);
+        for error in errors {
+            let text = error.to_string();
+            assert!(text.contains(&format!("{called} 'layer 4'")), "{error:?}: {text}");
+            assert!(error.collective().is_some_and(|it| it.ends_with(" 'layer 4'")), "{error:?}");
+        }
+    };
+    let mismatch = |group: &ProcessGroup| match group.rank() {
+        0 => group.allreduce(&mut [1.0f32], ()),
+        _ => group.allreduce(&mut [1.0f32; 2], ()),
+    };
+    check(&errors_in_a_block(mismatch), "disagree on allreduce");
+    let aborted = |group: &ProcessGroup| {
+        group.barrier(())?;
+        group.abort();
+        group.allreduce(&mut [1.0f32], ())
+    };
+    check(&errors_in_a_block(aborted), "; allreduce");
+    let to_itself = |elements: usize, group: &ProcessGroup| {
+        let work = group.recv_async(vec![0.0f32; 2], Some(group.rank()), 3)?;
+        let sent = group.send_async(vec![1.0f32; elements], group.rank(), 3)?;
+        work.wait(None).and_then(|()| sent.wait(None))
+    };
+    check(&errors_in_a_block(|group| to_itself(3, group)), "; recv");
+    let of_a_window = |group: &ProcessGroup| {
+        let window = group.new_window()?;
+        group.barrier(())?;
+        group.abort();
+        window.signal(1 - group.rank())
+    };
+    check(&errors_in_a_block(of_a_window), "; signal");
+    let late = |group: &ProcessGroup| {
+        let limit = Some(Duration::from_millis(1));
+        if group.rank() == 1 {
+            group.get_group_store().wait(&["given up"], None)?;
+        }
+        let result = group.monitored_barrier(limit, false);
+        group.get_group_store().set("given up", b"")?;
+        result
+    };
+    check(&errors_in_a_block(late), "(monitored_barrier");
+}
+
 #[test]
 fn a_future_has_its_name_whatever_thread_polls_it() {
     ranks(3, |group| {

@@ -49,6 +49,9 @@ async function exchange(group, window, memory) {
     await window.signal(before, { timeout: 60_000 });
     await window.waitSignal(following, { timeout: 60_000 });
   }
+  // All were taken; that no other comes ends the call, and nothing else.
+  const late = () => window.waitSignal(before, { timeout: 10 });
+  check(await refused('CollectiveTimeout', late), 'a signal that nobody sent');
   await window.flush();
   await window.fence();
 }

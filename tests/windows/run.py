@@ -58,6 +58,9 @@ def exchange(group, window, memory):
         check(memory[8] == value, f"round {value}: {memory[8]}")
         window.signal(before, timeout=60)
         window.wait_signal(following, timeout=timedelta(seconds=60))
+    # All were taken; that no other comes ends the call, and nothing else.
+    late = refused("CollectiveTimeoutError", lambda: window.wait_signal(before, timeout=0.01))
+    check(late, "a signal that nobody sent")
     window.flush(timeout=60)
     window.fence()
 

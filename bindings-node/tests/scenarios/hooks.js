@@ -265,10 +265,17 @@ export async function names({ rank, size, group }) {
   if (size === 1) await group.recv([array], 0);
   assert.throws(() => pr.recordComm(3, () => {}), pr.InvalidTypeError);
   assert.throws(() => pr.recordComm("without a callback"), pr.InvalidTypeError);
+  const wrong = pr.recordComm("layer 4", () => {
+    const received = group.recv([new Float64Array(2)], rank);
+    group.send([new Float64Array(3)], rank).catch(() => {});
+    return received.then(() => null, (error) => error);
+  });
+  assert.match((await wrong).message, /has 24 bytes, .* 16 bytes; recv 'layer 4' cannot complete/);
   const left = pr.recordComm("left open", () => group.recv([array], (rank + 1) % size));
   await group.barrier();
   group.abort();
   const error = await left.then(() => null, (failure) => failure);
   assert.equal(error.collective, "recv 'left open'");
+  assert.match(error.message, /; recv 'left open' \(operation \d+\) cannot complete$/);
   return true;
 }

@@ -479,8 +479,8 @@ class CollectiveMismatchError(DistBackendError):
     theirs: str
 
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
-    """An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the ranks
-    that did not come.
+    """An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
+    `rank` and `missing_ranks` name the ranks that did not come.
     """
 
     sequence: int
@@ -2363,7 +2363,8 @@ class Window:
         Raises `InvalidArgumentError`, `RankFailedError`.
         """
     def wait_signal(self, peer: SupportsIndex, timeout: _Duration | None = None, async_op: bool = False) -> Work:
-        """Waits for a signal of `peer`, and takes it: each is taken once.
+        """Waits for a signal of `peer`, and takes it: each is taken once. Where none comes in time, the
+        group goes on, and one that comes later is for another call.
 
         Raises `InvalidArgumentError`, `RankFailedError`, `CollectiveTimeoutError`.
         """

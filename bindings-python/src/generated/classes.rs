@@ -2046,7 +2046,8 @@ impl Window {
         implementations::window::signal(slf, call)
     }
 
-    /// Waits for a signal of `peer`, and takes it: each is taken once.
+    /// Waits for a signal of `peer`, and takes it: each is taken once. Where none comes in time, the
+    /// group goes on, and one that comes later is for another call.
     ///
     /// Raises `InvalidArgumentError`, `RankFailedError`, `CollectiveTimeoutError`.
     #[pyo3(name = "wait_signal", signature = (*positional, **keywords), text_signature = "($self, peer, timeout=None, async_op=False)")]

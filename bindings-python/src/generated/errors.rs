@@ -111,7 +111,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "CollectiveTimeoutError",
         parent: Some("Backend"),
         bases: &["TimeoutError"],
-        doc: "An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the ranks that did not come.",
+        doc: "An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missing_ranks` name the ranks that did not come.",
     },
     ErrorClass {
         kind: "WaitTimeout",
@@ -397,7 +397,7 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("operation", Field::Text(operation.clone())),
             ],
         ),
-        Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => (
+        Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes, collective } => (
             "MessageSize",
             vec![
                 ("from_rank", Field::Number(u64::from(*from))),
@@ -405,9 +405,10 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("tag", Field::Number(u64::from(*tag))),
                 ("sent_bytes", Field::Number(*sent_bytes)),
                 ("buffer_bytes", Field::Number(*buffer_bytes)),
+                ("collective", Field::Text(collective.clone())),
             ],
         ),
-        Error::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => (
+        Error::MessageDType { from, to, tag, sent_dtype, buffer_dtype, collective } => (
             "MessageDType",
             vec![
                 ("from_rank", Field::Number(u64::from(*from))),
@@ -415,6 +416,7 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
                 ("tag", Field::Number(u64::from(*tag))),
                 ("sent_dtype", Field::Text(sent_dtype.clone())),
                 ("buffer_dtype", Field::Text(buffer_dtype.clone())),
+                ("collective", Field::Text(collective.clone())),
             ],
         ),
         Error::RendezvousTimeout { rank, missing_ranks, message } => (

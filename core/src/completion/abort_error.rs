@@ -70,6 +70,7 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             tag: *tag,
             sent_bytes: *sent_bytes,
             buffer_bytes: *buffer_bytes,
+            collective: name.to_owned(),
         },
         Abort::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => Error::MessageDType {
             from: *from,
@@ -77,6 +78,7 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             tag: *tag,
             sent_dtype: dtype_name(*sent_dtype).to_owned(),
             buffer_dtype: dtype_name(*buffer_dtype).to_owned(),
+            collective: name.to_owned(),
         },
     }
 }

@@ -277,6 +277,7 @@ impl State {
 
     /// Breaks the group if an operation is past its deadline; otherwise finds the next deadline.
     fn check_deadlines(&mut self) {
+        self.end_late_signals();
         let rank = self.rank;
         let mut earliest: Option<Instant> = None;
         let mut late = None;
@@ -553,6 +554,6 @@ impl State {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

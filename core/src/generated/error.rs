@@ -111,12 +111,14 @@ pub enum Error {
     },
     /// Ranks called different operations, or the same with different arguments.
     #[error(
-        "ranks disagree on operation {sequence} of group '{group}': rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments. The group is broken: each later call on it ends with this error, too"
+        "ranks disagree on {collective} (operation {sequence} of group '{group}'): rank {rank} runs {ours}, but rank {other_rank} runs {theirs}. All ranks must call the same collectives in the same order with matching arguments. The group is broken: each later call on it ends with this error, too"
     )]
     CollectiveMismatch {
         /// The group's name.
         group: String,
-        /// The collective that `rank` runs.
+        /// The collective that `rank` runs, with the name that `record_comm` gave it here, where this
+        /// is
+        /// the operation that fails.
         collective: String,
         /// Sequence number of the operation.
         sequence: u64,
@@ -129,9 +131,9 @@ pub enum Error {
         /// What the other rank runs.
         theirs: String,
     },
-    /// An operation passed its deadline; the group is broken. `rank` and `missing_ranks` name the
-    /// ranks
-    /// that did not come.
+    /// An operation passed its deadline; the group is broken, unless it waited for a signal of a
+    /// window.
+    /// `rank` and `missing_ranks` name the ranks that did not come.
     #[error(
         "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]
@@ -181,7 +183,9 @@ pub enum Error {
         sequence: u64,
     },
     /// The group was aborted.
-    #[error("group '{group}' was aborted by rank {rank}: {why}")]
+    #[error(
+        "group '{group}' was aborted by rank {rank}: {why}; {collective} (operation {sequence}) cannot complete"
+    )]
     Aborted {
         /// The group's name.
         group: String,
@@ -258,7 +262,7 @@ pub enum Error {
     },
     /// A point-to-point message and the buffer for it differ in size.
     #[error(
-        "message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes"
+        "message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes; {collective} cannot complete"
     )]
     MessageSize {
         /// The sender.
@@ -271,11 +275,13 @@ pub enum Error {
         sent_bytes: u64,
         /// Bytes of the receiver's buffer.
         buffer_bytes: u64,
+        /// The operation that was running here, or that was called.
+        collective: String,
     },
     /// A point-to-point message and the buffer for it differ in their element type. A buffer of
     /// `uint8` takes the bytes of a message of any type.
     #[error(
-        "message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"
+        "message from rank {from} to rank {to} with tag {tag} has {sent_dtype} elements, but the receive buffer has {buffer_dtype} elements; {collective} cannot complete. Receive into a tensor of the sender's dtype, or into a uint8 view of the buffer to take the bytes as they are"
     )]
     MessageDType {
         /// The sender.
@@ -288,6 +294,8 @@ pub enum Error {
         sent_dtype: String,
         /// The element type of the receiver's buffer.
         buffer_dtype: String,
+        /// The operation that was running here, or that was called.
+        collective: String,
     },
     /// Ranks did not come to the rendezvous in time. As in `CollectiveTimeout`, `rank` and
     /// `missing_ranks` name who did not come: global ranks, as `new_group` takes them, also where a
@@ -545,19 +553,21 @@ impl Error {
                 ("why", ErrorField::Text(why.clone())),
                 ("operation", ErrorField::Text(operation.clone())),
             ],
-            Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes } => vec![
+            Error::MessageSize { from, to, tag, sent_bytes, buffer_bytes, collective } => vec![
                 ("from", ErrorField::Number(u64::from(*from))),
                 ("to", ErrorField::Number(u64::from(*to))),
                 ("tag", ErrorField::Number(u64::from(*tag))),
                 ("sent_bytes", ErrorField::Number(*sent_bytes)),
                 ("buffer_bytes", ErrorField::Number(*buffer_bytes)),
+                ("collective", ErrorField::Text(collective.clone())),
             ],
-            Error::MessageDType { from, to, tag, sent_dtype, buffer_dtype } => vec![
+            Error::MessageDType { from, to, tag, sent_dtype, buffer_dtype, collective } => vec![
                 ("from", ErrorField::Number(u64::from(*from))),
                 ("to", ErrorField::Number(u64::from(*to))),
                 ("tag", ErrorField::Number(u64::from(*tag))),
                 ("sent_dtype", ErrorField::Text(sent_dtype.clone())),
                 ("buffer_dtype", ErrorField::Text(buffer_dtype.clone())),
+                ("collective", ErrorField::Text(collective.clone())),
             ],
             Error::RendezvousTimeout { rank, missing_ranks, message } => vec![
                 ("rank", ErrorField::Number(u64::from(*rank))),
@@ -618,6 +628,8 @@ impl Error {
             | Error::RankFailed { collective, .. }
             | Error::Aborted { collective, .. }
             | Error::Reconfigured { collective, .. }
+            | Error::MessageSize { collective, .. }
+            | Error::MessageDType { collective, .. }
             | Error::MonitoredBarrier { collective, .. } => Some(collective),
             _ => None,
         }
@@ -655,6 +667,8 @@ impl Error {
             | Error::RankFailed { collective, .. }
             | Error::Aborted { collective, .. }
             | Error::Reconfigured { collective, .. }
+            | Error::MessageSize { collective, .. }
+            | Error::MessageDType { collective, .. }
             | Error::MonitoredBarrier { collective, .. } => Some(collective),
             _ => None,
         }

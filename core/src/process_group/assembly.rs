@@ -19,6 +19,7 @@ use crate::generated::error::{Error, Result};
 use crate::rendezvous::{self, JoinObserver, PendingLook};
 use crate::sorted::{SortedMap, sort};
 use crate::store::Store;
+use crate::work::comm_name::titled;
 
 /// How many ranks are looked at for calls that cross.
 const MAX_RANKS: usize = 64;
@@ -83,11 +84,11 @@ impl ProcessGroup {
     pub(super) fn error_of(&self, call: &GroupCall, error: Error, is_early: bool) -> Error {
         let number = self.inner.group_calls.count();
         let told = |message: String| {
-            let (what, group) = (call.describe(), &call.group);
+            let (what, group) = (titled(&call.describe()), &call.group);
             let message = message.replace(&format!("'{}'", call.meeting()), &format!("'{group}'"));
             format!("{what} (group '{group}') on rank {}: {message}", self.rank())
         };
-        let function = call.function.clone();
+        let function = titled(&call.function);
         match error {
             Error::RankFailed { group, rank, why, .. } => {
                 Error::RankFailed { group, rank, why, collective: function, sequence: number }

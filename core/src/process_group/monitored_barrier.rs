@@ -11,11 +11,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::ProcessGroup;
+use super::composed::of_whole;
 use super::failure_watch::FailureWatch;
 use crate::blocking::block_on;
 use crate::clock::{self, Instant};
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
+use crate::work::comm_name::describe_error;
 
 /// The verdict that lets everybody pass.
 const PASSED: &[u8] = b"passed";
@@ -71,13 +73,14 @@ impl ProcessGroup {
             Err(_) if failure.error().is_some() => barrier.run(wait_all_ranks).await,
             Err(error) => Err(error),
         };
-        match passed {
+        let passed = match passed {
             // The host of the store learned of the failure first, and is gone with the verdict.
             Err(Error::Network { .. }) if failure.error().is_some() => {
                 barrier.result_of(barrier.failure("Rank 0", &[0]))
             }
             passed => passed,
-        }
+        };
+        describe_error(passed.map_err(|error| of_whole(error, "monitored_barrier")))
     }
 }
 

@@ -100,13 +100,30 @@ impl CommName {
 
     /// What messages call an operation: `allreduce 'layer 1'`.
     pub(crate) fn beside(&self, operation: &str) -> String {
-        format!("{operation} '{self}'")
+        let named = format!(" '{self}'");
+        // What failed in a call of another may have it already.
+        if operation.ends_with(&named) {
+            operation.to_owned()
+        } else {
+            operation.to_owned() + &named
+        }
     }
 
-    /// `error`, with the name beside the collective that it is about.
-    pub(crate) fn describe(&self, mut error: Error) -> Error {
+    /// `error`, with the name beside the collective that it is about: operation `sequence`, which
+    /// is none where nothing was issued.
+    pub(crate) fn describe(&self, mut error: Error, sequence: Option<u64>) -> Error {
+        // A disagreement is told to all later operations, too.
+        let is_earlier = matches!(&error, Error::CollectiveMismatch { sequence: disputed, .. }
+            if Some(*disputed) != sequence);
+        if is_earlier {
+            return error;
+        }
         if let Some(collective) = error.collective_mut() {
             *collective = self.beside(collective);
+        }
+        // c10d's words, which do not name the call.
+        if let Error::MonitoredBarrier { message, collective, .. } = &mut error {
+            message.push_str(&format!(" ({collective})"));
         }
         error
     }
@@ -118,10 +135,15 @@ impl Display for CommName {
     }
 }
 
+/// What messages call `operation` of the block that this thread is in, if it is in one.
+pub(crate) fn titled(operation: &str) -> String {
+    CommName::current().map_or_else(|| operation.to_owned(), |name| name.beside(operation))
+}
+
 /// `result`, whose error has the name of the block that this thread is in, if it is in one.
 pub(crate) fn describe_error<T>(result: Result<T>) -> Result<T> {
     result.map_err(|error| match CommName::current() {
-        Some(name) => name.describe(error),
+        Some(name) => name.describe(error, None),
         None => error,
     })
 }

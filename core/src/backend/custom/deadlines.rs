@@ -33,64 +33,83 @@ pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) -> Watch {
 
 #[cfg(not(target_family = "wasm"))]
 mod threaded {
-    use std::sync::{Condvar, Mutex, PoisonError, Weak};
+    use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
     use super::super::apart;
     use super::Expiring;
     use crate::clock::{Instant, process_id};
+    use crate::process_mutex::ProcessMutex;
 
-    /// What is watched, and the process whose thread does it: a forked child has none.
-    struct Watched {
-        process: Option<u32>,
-        all: Vec<(Instant, Weak<dyn Expiring>)>,
+    /// What the thread of one process watches: a forked child has no thread, and begins anew.
+    struct Queue {
+        process: u32,
+        watched: Mutex<Vec<(Instant, Weak<dyn Expiring>)>>,
+        changed: Condvar,
     }
 
-    static WATCHED: Mutex<Watched> = Mutex::new(Watched { process: None, all: Vec::new() });
-    static CHANGED: Condvar = Condvar::new();
+    static QUEUE: ProcessMutex<Option<Arc<Queue>>> = ProcessMutex::new(None);
 
     pub(super) fn watch(deadline: Instant, what: Weak<dyn Expiring>) {
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        if watched.process != Some(process_id()) {
-            watched.all.clear();
-            let thread = std::thread::Builder::new().name("polyrank-deadlines".to_owned());
-            match thread.spawn(run) {
-                Ok(_) => watched.process = Some(process_id()),
-                // The next operation tries again; this one has no limit of its own.
-                Err(error) => tracing::warn!(%error, "cannot start the thread for deadlines"),
-            }
-        }
-        let is_next = watched.all.iter().all(|(other, _)| deadline < *other);
+        let Some(queue) = Queue::of_this_process() else { return };
+        let mut watched = queue.lock();
+        let is_next = watched.iter().all(|(other, _)| deadline < *other);
         // Of many operations, most are over.
-        watched.all.retain(|(_, what)| what.strong_count() > 0);
-        watched.all.push((deadline, what));
+        watched.retain(|(_, what)| what.strong_count() > 0);
+        watched.push((deadline, what));
         drop(watched);
         if is_next {
-            CHANGED.notify_one();
+            queue.changed.notify_one();
         }
     }
 
-    fn run() {
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let now = Instant::now();
-            let due: Vec<_> = watched.all.extract_if(.., |(until, _)| *until <= now).collect();
-            if !due.is_empty() {
-                drop(watched);
-                for what in due.iter().filter_map(|(_, what)| what.upgrade()) {
-                    // It calls functions of the user.
-                    apart::run(move || what.expire());
-                }
-                watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-                continue;
+    impl Queue {
+        fn of_this_process() -> Option<Arc<Queue>> {
+            let mut known = QUEUE.lock();
+            if let Some(queue) = known.as_ref().filter(|queue| queue.process == process_id()) {
+                return Some(queue.clone());
             }
-            let next = watched.all.iter().map(|(until, _)| *until).min();
-            watched = match next {
-                None => CHANGED.wait(watched).unwrap_or_else(PoisonError::into_inner),
-                Some(next) => {
-                    let waited = CHANGED.wait_timeout(watched, next - now);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+            let (process, watched, changed) = (process_id(), Mutex::default(), Condvar::new());
+            let queue = Arc::new(Queue { process, watched, changed });
+            let thread = std::thread::Builder::new().name("polyrank-deadlines".to_owned());
+            let watcher = queue.clone();
+            match thread.spawn(move || watcher.run()) {
+                Ok(_) => *known = Some(queue.clone()),
+                // The next operation tries again; this one has no limit of its own.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot start the thread for deadlines");
+                    return None;
                 }
-            };
+            }
+            Some(queue)
+        }
+
+        fn lock(&self) -> MutexGuard<'_, Vec<(Instant, Weak<dyn Expiring>)>> {
+            self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        fn run(&self) {
+            let mut watched = self.lock();
+            loop {
+                let now = Instant::now();
+                let due: Vec<_> = watched.extract_if(.., |(until, _)| *until <= now).collect();
+                if !due.is_empty() {
+                    drop(watched);
+                    for what in due.iter().filter_map(|(_, what)| what.upgrade()) {
+                        // It calls functions of the user.
+                        apart::run(move || what.expire());
+                    }
+                    watched = self.lock();
+                    continue;
+                }
+                let next = watched.iter().map(|(until, _)| *until).min();
+                watched = match next {
+                    None => self.changed.wait(watched).unwrap_or_else(PoisonError::into_inner),
+                    Some(next) => {
+                        let waited = self.changed.wait_timeout(watched, next - now);
+                        waited.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                };
+            }
         }
     }
 }

@@ -90,13 +90,14 @@ fn a_large_message_of_another_size_fails_on_both_sides_only() {
         let send = world.send(0, 1, 0, &Region::zeroed(100_000));
         let recv = world.recv(1, Some(0), 0, &Region::zeroed(99_999));
         world.run(&[send.clone(), recv.clone()]);
-        for error in errors(&[send, recv]) {
+        for (error, called) in errors(&[send, recv]).into_iter().zip(["send", "recv"]) {
             let expected = Error::MessageSize {
                 from: 0,
                 to: 1,
                 tag: 0,
                 sent_bytes: 100_000,
                 buffer_bytes: 99_999,
+                collective: called.to_owned(),
             };
             assert_eq!(error, expected);
         }
@@ -118,13 +119,19 @@ fn a_small_message_of_another_size_breaks_the_group() {
         let recv = world.recv(1, Some(0), 9, &Region::zeroed(12));
         let other = world.recv(2, Some(0), 9, &Region::zeroed(12));
         world.run(&[send.clone(), recv.clone(), other.clone()]);
-        let expected =
-            Error::MessageSize { from: 0, to: 1, tag: 9, sent_bytes: 8, buffer_bytes: 12 };
-        assert_eq!(errors(&[recv, other]), [expected.clone(), expected.clone()]);
+        let expected = |called: &str| Error::MessageSize {
+            from: 0,
+            to: 1,
+            tag: 9,
+            sent_bytes: 8,
+            buffer_bytes: 12,
+            collective: called.to_owned(),
+        };
+        assert_eq!(errors(&[recv, other]), [expected("recv"), expected("recv")]);
         world.settle();
         let later = world.send(0, 1, 9, &Region::zeroed(8));
         world.step(0);
-        assert_eq!(later.error(), Some(expected));
+        assert_eq!(later.error(), Some(expected("send")));
     });
 }
 

@@ -72,24 +72,30 @@ fn a_receive_from_any_rank_takes_those_of_others_and_its_own() {
 #[test]
 fn a_message_of_another_size_fails_and_the_group_goes_on() {
     let mut world = World::new(2, 0);
-    let expected =
-        |sent_bytes| Error::MessageSize { from: 1, to: 1, tag: 3, sent_bytes, buffer_bytes: 12 };
+    let expected = |called: &str, sent_bytes| Error::MessageSize {
+        from: 1,
+        to: 1,
+        tag: 3,
+        sent_bytes,
+        buffer_bytes: 12,
+        collective: called.to_owned(),
+    };
     // Its send is over before the receive is called.
     let sent = world.send(1, 1, 3, &Region::zeroed(8));
     let received = world.recv(1, Some(1), 3, &Region::zeroed(12));
     world.run(&[sent.clone(), received.clone()]);
     assert_ok(&[sent]);
-    assert_eq!(errors(&[received]), [expected(8)]);
+    assert_eq!(errors(&[received]), [expected("recv", 8)]);
     // The receive waits for it, or it for the receive.
     let received = world.recv(1, Some(1), 3, &Region::zeroed(12));
     let sent = world.send(1, 1, 3, &Region::zeroed(8));
     world.run(&[sent.clone(), received.clone()]);
-    assert_eq!(errors(&[sent, received]), [expected(8), expected(8)]);
+    assert_eq!(errors(&[sent, received]), [expected("send", 8), expected("recv", 8)]);
     let large = MESSAGE_WINDOW_BYTES as u64;
     let sent = world.send(1, 1, 3, &Region::zeroed(large as usize));
     let received = world.recv(1, Some(1), 3, &Region::zeroed(12));
     world.run(&[sent.clone(), received.clone()]);
-    assert_eq!(errors(&[sent, received]), [expected(large), expected(large)]);
+    assert_eq!(errors(&[sent, received]), [expected("send", large), expected("recv", large)]);
     let all = [
         world.send(1, 0, 3, &memory([1, 2])),
         world.recv(0, Some(1), 3, &Region::zeroed(8)),

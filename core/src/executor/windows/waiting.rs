@@ -1,9 +1,11 @@
 //! Calls that wait for what others do, or for what this rank has issued: signals, fences, flushes.
 //! Knows no memory.
 
+use super::super::failure::millis;
 use super::super::pending_messages::MessageEnd;
 use super::super::state::State;
 use super::{Queued, SignalKind, WindowCall, Windows, closed_by};
+use crate::completion::error_of;
 use crate::transport::Rank;
 use crate::wire::abort::Abort;
 use crate::wire::frame::Header;
@@ -107,6 +109,27 @@ impl State {
         self.windows.waiting.push(Waiting { number, what, ending });
         self.check_window_waits();
         self.check_departed_if_any();
+    }
+
+    /// Ends the calls for which no signal has come by their deadline. Nothing was sent for them, so
+    /// that the group goes on; a signal that comes later is for another call.
+    pub(in super::super) fn end_late_signals(&mut self) {
+        let now = self.now;
+        let is_late = |it: &mut Waiting| {
+            matches!(it.what, Awaited::Signal { .. }) && it.ending.deadline <= now
+        };
+        let late: Vec<Waiting> = self.windows.waiting.extract_if(.., is_late).collect();
+        for waiting in late {
+            let abort = Abort::TimedOut {
+                rank: self.rank,
+                sequence: waiting.number,
+                operation: waiting.name().to_owned(),
+                waited_ms: millis(now - waiting.ending.started),
+                waiting_for: self.windows.late_peer(&waiting).into_iter().collect(),
+            };
+            let error = error_of(&abort, &self.group.name, waiting.name(), waiting.number);
+            waiting.ending.fail(error, &mut self.finished);
+        }
     }
 
     /// A signal, or a fence, of a peer has come.

@@ -17,6 +17,7 @@ use crate::process_group::ProcessGroup;
 use crate::process_group::liveness::Look;
 use crate::rendezvous::{self, meeting_place};
 use crate::store::{PrefixStore, Store};
+use crate::work::comm_name::titled;
 
 /// How long a rank waits for the others before it looks whether they are gone.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
@@ -260,7 +261,7 @@ impl SurvivorCall<'_> {
     }
 
     fn result(&self, ended: Vec<u8>) -> Result<Vec<u8>> {
-        let (group, name) = (self.group.group_name(), self.name);
+        let (group, name) = (self.group.group_name(), titled(self.name));
         let (kind, text) = ended.split_first().unwrap_or((&DIFFERS, b"nothing that is known"));
         let said = String::from_utf8_lossy(text);
         Err(match *kind {
@@ -291,7 +292,7 @@ impl SurvivorCall<'_> {
             group: self.group.group_name().to_owned(),
             rank,
             why: why.to_owned(),
-            collective: self.name.to_owned(),
+            collective: titled(self.name),
             sequence: 0,
         }
     }
@@ -300,7 +301,7 @@ impl SurvivorCall<'_> {
     fn explained(&self, error: Error, host: Option<u32>) -> Error {
         const ADVICE: &str = "exchange what get_reconfigure_handle() gives by another way, and \
                               call reconfigure()";
-        let (group, name) = (self.group.group_name(), self.name);
+        let (group, name) = (self.group.group_name(), titled(self.name));
         let what = match &error {
             Error::Network { message } => format!("is gone ({message})"),
             Error::StoreTimeout { .. } => {

@@ -13,6 +13,7 @@ use crate::completion::Completion;
 use crate::fnv::Fnv;
 use crate::generated::error::{Error, Result};
 use crate::process_group::ProcessGroup;
+use crate::work::comm_name::CommName;
 use crate::work::{Work, WorkResult};
 
 impl ProcessGroup {
@@ -53,8 +54,14 @@ impl ProcessGroup {
         // It only waits for the completion.
         let backend: Arc<dyn Backend> = Arc::new(Memberless::new("", self.group_name(), ""));
         let work = Work::new(self.label("shrink_group"), vec![(issued, backend)], Vec::new());
-        let group = self.clone();
-        on_thread(move || completion.complete(block_on(group.shrink(&survivors, timeout))))?;
+        let (group, comm_name) = (self.clone(), CommName::current());
+        on_thread(move || {
+            let shrink = || block_on(group.shrink(&survivors, timeout));
+            completion.complete(match comm_name {
+                Some(name) => name.apply(shrink),
+                None => shrink(),
+            });
+        })?;
         Ok(work)
     }
 

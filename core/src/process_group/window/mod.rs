@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Duration;
 
 use self::registration::Registration;
+use super::composed::of_whole;
 use super::{CheckedRequest, ProcessGroup, next_identity};
 use crate::backend::{
     Backend, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, IssueOptions, WindowOperation,
@@ -22,6 +23,7 @@ use crate::generated::error::{Error, Result};
 use crate::request::Request;
 use crate::tensor::{OwnedBuffers, Region, SharedBytes, Tensor, single_tensor};
 use crate::work::Work;
+use crate::work::comm_name::describe_error;
 
 /// Memory of all ranks of a group that each of them can reach without the owner's help.
 ///
@@ -275,7 +277,8 @@ impl Window {
     /// Waits for a signal of `peer`, and takes it: each is taken once.
     ///
     /// # Errors
-    /// As [`Window::signal`].
+    /// As [`Window::signal`]; [`Error::CollectiveTimeout`] if none comes in time: the group goes on,
+    /// and a signal that comes later is for another call.
     pub fn wait_signal(&self, peer: u32) -> Result<()> {
         self.issue_wait_signal(peer, WaitIntent::Soon)?.wait(None)
     }
@@ -283,7 +286,7 @@ impl Window {
     /// As [`Window::wait_signal`], without waiting: the work is done when the signal is here.
     ///
     /// # Errors
-    /// As [`Window::signal`].
+    /// As [`Window::wait_signal`].
     pub fn wait_signal_async(&self, peer: u32) -> Result<Work> {
         self.issue_wait_signal(peer, WaitIntent::Later)
     }
@@ -417,7 +420,7 @@ impl Window {
             None => Ok(()),
             Some(error) => {
                 self.group().check_epoch(self.inner.epoch, name)?;
-                Err(error)
+                describe_error(Err(of_whole(error, name)))
             }
         }
     }
