@@ -1,5 +1,11 @@
 """Looking at messages before they are received."""
 
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
@@ -56,6 +62,35 @@ def first_of_several(here):
 
 def test_first_of_several(trio):
     trio.run(first_of_several)
+
+
+def late_and_interrupted(here):
+    """A look that finds nothing in time, or is given up, is nobody else's failure."""
+    group = here.make_group("late probes", timeout=60)
+    other = 1 - here.rank
+    if here.rank == 0:
+        group.set_timeout(timedelta(milliseconds=50))
+        with pytest.raises(polyrank.CollectiveTimeoutError) as caught:
+            group.probe(other, 3)
+        assert "probe" in str(caught.value) and "with tag 3" in str(caught.value)
+        assert caught.value.missing_ranks == [other]
+        group.set_timeout(timedelta(seconds=60))
+        pressed = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+        pressed.start()
+        with pytest.raises(KeyboardInterrupt):
+            group.probe(other, 4)
+            time.sleep(1)
+        pressed.join()
+    assert group.get_error() == polyrank.WorkResult.SUCCESS
+    group.barrier().wait()
+    sum_of_ranks = np.array([here.rank])
+    group.allreduce(sum_of_ranks).wait()
+    assert sum_of_ranks == [1]
+    group.shutdown()
+
+
+def test_looks_that_find_nothing_end_alone(pair):
+    pair.run(late_and_interrupted)
 
 
 def receives_take_nothing_of_it(here):

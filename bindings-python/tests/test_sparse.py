@@ -5,7 +5,16 @@ import polyrank
 import pytest
 from polyrank import ReduceOp
 
-INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64)
+INTEGERS = (
+    np.int8,
+    np.uint8,
+    np.int16,
+    np.uint16,
+    np.int32,
+    np.uint32,
+    np.int64,
+    np.uint64,
+)
 VALUES = (np.float32, np.float64, np.int32, np.int64, np.uint8, np.complex64)
 
 

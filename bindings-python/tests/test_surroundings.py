@@ -154,6 +154,15 @@ def test_a_group_without_members_says_what_needs_them():
     assert caught.value.group == "none yet"
     assert caught.value.operation == "allreduce"
     assert caught.value.why in str(caught.value)
+    for call in [
+        lambda: group.all_gather_single(np.ones(2), np.ones(2)),
+        lambda: group.reduce_scatter_single(np.ones(2), np.ones(2)),
+        lambda: group.all_to_all_single(np.ones(2), np.ones(2)),
+        lambda: group.allgather([], np.ones(2)),
+        lambda: group.monitored_barrier(),
+    ]:
+        with pytest.raises(polyrank.NoMembersError):
+            call()
 
 
 def test_a_work_is_boxed_and_unboxed():

@@ -173,6 +173,34 @@ def test_keyboard_interrupt_ends_a_wait(pair):
     pair.run(interrupt)
 
 
+def interrupted_calls(here):
+    """Calls that have no work to wait for, while another rank does not come."""
+    objects = [None] * here.size
+    indices, values = np.array([[0]]), np.ones(1)
+    for name, call in {
+        "objects": lambda group: polyrank.all_gather_object(objects, 1, group=group),
+        "list": lambda group: polyrank.broadcast_object_list([None], 1, group=group),
+        "sparse": lambda group: group.allreduce_sparse(indices, values),
+    }.items():
+        group = here.make_group(f"interrupted {name}")
+        if here.rank == 1:
+            here.store.wait([f"interrupted {name}"])
+            group.abort()
+            continue
+        pressed = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+        pressed.start()
+        with pytest.raises(KeyboardInterrupt):
+            call(group)
+            time.sleep(1)
+        pressed.join()
+        group.abort()
+        here.store.set(f"interrupted {name}", "")
+
+
+def test_keyboard_interrupt_ends_calls_that_have_no_work(pair):
+    pair.run(interrupted_calls)
+
+
 def other_threads_run(here):
     if here.rank == 1:
         here.store.wait(["other thread ran"])

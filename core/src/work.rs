@@ -12,6 +12,7 @@ use crate::blocking::WaitMode;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
+use crate::store::is_interrupted;
 use crate::tensor::{OnDevice, Tensor};
 use comm_name::CommName;
 
@@ -38,6 +39,9 @@ pub struct Work {
     /// `None` if it had succeeded when it was made, and has no tensors.
     inner: Option<Arc<Inner>>,
 }
+
+/// How long a wait goes on without looking whether the language has a signal to handle.
+const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 struct Inner {
     began: Instant,
@@ -313,9 +317,22 @@ impl Work {
     /// # Errors
     /// The operation's own failure.
     pub(crate) async fn settle(&self) -> Result<()> {
-        match WaitMode::current() {
-            WaitMode::Block => self.wait(None),
-            WaitMode::Await => self.clone().await,
+        if WaitMode::current() == WaitMode::Await {
+            return self.clone().await;
+        }
+        if let Some(ordered) = self.order() {
+            return ordered;
+        }
+        loop {
+            match self.wait_slice(INTERRUPT_CHECK_INTERVAL) {
+                Some(result) => return result,
+                None if !CAN_BLOCK => return self.wait(None),
+                None if is_interrupted() => {
+                    let message = format!("interrupted while waiting for {}", self.title());
+                    return Err(Error::Store { message });
+                }
+                None => {}
+            }
         }
     }
 

@@ -125,8 +125,8 @@ fn errors_in_a_block(fail: impl Fn(&ProcessGroup) -> polyrank::Result<()> + Sync
                 errors.lock().unwrap().push(error.clone());
                 if let Error::CollectiveMismatch { .. } = error {
                     // A later call fails for the earlier one.
-                    let later = record_comm("later", || group.barrier(())).unwrap_err();
-                    assert!(!later.to_string().contains("later"), "{later}");
+                    let later = record_comm("layer 5", || group.barrier(())).unwrap_err();
+                    assert!(!later.to_string().contains("layer 5"), "{later}");
                 }
             });
         }

@@ -281,6 +281,41 @@ fn abort_hooks_run_once_before_any_operation_says_that_the_group_failed() {
 }
 
 #[test]
+fn an_abort_hook_that_comes_after_the_failure_is_called_at_once() {
+    let store = Arc::new(HashStore::new());
+    let met = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            let (store, met) = (store.clone(), &met);
+            scope.spawn(move || {
+                let options = GroupOptions::default().timeout(LIMIT);
+                let group = ProcessGroup::new(store, rank, 2, "failed", options).unwrap();
+                let calls = [const { AtomicUsize::new(0) }; 2].map(Arc::new);
+                let register = |place: usize| {
+                    let counted = calls[place].clone();
+                    group.register_abort_hook(place as i64, move || {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                    });
+                };
+                let waits = group.recv_async(vec![0u8], Some(1 - rank), 0).unwrap();
+                met.wait();
+                if rank == 1 {
+                    group.abort();
+                }
+                waits.wait(None).unwrap_err();
+                // Nobody was to be told when it failed; then one was, and one is.
+                register(0);
+                register(1);
+                group.barrier(()).unwrap_err();
+                for counted in &calls {
+                    assert_eq!(counted.load(Ordering::SeqCst), usize::from(rank == 0));
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn completion_hooks_are_told_of_failures() {
     ranks(2, |group| {
         let errors: Arc<Mutex<Vec<Option<Error>>>> = Arc::default();

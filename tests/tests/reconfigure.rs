@@ -130,6 +130,10 @@ fn operations_before_the_first_call_raise() {
             group.barrier(()).unwrap_err(),
             group.send(&tensor, 0, 0).unwrap_err(),
             group.recv(&mut tensor, 1, 0).unwrap_err(),
+            group.all_gather_single(&mut [0f32; 2], &[0f32; 2], ()).unwrap_err(),
+            group.reduce_scatter_single(&mut [0f32; 2], &[0f32; 2], ()).unwrap_err(),
+            group.monitored_barrier(None, false).unwrap_err(),
+            group.all_gather_object(&1u8).unwrap_err(),
         ];
         (errors, group.size(), group.supports_reconfigure(), group.is_broken())
     });

@@ -45,6 +45,10 @@ impl ResolvedCall {
         let Some(collective) = method.collective else {
             return Err(unsupported(format!("{}.{}", method.interface, method.name)));
         };
+        if size == 0 {
+            // The group has no members yet, and refuses it for that, whatever is given.
+            return Ok(Request { name: method.name, ..Request::new(collective) });
+        }
         let mut arguments = CallArguments::default();
         for (parameter, value) in self.parameters().iter().zip(self.values) {
             arguments.add(parameter, value, language).map_err(refuse)?;

@@ -488,6 +488,7 @@ impl Executor {
         if self.state.broken.is_some() {
             return;
         }
+        self.state.end_late_probes();
         if self.state.is_busy() {
             self.state.fail_with(suspected.unwrap_or_else(|| Cause::found(left)));
             self.run();

@@ -278,6 +278,7 @@ impl State {
     /// Breaks the group if an operation is past its deadline; otherwise finds the next deadline.
     fn check_deadlines(&mut self) {
         self.end_late_signals();
+        self.end_late_probes();
         let rank = self.rank;
         let mut earliest: Option<Instant> = None;
         let mut late = None;

@@ -3,14 +3,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::failure::millis;
 use super::operation::Message;
 use super::pending_messages::{PendingReceive, UnexpectedMessage};
 use super::state::State;
 use crate::clock::Instant;
-use crate::completion::Completion;
+use crate::completion::{Completion, error_of, tagged_name};
 use crate::generated::dtype::DType;
 use crate::tensor::Region;
 use crate::transport::Rank;
+use crate::wire::abort::Abort;
 
 /// What is known of a message before it is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,34 @@ impl State {
                 Some(looking) => self.end_probe(looking, found),
                 None => place += 1,
             }
+        }
+    }
+
+    /// Ends the looks that have found nothing by their deadline, and forgets those that nobody waits
+    /// for any more. Nothing was sent for them, so that the group goes on.
+    pub(super) fn end_late_probes(&mut self) {
+        let mut place = 0;
+        while let Some(known) = self.messages.posted.get(place) {
+            let Some(found) = &known.probe else {
+                place += 1;
+                continue;
+            };
+            let (is_abandoned, is_late) =
+                (Arc::strong_count(found) == 1, known.ending.deadline <= self.now);
+            if !(is_abandoned || is_late) {
+                place += 1;
+                continue;
+            }
+            let Some(looking) = self.messages.posted.remove(place) else { return };
+            let abort = Abort::TimedOut {
+                rank: self.rank,
+                sequence: looking.own_number,
+                operation: tagged_name(looking.name(), looking.tag),
+                waited_ms: millis(self.now - looking.ending.started),
+                waiting_for: looking.peer.into_iter().collect(),
+            };
+            let error = error_of(&abort, &self.group.name, looking.name(), looking.own_number);
+            looking.ending.fail(error, &mut self.finished);
         }
     }
 

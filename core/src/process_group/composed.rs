@@ -26,6 +26,7 @@ impl ProcessGroup {
         root: i32,
         run: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        self.require_members(&name.to_lowercase())?;
         let hooked = self.before(|| {
             let waiting = WaitMode::current().waiting();
             PreHookArgs { name, ..without_tensors(root, waiting) }

@@ -27,7 +27,12 @@ use crate::work::comm_name::{self, CommName};
 type PreHook = Arc<dyn Fn(&PreHookArgs<'_>) -> Result<()> + Send + Sync>;
 type PostHook = Arc<dyn Fn(&PostHookArgs) + Send + Sync>;
 type CompletionHook = Arc<dyn Fn(&CompletionHookArgs) + Send + Sync>;
-type AbortHook = Arc<dyn Fn() + Send + Sync>;
+
+/// A hook that is called once for each failure.
+struct AbortHook {
+    was_told: AtomicBool,
+    hook: Box<dyn Fn() + Send + Sync>,
+}
 
 /// The hooks of a group.
 #[derive(Default)]
@@ -39,8 +44,8 @@ pub(super) struct Hooks {
     operations: AtomicU64,
     /// Whether a backend does not tell of its failure, so that its operations have to.
     asks_operations: AtomicBool,
-    /// Whether the abort hooks were called.
-    has_told_of_abort: AtomicBool,
+    /// Whether this rank ended the group by its own will, of which abort hooks do not tell.
+    is_own_end: AtomicBool,
 }
 
 /// Hooks by their numbers.
@@ -49,7 +54,7 @@ struct KnownHooks {
     pre: SortedMap<i64, PreHook>,
     post: SortedMap<i64, PostHook>,
     completion: SortedMap<i64, CompletionHook>,
-    abort: SortedMap<i64, AbortHook>,
+    abort: SortedMap<i64, Arc<AbortHook>>,
 }
 
 /// An operation with hooks that is about to be issued.
@@ -141,12 +146,18 @@ impl ProcessGroup {
     }
 
     /// Calls `hook` once, when this rank finds or is told that the group has failed; operations of
-    /// this rank that were in flight say so afterwards, so that it must not wait for them. Not if
-    /// this rank aborts or leaves the group.
+    /// this rank that were in flight say so afterwards, so that it must not wait for them. At once
+    /// if that is known already. Not if this rank aborts or leaves the group.
     pub fn register_abort_hook(&self, hook_id: i64, hook: impl Fn() + Send + Sync + 'static) {
-        let hook: AbortHook = Arc::new(hook);
-        self.inner.hooks.change(|known| drop(known.abort.insert(hook_id, hook)));
+        let hook = Arc::new(AbortHook { was_told: AtomicBool::new(false), hook: Box::new(hook) });
+        let known = hook.clone();
+        self.inner.hooks.change(|all| drop(all.abort.insert(hook_id, known)));
         self.tell_of_failures();
+        // It may have been found before anybody was to be told.
+        let has_failed = self.inner.backends().any(|backend| backend.failure().is_some());
+        if has_failed && !self.inner.hooks.is_own_end.load(Ordering::Relaxed) {
+            hook.tell();
+        }
     }
 
     /// Forgets a hook; an unknown number is ignored.
@@ -221,8 +232,10 @@ impl ProcessGroup {
 
     /// The group has other members, whose failure abort hooks have not told of.
     pub(super) fn renew_hooks(&self) {
-        self.inner.hooks.has_told_of_abort.store(false, Ordering::Relaxed);
-        if !self.inner.hooks.lock().abort.is_empty() {
+        self.inner.hooks.is_own_end.store(false, Ordering::Relaxed);
+        let known = self.inner.hooks.lock().clone();
+        known.abort.iter().for_each(|(_, hook)| hook.was_told.store(false, Ordering::Relaxed));
+        if !known.abort.is_empty() {
             self.tell_of_failures();
         }
     }
@@ -267,19 +280,27 @@ impl Hooks {
 
     /// This rank ends the group by its own will, of which abort hooks do not tell.
     pub(super) fn note_own_end(&self) {
-        self.has_told_of_abort.store(true, Ordering::Relaxed);
+        self.is_own_end.store(true, Ordering::Relaxed);
     }
 
     fn tell_of_abort(&self) {
         let known = self.lock().clone();
-        if known.abort.is_empty() || self.has_told_of_abort.swap(true, Ordering::Relaxed) {
-            return;
+        if !self.is_own_end.load(Ordering::Relaxed) {
+            known.abort.iter().for_each(|(_, hook)| hook.tell());
         }
-        known.abort.iter().for_each(|(_, hook)| guarded(|| in_hook(|| hook())));
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<KnownHooks>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AbortHook {
+    /// Calls it, unless it was called before.
+    fn tell(&self) {
+        if !self.was_told.swap(true, Ordering::Relaxed) {
+            guarded(|| in_hook(|| (self.hook)()));
+        }
     }
 }
 

@@ -51,6 +51,7 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         wait_all_ranks: bool,
     ) -> Result<()> {
+        self.require_members("monitored_barrier")?;
         if self.is_alone() {
             return Ok(());
         }

@@ -257,6 +257,8 @@ fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
         DType::I16 => tensor.to_vec::<i16>()?.into_iter().map(i64::from).collect(),
         DType::I8 => tensor.to_vec::<i8>()?.into_iter().map(i64::from).collect(),
         DType::U8 => tensor.to_vec::<u8>()?.into_iter().map(i64::from).collect(),
+        DType::U16 => tensor.to_vec::<u16>()?.into_iter().map(i64::from).collect(),
+        DType::U32 => tensor.to_vec::<u32>()?.into_iter().map(i64::from).collect(),
         // What is beyond the others is below zero then, which is refused.
         DType::U64 => wide(tensor.to_vec::<u64>()?),
         other => return invalid(&format!("indices are integers, not {}", other.name())),

@@ -271,6 +271,7 @@ impl ProcessGroup {
         size: u32,
         options: SplitOptions,
     ) -> Result<ProcessGroup> {
+        self.unless_left()?;
         let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
         self.options_of_child(&options, String::new(), timeout).check()?;
         if size == 0 {

@@ -94,6 +94,10 @@ impl TypedCall {
         if let Some(wrong) = self.wrong {
             return Err(invalid(name, wrong));
         }
+        if size == 0 {
+            // The group has no members yet, and refuses it for that, whatever is given.
+            return Ok(Request { name, ..Request::new(collective) });
+        }
         let facts = collective.facts();
         let root = self.arguments.root.unwrap_or(0);
         if facts.rooted && rank != root {
