@@ -12,11 +12,11 @@ use crate::{public_api, setup};
 
 const PYTHON_PACKAGE: &str = "bindings-python";
 const NODE_PACKAGE: &str = "bindings-node";
-/// Where cargo-deny takes known weaknesses from; no package registry has them.
 /// Features that a program may take alone, with the names of the steps that try that.
 const FEATURES: [(&str, &str); 2] = [("only-tcp", "tcp"), ("only-websocket", "websocket")];
-
+/// Where cargo-deny takes known weaknesses from; no package registry has them.
 const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
+
 /// One line of the table.
 pub(super) struct Step {
     pub(super) name: &'static str,
