@@ -241,7 +241,8 @@ export type ErrorKind =
   | "QueueEmpty"
   | "Network"
   | "MonitoredBarrier"
-  | "Backend";
+  | "Backend"
+  | "TopologyMismatch";
 
 /** The base class of all errors of polyrank, and the class of failures without one of their own. */
 export class PolyrankError extends Error {
@@ -262,7 +263,7 @@ export class PolyrankError extends Error {
 export class InvalidArgumentError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
-  readonly kind: "InvalidArgument" | "MeshDimension";
+  readonly kind: "InvalidArgument" | "MeshDimension" | "TopologyMismatch";
 }
 
 /** An argument has the wrong type, or no overload takes the arguments. */
@@ -671,6 +672,21 @@ export class MonitoredBarrierError extends DistBackendError {
    * only.
    */
   readonly missingRanks: number[];
+}
+
+/** Ranks disagree on the topology that they make. All ranks that make it get this. */
+export class TopologyMismatchError extends InvalidArgumentError {
+  protected constructor();
+  /** The kind of the error. */
+  readonly kind: "TopologyMismatch";
+  /** One rank: of an edge of a graph, the one where it begins. */
+  readonly rank: number;
+  /** What that rank gave. */
+  readonly ours: string;
+  /** Another rank: of an edge of a graph, the one where it ends. */
+  readonly otherRank: number;
+  /** What the other rank gave. */
+  readonly theirs: string;
 }
 
 /**
@@ -1434,6 +1450,118 @@ export class DeviceMesh {
 }
 
 /**
+ * Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a
+ * graph.
+ *
+ * All ranks make it together, by `createCart` or `createDistGraphAdjacent` of the group. Its
+ * operations are collectives of the group: all ranks call them, in the same order as the
+ * group's own. A rank may be its own neighbour, and may have another one twice: the first
+ * block that one of them gives the other is the first that this one gets from it, and so on;
+ * in a grid, what a rank gives in one direction arrives from the opposite one.
+ *
+ * The neighbours of a rank in a grid are, for each dimension, the one before it and the one
+ * after it. Where the grid ends, there is none: what stands there in the inputs goes nowhere,
+ * and what stands there in the outputs stays as it was. Only elements of the host's memory are
+ * exchanged.
+ */
+export class Topology {
+  private constructor();
+  /** The length of each dimension of a grid; none for a graph. */
+  readonly dims: number[] | null;
+  /**
+   * Whether each dimension of a grid goes on with its first index after its last; none for a
+   * graph.
+   */
+  readonly periods: boolean[] | null;
+  /**
+   * The ranks from which this one gets blocks, in the order of the outputs; none where a grid
+   * ends.
+   */
+  readonly sources: number | null[];
+  /**
+   * The ranks to which this one gives blocks, in the order of the inputs; none where a grid
+   * ends.
+   */
+  readonly destinations: number | null[];
+  /**
+   * The index of a rank in each dimension of a grid (MPI's `Cart_coords`). The last dimension
+   * counts fastest.
+   *
+   * @param rank - A rank.
+   * @throws {@link InvalidArgumentError}
+   */
+  coordinates(rank: number): number[];
+  /**
+   * The rank with this index in each dimension of a grid (MPI's `Cart_rank`). In a dimension
+   * that is periodic, an index may be any number.
+   *
+   * @throws {@link InvalidArgumentError}
+   */
+  rankAt(coordinates: readonly number[]): number;
+  /**
+   * The two ranks with which this one shifts something by `displacement` along a dimension: that
+   * from which it gets, and that to which it gives, as `ppermute` and `sendrecv` can do it
+   * (MPI's `Cart_shift`). None where the grid ends.
+   *
+   * @throws {@link InvalidArgumentError}
+   */
+  shift(dimension: number, displacement?: number): number | null[];
+  /**
+   * Gives one tensor to all destinations, and gets one from each source (MPI's
+   * `Neighbor_allgatherv`): output `i` is the input of `sources[i]`, whose size it has.
+   *
+   * @param outputs - What the results are written to.
+   * @param input - The input of this rank. Read only.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  neighborAllgather<T extends readonly TensorLike[]>(outputs: T, input: TensorLike, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * As `neighborAllgather`, for outputs of one size in one tensor, which has them one after the
+   * other along dimension 0.
+   *
+   * @param output - What the result is written to.
+   * @param input - The input of this rank. Read only.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  neighborAllgatherSingle<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * Gives each destination a tensor of its own, and gets one from each source (MPI's
+   * `Neighbor_alltoallv`): input `i` goes to `destinations[i]`, and output `i` comes from
+   * `sources[i]`. Tensors may differ in size, and have one dtype.
+   *
+   * @param outputs - What the results are written to.
+   * @param inputs - The inputs of this rank. Read only.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  neighborAlltoall<T extends readonly TensorLike[]>(outputs: T, inputs: readonly TensorLike[], options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+  /**
+   * As `neighborAlltoall`, for inputs of one size in one tensor, and outputs of one size in one
+   * tensor, each of which has them one after the other along dimension 0.
+   *
+   * @param output - What the result is written to.
+   * @param input - The input of this rank. Read only.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link CollectiveMismatchError}
+   */
+  neighborAlltoallSingle<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<T>;
+}
+
+/**
  * A group of processes (ranks) that communicate by collective operations.
  *
  * All ranks of a group call the same collectives in the same order; a disagreement raises
@@ -2119,6 +2247,28 @@ export class ProcessGroup {
    * @param hookId - Its number; hooks run in the order of numbers.
    */
   unregisterAbortHook(hookId: number | bigint): void;
+  /**
+   * Arranges the ranks in a grid, as many as there are (MPI's `Cart_create`). All ranks call it,
+   * with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
+   *
+   * @param dims - The length of each dimension: `computeDims` finds balanced ones.
+   * @param periods - For each dimension, whether the last one's next neighbour is the first. An
+   * empty list: in none of them.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link TopologyMismatchError}
+   */
+  createCart(dims: readonly number[], periods?: readonly boolean[], options?: WaitOptions): Promise<Topology>;
+  /**
+   * Makes a graph of the ranks, each of which says who its neighbours are (MPI's
+   * `Dist_graph_create_adjacent`). All ranks call it. A rank that names another as its
+   * destination is named by that one as a source, as often; a rank may name itself.
+   *
+   * @param sources - The ranks from which this one gets, in the order of the outputs.
+   * @param destinations - The ranks to which it gives, in the order of the inputs.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link TopologyMismatchError}
+   */
+  createDistGraphAdjacent(sources: readonly number[], destinations: readonly number[], options?: WaitOptions): Promise<Topology>;
   /**
    * Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
    * its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at
@@ -3853,6 +4003,27 @@ export function nanCheck(options?: {
      */
     allowInfinity?: boolean | undefined;
   }): (args: PreHookArgs) => void;
+
+/**
+ * The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
+ * be, the longest first (MPI's `Dims_create`).
+ *
+ * @param size - The number of ranks.
+ * @param dims - How many dimensions, or a list of their lengths, in which 0 stands for those
+ * that are to be found.
+ * @throws {@link InvalidArgumentError}
+ */
+export function computeDims(size: number, dims: number): number[];
+/**
+ * The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
+ * be, the longest first (MPI's `Dims_create`).
+ *
+ * @param size - The number of ranks.
+ * @param dims - How many dimensions, or a list of their lengths, in which 0 stands for those
+ * that are to be found.
+ * @throws {@link InvalidArgumentError}
+ */
+export function computeDims(size: number, dims: readonly number[]): number[];
 
 /**
  * All ranks get the objects of `src`, in their `objectList`, which has the same length.

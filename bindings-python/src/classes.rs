@@ -117,6 +117,15 @@ pub(crate) struct Window {
     pub(crate) inner: polyrank::Window,
 }
 
+/// Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph.
+///
+/// All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
+/// operations are collectives of the group.
+#[pyclass(frozen, weakref, module = "polyrank")]
+pub(crate) struct Topology {
+    pub(crate) inner: polyrank::Topology,
+}
+
 /// What runs a group's operations on one kind of device.
 #[pyclass(frozen, weakref, module = "polyrank")]
 pub(crate) struct DeviceBackend {
@@ -155,6 +164,15 @@ impl MadeByCore for Window {
     fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Window(inner)) => Ok(Window { inner }.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl MadeByCore for Topology {
+    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+        match answer {
+            Answer::Object(Object::Topology(inner)) => Ok(Topology { inner }.into()),
             other => Err(unexpected(&other)),
         }
     }
@@ -307,6 +325,13 @@ impl ProcessGroup {
 
 #[pymethods]
 impl Window {
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.inner)
+    }
+}
+
+#[pymethods]
+impl Topology {
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
     }

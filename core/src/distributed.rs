@@ -26,6 +26,7 @@ use crate::store::{PrefixStore, Store};
 use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
+pub use crate::process_group::topology::compute_dims;
 pub use choice::{BackendInfo, BuildInfo, Recommendation, build_info, recommend_backend};
 pub use current::{current_process_group, with_process_group, with_process_group_async};
 use formation::{form, group_options};

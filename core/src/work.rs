@@ -126,7 +126,6 @@ impl Work {
     }
 
     /// The operations that it waits for.
-    #[cfg(feature = "cuda")]
     pub(crate) fn parts(&self) -> Vec<(IssuedOperation, Arc<dyn Backend>)> {
         let sequence = self.sequence;
         let parts = self.inner.iter().flat_map(|inner| &inner.parts);

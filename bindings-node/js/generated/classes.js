@@ -112,6 +112,71 @@ export class DeviceMesh {
 }
 register("DeviceMesh", DeviceMesh, ["DeviceMesh"]);
 
+const TOPOLOGY_COORDINATES = { key: "TOPOLOGY_COORDINATES", name: "coordinates", required: 1 };
+const TOPOLOGY_RANK_AT = { key: "TOPOLOGY_RANK_AT", name: "rankAt", required: 1 };
+const TOPOLOGY_SHIFT = { key: "TOPOLOGY_SHIFT", name: "shift", required: 1 };
+const TOPOLOGY_NEIGHBOR_ALLGATHER = { key: "TOPOLOGY_NEIGHBOR_ALLGATHER", name: "neighborAllgather", required: 2, durations: [2], output: 0, outputName: "outputs" };
+const TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE = { key: "TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE", name: "neighborAllgatherSingle", required: 2, durations: [2], output: 0, outputName: "output" };
+const TOPOLOGY_NEIGHBOR_ALLTOALL = { key: "TOPOLOGY_NEIGHBOR_ALLTOALL", name: "neighborAlltoall", required: 2, durations: [2], output: 0, outputName: "outputs" };
+const TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE = { key: "TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE", name: "neighborAlltoallSingle", required: 2, durations: [2], output: 0, outputName: "output" };
+
+/** Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph. */
+export class Topology {
+  constructor(...given) {
+    if (given[0] !== MADE) throw new InvalidTypeError("a Topology is not made by `new`");
+    keep(this, given[1]);
+  }
+
+  get dims() {
+    return calls.invoke({ key: "TOPOLOGY_DIMS", required: 0 }, this, []);
+  }
+
+  get periods() {
+    return calls.invoke({ key: "TOPOLOGY_PERIODS", required: 0 }, this, []);
+  }
+
+  get sources() {
+    return calls.invoke({ key: "TOPOLOGY_SOURCES", required: 0 }, this, []);
+  }
+
+  get destinations() {
+    return calls.invoke({ key: "TOPOLOGY_DESTINATIONS", required: 0 }, this, []);
+  }
+
+  coordinates(...given) {
+    return calls.invoke(TOPOLOGY_COORDINATES, this, given);
+  }
+
+  rankAt(...given) {
+    return calls.invoke(TOPOLOGY_RANK_AT, this, given);
+  }
+
+  shift(...given) {
+    return calls.invoke(TOPOLOGY_SHIFT, this, given);
+  }
+
+  neighborAllgather(...given) {
+    return calls.operate(TOPOLOGY_NEIGHBOR_ALLGATHER, this, given);
+  }
+
+  neighborAllgatherSingle(...given) {
+    return calls.operate(TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE, this, given);
+  }
+
+  neighborAlltoall(...given) {
+    return calls.operate(TOPOLOGY_NEIGHBOR_ALLTOALL, this, given);
+  }
+
+  neighborAlltoallSingle(...given) {
+    return calls.operate(TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE, this, given);
+  }
+
+  get [Symbol.toStringTag]() {
+    return "Topology";
+  }
+}
+register("Topology", Topology, ["Topology"]);
+
 const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4], inOrder: true };
 const PROCESS_GROUP_RANK = { key: "PROCESS_GROUP_RANK", name: "rank", required: 0 };
 const PROCESS_GROUP_SIZE = { key: "PROCESS_GROUP_SIZE", name: "size", required: 0 };
@@ -150,6 +215,8 @@ const PROCESS_GROUP_REGISTER_COMPLETION_HOOK = { key: "PROCESS_GROUP_REGISTER_CO
 const PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK = { key: "PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK", name: "unregisterCompletionHook", required: 1, gives: "nothing" };
 const PROCESS_GROUP_REGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_REGISTER_ABORT_HOOK", name: "registerAbortHook", required: 2, gives: "nothing" };
 const PROCESS_GROUP_UNREGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_UNREGISTER_ABORT_HOOK", name: "unregisterAbortHook", required: 1, gives: "nothing" };
+const PROCESS_GROUP_CREATE_CART = { key: "PROCESS_GROUP_CREATE_CART", name: "createCart", required: 1, inOrder: true };
+const PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT = { key: "PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT", name: "createDistGraphAdjacent", required: 2, inOrder: true };
 const PROCESS_GROUP_PPERMUTE = { key: "PROCESS_GROUP_PPERMUTE", name: "ppermute", required: 3, output: 0, outputName: "output" };
 const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
 const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
@@ -393,6 +460,14 @@ export class ProcessGroup {
 
   unregisterAbortHook(...given) {
     return hooks.unregisterAbortHook(PROCESS_GROUP_UNREGISTER_ABORT_HOOK, this, given);
+  }
+
+  createCart(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_CREATE_CART, this, given);
+  }
+
+  createDistGraphAdjacent(...given) {
+    return calls.invokeAsync(PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT, this, given);
   }
 
   ppermute(...given) {

@@ -145,6 +145,10 @@ name(QueueEmptyError, "QueueEmptyError", "QueueEmpty");
 export class MonitoredBarrierError extends DistBackendError {}
 name(MonitoredBarrierError, "MonitoredBarrierError", "MonitoredBarrier");
 
+/** Ranks disagree on the topology that they make. All ranks that make it get this. */
+export class TopologyMismatchError extends InvalidArgumentError {}
+name(TopologyMismatchError, "TopologyMismatchError", "TopologyMismatch");
+
 /** A member reconfigured the group while the operation was in flight, or between its check and its start. The group goes on with its new members. */
 export class ReconfiguredError extends AbortedError {}
 name(ReconfiguredError, "ReconfiguredError", "Reconfigured");
@@ -183,6 +187,7 @@ const KINDS = {
   NotACounter: NotACounterError,
   QueueEmpty: QueueEmptyError,
   MonitoredBarrier: MonitoredBarrierError,
+  TopologyMismatch: TopologyMismatchError,
   Reconfigured: ReconfiguredError,
 };
 

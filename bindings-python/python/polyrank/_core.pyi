@@ -85,6 +85,8 @@ __all__ = [
     "Store",
     "StoreTimeoutError",
     "TCPStore",
+    "Topology",
+    "TopologyMismatchError",
     "UnknownBackendError",
     "UnsupportedDTypeError",
     "UnsupportedError",
@@ -112,6 +114,7 @@ __all__ = [
     "broadcast",
     "broadcast_object_list",
     "build_info",
+    "compute_dims",
     "create_store_client",
     "current_device_mesh",
     "current_process_group",
@@ -463,6 +466,13 @@ class DistBackendError(PolyrankError):
 
     backend: str
     message: str
+
+class TopologyMismatchError(InvalidArgumentError):
+    """Ranks disagree on the topology that they make. All ranks that make it get this."""
+
+    ours: str
+    other_rank: int
+    theirs: str
 
 class BackendUnavailableError(DistBackendError):
     """The backend exists, but cannot be used here."""
@@ -1408,6 +1418,81 @@ class CommNameBlock:
 
 
 @final
+class Topology:
+    """Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph.
+
+    All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
+    operations are collectives of the group: all ranks call them, in the same order as the group's
+    own. A rank may be its own neighbour, and may have another one twice: the first block that one of
+    them gives the other is the first that this one gets from it, and so on; in a grid, what a rank
+    gives in one direction arrives from the opposite one.
+
+    The neighbours of a rank in a grid are, for each dimension, the one before it and the one after
+    it. Where the grid ends, there is none: what stands there in the inputs goes nowhere, and what
+    stands there in the outputs stays as it was. Only elements of the host's memory are exchanged.
+    """
+
+    @property
+    def dims(self) -> tuple[int, ...] | None:
+        """The length of each dimension of a grid; none for a graph."""
+    @property
+    def periods(self) -> tuple[bool, ...] | None:
+        """Whether each dimension of a grid goes on with its first index after its last; none for a
+        graph.
+        """
+    @property
+    def sources(self) -> tuple[int | None, ...]:
+        """The ranks from which this one gets blocks, in the order of the outputs; none where a grid ends."""
+    @property
+    def destinations(self) -> tuple[int | None, ...]:
+        """The ranks to which this one gives blocks, in the order of the inputs; none where a grid ends."""
+    def coordinates(self, rank: SupportsIndex) -> list[int]:
+        """The index of a rank in each dimension of a grid (MPI's `Cart_coords`). The last dimension
+        counts fastest.
+
+        Raises `InvalidArgumentError`.
+        """
+    def rank_at(self, coordinates: Sequence[SupportsIndex]) -> int:
+        """The rank with this index in each dimension of a grid (MPI's `Cart_rank`). In a dimension that
+        is periodic, an index may be any number.
+
+        Raises `InvalidArgumentError`.
+        """
+    def shift(self, dimension: SupportsIndex, displacement: SupportsIndex = 1) -> list[int | None]:
+        """The two ranks with which this one shifts something by `displacement` along a dimension: that
+        from which it gets, and that to which it gives, as `ppermute` and `sendrecv` can do it (MPI's
+        `Cart_shift`). None where the grid ends.
+
+        Raises `InvalidArgumentError`.
+        """
+    def neighbor_allgather(self, outputs: Sequence[_Tensor], input: _Tensor, timeout: _Duration | None = None) -> Work:
+        """Gives one tensor to all destinations, and gets one from each source (MPI's
+        `Neighbor_allgatherv`): output `i` is the input of `sources[i]`, whose size it has.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    def neighbor_allgather_single(self, output: _Tensor, input: _Tensor, timeout: _Duration | None = None) -> Work:
+        """As `neighbor_allgather`, for outputs of one size in one tensor, which has them one after the
+        other along dimension 0.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    def neighbor_alltoall(self, outputs: Sequence[_Tensor], inputs: Sequence[_Tensor], timeout: _Duration | None = None) -> Work:
+        """Gives each destination a tensor of its own, and gets one from each source (MPI's
+        `Neighbor_alltoallv`): input `i` goes to `destinations[i]`, and output `i` comes from
+        `sources[i]`. Tensors may differ in size, and have one dtype.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+    def neighbor_alltoall_single(self, output: _Tensor, input: _Tensor, timeout: _Duration | None = None) -> Work:
+        """As `neighbor_alltoall`, for inputs of one size in one tensor, and outputs of one size in one
+        tensor, each of which has them one after the other along dimension 0.
+
+        Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+        """
+
+
+@final
 class PreparedOperation:
     """An operation on one tensor that is started again and again.
 
@@ -1849,6 +1934,26 @@ class ProcessGroup:
         """
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
+    def create_cart(self, dims: Sequence[SupportsIndex], periods: Sequence[bool] = ...) -> Topology:
+        """Arranges the ranks in a grid, as many as there are (MPI's `Cart_create`). All ranks call it,
+        with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
+
+        - `dims`: the length of each dimension: `compute_dims` finds balanced ones.
+        - `periods`: for each dimension, whether the last one's next neighbour is the first. An empty
+          list: in none of them.
+
+        Raises `InvalidArgumentError`, `TopologyMismatchError`.
+        """
+    def create_dist_graph_adjacent(self, sources: Sequence[SupportsIndex], destinations: Sequence[SupportsIndex]) -> Topology:
+        """Makes a graph of the ranks, each of which says who its neighbours are (MPI's
+        `Dist_graph_create_adjacent`). All ranks call it. A rank that names another as its
+        destination is named by that one as a source, as often; a rank may name itself.
+
+        - `sources`: the ranks from which this one gets, in the order of the outputs.
+        - `destinations`: the ranks to which it gives, in the order of the inputs.
+
+        Raises `InvalidArgumentError`, `TopologyMismatchError`.
+        """
     def ppermute(self, output: _Tensor, input: _Tensor, pairs: Sequence[Sequence[SupportsIndex]]) -> Work:
         """Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
         its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at most,
@@ -3027,6 +3132,25 @@ def record_comm(name: str) -> CommNameBlock:
     the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
     block counts. It changes nothing else, and ranks may name the same operation differently.
     """
+
+@overload
+def compute_dims(size: SupportsIndex, dims: SupportsIndex) -> list[int]:
+    """The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
+    be, the longest first (MPI's `Dims_create`).
+
+    - `dims`: how many dimensions, or a list of their lengths, in which 0 stands for those that are
+      to be found.
+
+    Forms:
+
+    - `compute_dims(size: int, dims: int)`
+    - `compute_dims(size: int, dims: Sequence[int])`
+
+    Raises `InvalidArgumentError`.
+    """
+
+@overload
+def compute_dims(size: SupportsIndex, dims: Sequence[SupportsIndex]) -> list[int]: ...
 
 def broadcast_object_list(object_list: object, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, device: object | None = None, group_src: SupportsIndex | None = None, codec: Literal["cbor", "pickle"] = ...) -> None:
     """All ranks get the objects of `src`, in their `object_list`, which has the same length.

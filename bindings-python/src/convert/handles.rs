@@ -1,5 +1,5 @@
-//! The Python objects of core's groups, meshes, windows and stores: one for each, for as long as
-//! Python keeps it.
+//! The Python objects of core's groups, meshes, topologies, windows and stores: one for each, for as
+//! long as Python keeps it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::classes::{
     DeviceMesh, FileStore, HashStore, MadeByCore, NonGroupMember, PrefixStore, ProcessGroup, Store,
-    TCPStore, WebSocketStore, Window,
+    TCPStore, Topology, WebSocketStore, Window,
 };
 use crate::python_store::overridden;
 
@@ -24,6 +24,9 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
     }
     if let Ok(window) = object.cast::<Window>() {
         return Some(Object::Window(window.get().inner.clone()));
+    }
+    if let Ok(topology) = object.cast::<Topology>() {
+        return Some(Object::Topology(topology.get().inner.clone()));
     }
     if let Ok(mesh) = object.cast::<DeviceMesh>() {
         return Some(Object::Mesh(mesh.get().inner.clone()));
@@ -59,6 +62,7 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
     let made = match object.type_name() {
         "ProcessGroup" => made::<ProcessGroup>(py, object),
         "Window" => made::<Window>(py, object),
+        "Topology" => made::<Topology>(py, object),
         "DeviceMesh" => made::<DeviceMesh>(py, object),
         "HashStore" => made::<HashStore>(py, object),
         "FileStore" => made::<FileStore>(py, object),

@@ -345,6 +345,142 @@ impl P2POp {
 impl CommNameBlock {}
 
 #[pymethods]
+impl Topology {
+    /// The index of a rank in each dimension of a grid (MPI's `Cart_coords`). The last dimension
+    /// counts fastest.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "coordinates", signature = (*positional, **keywords), text_signature = "($self, rank)")]
+    fn py_coordinates<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "TOPOLOGY_COORDINATES", positional, keywords)
+    }
+
+    /// The rank with this index in each dimension of a grid (MPI's `Cart_rank`). In a dimension that
+    /// is periodic, an index may be any number.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "rank_at", signature = (*positional, **keywords), text_signature = "($self, coordinates)")]
+    fn py_rank_at<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "TOPOLOGY_RANK_AT", positional, keywords)
+    }
+
+    /// The two ranks with which this one shifts something by `displacement` along a dimension: that
+    /// from which it gets, and that to which it gives, as `ppermute` and `sendrecv` can do it (MPI's
+    /// `Cart_shift`). None where the grid ends.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "shift", signature = (*positional, **keywords), text_signature = "($self, dimension, displacement=1)")]
+    fn py_shift<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "TOPOLOGY_SHIFT", positional, keywords)
+    }
+
+    /// Gives one tensor to all destinations, and gets one from each source (MPI's
+    /// `Neighbor_allgatherv`): output `i` is the input of `sources[i]`, whose size it has.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "neighbor_allgather", signature = (*positional, **keywords), text_signature = "($self, outputs, input, timeout=None)")]
+    fn py_neighbor_allgather<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call =
+            convert::resolve(py, &tables::TOPOLOGY_NEIGHBOR_ALLGATHER, positional, keywords)?;
+        implementations::topology::neighbor_allgather(slf, call)
+    }
+
+    /// As `neighbor_allgather`, for outputs of one size in one tensor, which has them one after the
+    /// other along dimension 0.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "neighbor_allgather_single", signature = (*positional, **keywords), text_signature = "($self, output, input, timeout=None)")]
+    fn py_neighbor_allgather_single<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(
+            py,
+            &tables::TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE,
+            positional,
+            keywords,
+        )?;
+        implementations::topology::neighbor_allgather_single(slf, call)
+    }
+
+    /// Gives each destination a tensor of its own, and gets one from each source (MPI's
+    /// `Neighbor_alltoallv`): input `i` goes to `destinations[i]`, and output `i` comes from
+    /// `sources[i]`. Tensors may differ in size, and have one dtype.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "neighbor_alltoall", signature = (*positional, **keywords), text_signature = "($self, outputs, inputs, timeout=None)")]
+    fn py_neighbor_alltoall<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call = convert::resolve(py, &tables::TOPOLOGY_NEIGHBOR_ALLTOALL, positional, keywords)?;
+        implementations::topology::neighbor_alltoall(slf, call)
+    }
+
+    /// As `neighbor_alltoall`, for inputs of one size in one tensor, and outputs of one size in one
+    /// tensor, each of which has them one after the other along dimension 0.
+    ///
+    /// Raises `InvalidArgumentError`, `CollectiveMismatchError`.
+    #[pyo3(name = "neighbor_alltoall_single", signature = (*positional, **keywords), text_signature = "($self, output, input, timeout=None)")]
+    fn py_neighbor_alltoall_single<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let call =
+            convert::resolve(py, &tables::TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE, positional, keywords)?;
+        implementations::topology::neighbor_alltoall_single(slf, call)
+    }
+
+    /// The length of each dimension of a grid; none for a graph.
+    #[getter(dims)]
+    fn get_dims<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "TOPOLOGY_DIMS")
+    }
+
+    /// Whether each dimension of a grid goes on with its first index after its last; none for a
+    /// graph.
+    #[getter(periods)]
+    fn get_periods<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "TOPOLOGY_PERIODS")
+    }
+
+    /// The ranks from which this one gets blocks, in the order of the outputs; none where a grid ends.
+    #[getter(sources)]
+    fn get_sources<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "TOPOLOGY_SOURCES")
+    }
+
+    /// The ranks to which this one gives blocks, in the order of the inputs; none where a grid ends.
+    #[getter(destinations)]
+    fn get_destinations<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "TOPOLOGY_DESTINATIONS")
+    }
+}
+
+#[pymethods]
 impl PreparedOperation {
     /// Starts the operation, queued behind an earlier start that is still running, whose failure is
     /// raised. All ranks start it equally often, or take part by ordinary calls.
@@ -1109,6 +1245,45 @@ impl ProcessGroup {
         convert::invoke_on(
             slf.as_any(),
             "PROCESS_GROUP_UNREGISTER_ABORT_HOOK",
+            positional,
+            keywords,
+        )
+    }
+
+    /// Arranges the ranks in a grid, as many as there are (MPI's `Cart_create`). All ranks call it,
+    /// with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
+    ///
+    /// - `dims`: the length of each dimension: `compute_dims` finds balanced ones.
+    /// - `periods`: for each dimension, whether the last one's next neighbour is the first. An empty
+    ///   list: in none of them.
+    ///
+    /// Raises `InvalidArgumentError`, `TopologyMismatchError`.
+    #[pyo3(name = "create_cart", signature = (*positional, **keywords), text_signature = "($self, dims, periods=())")]
+    fn py_create_cart<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_CREATE_CART", positional, keywords)
+    }
+
+    /// Makes a graph of the ranks, each of which says who its neighbours are (MPI's
+    /// `Dist_graph_create_adjacent`). All ranks call it. A rank that names another as its
+    /// destination is named by that one as a source, as often; a rank may name itself.
+    ///
+    /// - `sources`: the ranks from which this one gets, in the order of the outputs.
+    /// - `destinations`: the ranks to which it gives, in the order of the inputs.
+    ///
+    /// Raises `InvalidArgumentError`, `TopologyMismatchError`.
+    #[pyo3(name = "create_dist_graph_adjacent", signature = (*positional, **keywords), text_signature = "($self, sources, destinations)")]
+    fn py_create_dist_graph_adjacent<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(
+            slf.as_any(),
+            "PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT",
             positional,
             keywords,
         )
@@ -2373,6 +2548,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CurrentProcessGroup>()?;
     module.add_class::<P2POp>()?;
     module.add_class::<CommNameBlock>()?;
+    module.add_class::<Topology>()?;
     module.add_class::<PreparedOperation>()?;
     module.add_class::<ProcessGroup>()?;
     module.add_class::<Store>()?;

@@ -246,6 +246,13 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         bases: &[],
         doc: "A failure of a backend's own library.",
     },
+    ErrorClass {
+        kind: "TopologyMismatch",
+        python: "TopologyMismatchError",
+        parent: Some("InvalidArgument"),
+        bases: &[],
+        doc: "Ranks disagree on the topology that they make. All ranks that make it get this.",
+    },
 ];
 
 /// The kind of `error`, and its fields.
@@ -457,6 +464,15 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
             vec![
                 ("backend", Field::Text(backend.clone())),
                 ("message", Field::Text(message.clone())),
+            ],
+        ),
+        Error::TopologyMismatch { rank, ours, other_rank, theirs } => (
+            "TopologyMismatch",
+            vec![
+                ("rank", Field::Number(u64::from(*rank))),
+                ("ours", Field::Text(ours.clone())),
+                ("other_rank", Field::Number(u64::from(*other_rank))),
+                ("theirs", Field::Text(theirs.clone())),
             ],
         ),
         // A kind that this table does not know is an instance of the root.

@@ -920,6 +920,28 @@ fn py_record_comm<'py>(
     implementations::distributed::record_comm(py, call)
 }
 
+/// The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
+/// be, the longest first (MPI's `Dims_create`).
+///
+/// - `dims`: how many dimensions, or a list of their lengths, in which 0 stands for those that are
+///   to be found.
+///
+/// Forms:
+///
+/// - `compute_dims(size: int, dims: int)`
+/// - `compute_dims(size: int, dims: Sequence[int])`
+///
+/// Raises `InvalidArgumentError`.
+#[pyfunction]
+#[pyo3(name = "compute_dims", signature = (*positional, **keywords), text_signature = "(size, dims)")]
+fn py_compute_dims<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::invoke(py, "DISTRIBUTED_COMPUTE_DIMS", positional, keywords)
+}
+
 /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
 ///
 /// Raises `InvalidArgumentError`, `InvalidTypeError`.
@@ -1202,6 +1224,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_batch_isend_irecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_nan_check, module)?)?;
     module.add_function(wrap_pyfunction!(py_record_comm, module)?)?;
+    module.add_function(wrap_pyfunction!(py_compute_dims, module)?)?;
     module.add_function(wrap_pyfunction!(py_broadcast_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_object, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_object, module)?)?;

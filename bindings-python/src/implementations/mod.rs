@@ -13,6 +13,7 @@ pub(crate) mod prepared_operation;
 pub(crate) mod process_group;
 mod rendezvous;
 pub(crate) mod tcp_store;
+pub(crate) mod topology;
 pub(crate) mod window;
 pub(crate) mod work;
 

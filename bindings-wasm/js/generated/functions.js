@@ -382,6 +382,13 @@ export function nanCheck(...given) {
   return hooks.nanCheck(DISTRIBUTED_NAN_CHECK, given);
 }
 
+const DISTRIBUTED_COMPUTE_DIMS = { key: "DISTRIBUTED_COMPUTE_DIMS", name: "computeDims", required: 2 };
+
+/** The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can be, the longest first (MPI's `Dims_create`). */
+export function computeDims(...given) {
+  return calls.invoke(DISTRIBUTED_COMPUTE_DIMS, null, given);
+}
+
 const DISTRIBUTED_BROADCAST_OBJECT_LIST = { key: "DISTRIBUTED_BROADCAST_OBJECT_LIST", name: "broadcastObjectList", required: 1, objects: ["objectList"], group: 2, groupName: "group", nonMember: null, gives: "nothing" };
 
 /** All ranks get the objects of `src`, in their `objectList`, which has the same length. */

@@ -3,6 +3,7 @@
 
 export {
   DeviceMesh,
+  Topology,
   ProcessGroup,
   Store,
   HashStore,
@@ -54,6 +55,7 @@ export {
   RendezvousError,
   RendezvousTimeoutError,
   StoreTimeoutError,
+  TopologyMismatchError,
   UnknownBackendError,
   UnsupportedDTypeError,
   UnsupportedError,
@@ -78,6 +80,7 @@ export {
   broadcast,
   broadcastObjectList,
   buildInfo,
+  computeDims,
   createStoreClient,
   defaultGroup,
   destroyProcessGroup,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::object::{Object, StoreObject};
 use crate::device_mesh::DeviceMesh;
 use crate::generated::error::Result;
+use crate::process_group::topology::Topology;
 use crate::process_group::{ProcessGroup, Window};
 use crate::store::Store;
 use crate::tensor::{Device, Tensor};
@@ -91,7 +92,15 @@ macro_rules! from_list {
 }
 
 // One for each type, because `Vec<u8>` is bytes.
-from_list!(Vec<Vec<u8>>, Vec<String>, Vec<u32>, Vec<Answer>, Vec<ProcessGroup>);
+from_list!(
+    Vec<Vec<u8>>,
+    Vec<String>,
+    Vec<u32>,
+    Vec<Option<u32>>,
+    Vec<bool>,
+    Vec<Answer>,
+    Vec<ProcessGroup>
+);
 
 impl IntoAnswer for Answer {
     fn into_answer(self) -> Result<Answer> {
@@ -141,6 +150,12 @@ impl IntoAnswer for ProcessGroup {
 impl IntoAnswer for Window {
     fn into_answer(self) -> Result<Answer> {
         Object::Window(self).into_answer()
+    }
+}
+
+impl IntoAnswer for Topology {
+    fn into_answer(self) -> Result<Answer> {
+        Object::Topology(self).into_answer()
     }
 }
 

@@ -155,7 +155,8 @@ from_list!(
     u64,
     usize,
     i32,
-    i64
+    i64,
+    bool
 );
 
 fn list<T: FromValue>(value: Value) -> Result<Vec<T>, String> {

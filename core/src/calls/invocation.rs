@@ -23,6 +23,7 @@ use crate::distributed;
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::error::{Error, Result};
 use crate::generated::roles::Order;
+use crate::process_group::topology::Topology;
 use crate::process_group::{ProcessGroup, Window};
 use crate::request::{Method, Role};
 use crate::work::comm_name::CommName;
@@ -315,6 +316,11 @@ impl Invocation {
     /// The mesh that the method is called on.
     pub(crate) fn this_mesh(&self) -> Result<DeviceMesh> {
         self.this()?.mesh().cloned()
+    }
+
+    /// The topology that the method is called on.
+    pub(crate) fn this_topology(&self) -> Result<Topology> {
+        self.this()?.topology().cloned()
     }
 
     /// The store that the method is called on.

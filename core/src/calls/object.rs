@@ -1,5 +1,5 @@
-//! Objects that calls are made on, take and return: groups, meshes, windows and stores. Knows
-//! nothing of methods.
+//! Objects that calls are made on, take and return: groups, meshes, topologies, windows and stores.
+//! Knows nothing of methods.
 
 use std::fmt;
 #[cfg(not(target_family = "wasm"))]
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::device_mesh::DeviceMesh;
 use crate::generated::error::{Error, Result};
+use crate::process_group::topology::Topology;
 use crate::process_group::{ProcessGroup, Window, next_identity};
 #[cfg(not(target_family = "wasm"))]
 use crate::store::FileStore;
@@ -29,6 +30,8 @@ pub enum Object {
     Window(Window),
     /// A mesh.
     Mesh(DeviceMesh),
+    /// A topology.
+    Topology(Topology),
 }
 
 /// A store, and what it was made as.
@@ -78,6 +81,7 @@ impl Object {
             Object::NonGroupMember => &["NonGroupMember", "ProcessGroup"],
             Object::Window(_) => &["Window"],
             Object::Mesh(_) => &["DeviceMesh"],
+            Object::Topology(_) => &["Topology"],
             Object::Store(store) => match store.kind {
                 Kind::Only(interfaces) => interfaces,
                 Kind::Hash => &["HashStore", "Store"],
@@ -99,6 +103,7 @@ impl Object {
             Object::Store(store) => store.identity,
             Object::Window(window) => window.identity(),
             Object::Mesh(mesh) => mesh.identity(),
+            Object::Topology(topology) => topology.identity(),
         }
     }
 
@@ -160,13 +165,25 @@ impl Object {
         }
     }
 
-    /// The group in which operations on it run: that of a window, or itself.
+    /// The topology that it is.
+    ///
+    /// # Errors
+    /// [`Error::InvalidType`] if it is not a topology.
+    pub fn topology(&self) -> Result<&Topology> {
+        match self {
+            Object::Topology(topology) => Ok(topology),
+            other => Err(is_not(other, "Topology")),
+        }
+    }
+
+    /// The group in which operations on it run: that of a window or a topology, or itself.
     ///
     /// # Errors
     /// As [`Object::group`].
     pub fn operating_group(&self) -> Result<&ProcessGroup> {
         match self {
             Object::Window(window) => Ok(window.group()),
+            Object::Topology(topology) => Ok(topology.group()),
             other => other.group(),
         }
     }
@@ -308,6 +325,7 @@ impl fmt::Display for Object {
             Object::Store(store) => write!(f, "{store}"),
             Object::Window(window) => write!(f, "{window:?}"),
             Object::Mesh(mesh) => write!(f, "{mesh}"),
+            Object::Topology(topology) => write!(f, "{topology:?}"),
         }
     }
 }

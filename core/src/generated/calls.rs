@@ -31,6 +31,13 @@ pub static METHODS: &[&Method] = &[
     &DEVICE_MESH_EQUALS,
     &DEVICE_MESH_GET_ROOT_MESH,
     &P2P_OP_NEW,
+    &TOPOLOGY_COORDINATES,
+    &TOPOLOGY_RANK_AT,
+    &TOPOLOGY_SHIFT,
+    &TOPOLOGY_NEIGHBOR_ALLGATHER,
+    &TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE,
+    &TOPOLOGY_NEIGHBOR_ALLTOALL,
+    &TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE,
     &PREPARED_OPERATION_START,
     &PREPARED_OPERATION_RUN,
     &PREPARED_OPERATION_WAIT,
@@ -73,6 +80,8 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK,
     &PROCESS_GROUP_REGISTER_ABORT_HOOK,
     &PROCESS_GROUP_UNREGISTER_ABORT_HOOK,
+    &PROCESS_GROUP_CREATE_CART,
+    &PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT,
     &PROCESS_GROUP_PPERMUTE,
     &PROCESS_GROUP_SEND,
     &PROCESS_GROUP_RECV,
@@ -210,6 +219,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_BATCH_ISEND_IRECV,
     &DISTRIBUTED_NAN_CHECK,
     &DISTRIBUTED_RECORD_COMM,
+    &DISTRIBUTED_COMPUTE_DIMS,
     &DISTRIBUTED_BROADCAST_OBJECT_LIST,
     &DISTRIBUTED_ALL_GATHER_OBJECT,
     &DISTRIBUTED_GATHER_OBJECT,
@@ -697,6 +707,114 @@ pub static P2P_OP_NEW: Method = Method {
             ),
             optional("tag", Type::Int, Role::None, Constant::Int(0)),
             optional("group_peer", Type::Nullable(&Type::Int), Role::None, Constant::Null),
+        ],
+    }],
+};
+
+/// `Topology.coordinates`
+pub static TOPOLOGY_COORDINATES: Method = Method {
+    interface: "Topology",
+    name: "coordinates",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
+};
+
+/// `Topology.rank_at`
+pub static TOPOLOGY_RANK_AT: Method = Method {
+    interface: "Topology",
+    name: "rank_at",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("coordinates", Type::Sequence(&Type::Int), Role::None)],
+    }],
+};
+
+/// `Topology.shift`
+pub static TOPOLOGY_SHIFT: Method = Method {
+    interface: "Topology",
+    name: "shift",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("dimension", Type::Int, Role::None),
+            optional("displacement", Type::Int, Role::None, Constant::Int(1)),
+        ],
+    }],
+};
+
+/// `Topology.neighbor_allgather`
+pub static TOPOLOGY_NEIGHBOR_ALLGATHER: Method = Method {
+    interface: "Topology",
+    name: "neighbor_allgather",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("outputs", Type::Sequence(&Type::Tensor), Role::Out),
+            required("input", Type::Tensor, Role::In),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `Topology.neighbor_allgather_single`
+pub static TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE: Method = Method {
+    interface: "Topology",
+    name: "neighbor_allgather_single",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::In),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `Topology.neighbor_alltoall`
+pub static TOPOLOGY_NEIGHBOR_ALLTOALL: Method = Method {
+    interface: "Topology",
+    name: "neighbor_alltoall",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("outputs", Type::Sequence(&Type::Tensor), Role::Out),
+            required("inputs", Type::Sequence(&Type::Tensor), Role::In),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `Topology.neighbor_alltoall_single`
+pub static TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE: Method = Method {
+    interface: "Topology",
+    name: "neighbor_alltoall_single",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::Out),
+            required("input", Type::Tensor, Role::In),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
 };
@@ -1553,6 +1671,38 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
+};
+
+/// `ProcessGroup.create_cart`
+pub static PROCESS_GROUP_CREATE_CART: Method = Method {
+    interface: "ProcessGroup",
+    name: "create_cart",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("dims", Type::Sequence(&Type::Int), Role::None),
+            optional("periods", Type::Sequence(&Type::Bool), Role::None, Constant::EmptySequence),
+        ],
+    }],
+};
+
+/// `ProcessGroup.create_dist_graph_adjacent`
+pub static PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT: Method = Method {
+    interface: "ProcessGroup",
+    name: "create_dist_graph_adjacent",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("sources", Type::Sequence(&Type::Int), Role::None),
+            required("destinations", Type::Sequence(&Type::Int), Role::None),
+        ],
+    }],
 };
 
 /// `ProcessGroup.ppermute`
@@ -3859,6 +4009,30 @@ pub static DISTRIBUTED_RECORD_COMM: Method = Method {
     coalesced: false,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("name", Type::Str, Role::None)] }],
+};
+
+/// `distributed.compute_dims`
+pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
+    interface: "distributed",
+    name: "compute_dims",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    unbuilt: false,
+    overloads: &[
+        Overload {
+            parameters: &[
+                required("size", Type::Int, Role::None),
+                required("dims", Type::Int, Role::None),
+            ],
+        },
+        Overload {
+            parameters: &[
+                required("size", Type::Int, Role::None),
+                required("dims", Type::Sequence(&Type::Int), Role::None),
+            ],
+        },
+    ],
 };
 
 /// `distributed.broadcast_object_list`

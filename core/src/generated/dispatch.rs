@@ -283,6 +283,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(implementations::distributed::build_info)),
     },
     Entry {
+        key: "DISTRIBUTED_COMPUTE_DIMS",
+        method: &calls::DISTRIBUTED_COMPUTE_DIMS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::compute_dims)),
+    },
+    Entry {
         key: "DISTRIBUTED_CREATE_STORE_CLIENT",
         method: &calls::DISTRIBUTED_CREATE_STORE_CLIENT,
         order: Order::Free,
@@ -945,6 +952,22 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_CREATE_CART",
+        method: &calls::PROCESS_GROUP_CREATE_CART,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::create_cart(call)))),
+    },
+    Entry {
+        key: "PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT",
+        method: &calls::PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::process_group::create_dist_graph_adjacent(call))
+        })),
+    },
+    Entry {
         key: "PROCESS_GROUP_EXSCAN",
         method: &calls::PROCESS_GROUP_EXSCAN,
         order: Order::Free,
@@ -1486,6 +1509,83 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(implementations::tcp_store::port)),
     },
     Entry {
+        key: "TOPOLOGY_COORDINATES",
+        method: &calls::TOPOLOGY_COORDINATES,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::coordinates)),
+    },
+    Entry {
+        key: "TOPOLOGY_DESTINATIONS",
+        method: &TOPOLOGY_DESTINATIONS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::destinations)),
+    },
+    Entry {
+        key: "TOPOLOGY_DIMS",
+        method: &TOPOLOGY_DIMS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::dims)),
+    },
+    Entry {
+        key: "TOPOLOGY_NEIGHBOR_ALLGATHER",
+        method: &calls::TOPOLOGY_NEIGHBOR_ALLGATHER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE",
+        method: &calls::TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "TOPOLOGY_NEIGHBOR_ALLTOALL",
+        method: &calls::TOPOLOGY_NEIGHBOR_ALLTOALL,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE",
+        method: &calls::TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "TOPOLOGY_PERIODS",
+        method: &TOPOLOGY_PERIODS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::periods)),
+    },
+    Entry {
+        key: "TOPOLOGY_RANK_AT",
+        method: &calls::TOPOLOGY_RANK_AT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::rank_at)),
+    },
+    Entry {
+        key: "TOPOLOGY_SHIFT",
+        method: &calls::TOPOLOGY_SHIFT,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::shift)),
+    },
+    Entry {
+        key: "TOPOLOGY_SOURCES",
+        method: &TOPOLOGY_SOURCES,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::topology::sources)),
+    },
+    Entry {
         key: "WEB_SOCKET_STORE_NEW",
         method: &calls::WEB_SOCKET_STORE_NEW,
         order: Order::Free,
@@ -1674,6 +1774,10 @@ static DEVICE_MESH_MESH: Method = attribute("DeviceMesh", "mesh");
 static DEVICE_MESH_MESH_DIM_NAMES: Method = attribute("DeviceMesh", "mesh_dim_names");
 static DEVICE_MESH_NDIM: Method = attribute("DeviceMesh", "ndim");
 static DEVICE_MESH_SHAPE: Method = attribute("DeviceMesh", "shape");
+static TOPOLOGY_DIMS: Method = attribute("Topology", "dims");
+static TOPOLOGY_PERIODS: Method = attribute("Topology", "periods");
+static TOPOLOGY_SOURCES: Method = attribute("Topology", "sources");
+static TOPOLOGY_DESTINATIONS: Method = attribute("Topology", "destinations");
 static PROCESS_GROUP_GROUP_NAME: Method = attribute("ProcessGroup", "group_name");
 static PROCESS_GROUP_GROUP_DESC: Method = attribute("ProcessGroup", "group_desc");
 static PROCESS_GROUP_BOUND_DEVICE_ID: Method = attribute("ProcessGroup", "bound_device_id");

@@ -373,6 +373,20 @@ pub enum Error {
         /// The library's message.
         message: String,
     },
+    /// Ranks disagree on the topology that they make. All ranks that make it get this.
+    #[error(
+        "ranks disagree on a topology: rank {rank} gave {ours}, but rank {other_rank} gave {theirs}"
+    )]
+    TopologyMismatch {
+        /// One rank: of an edge of a graph, the one where it begins.
+        rank: u32,
+        /// What that rank gave.
+        ours: String,
+        /// Another rank: of an edge of a graph, the one where it ends.
+        other_rank: u32,
+        /// What the other rank gave.
+        theirs: String,
+    },
 }
 
 impl Debug for Error {
@@ -431,6 +445,7 @@ impl Error {
             Error::Network { .. } => "Network",
             Error::MonitoredBarrier { .. } => "MonitoredBarrier",
             Error::Backend { .. } => "Backend",
+            Error::TopologyMismatch { .. } => "TopologyMismatch",
         }
     }
 
@@ -601,6 +616,12 @@ impl Error {
                 ("backend", ErrorField::Text(backend.clone())),
                 ("message", ErrorField::Text(message.clone())),
             ],
+            Error::TopologyMismatch { rank, ours, other_rank, theirs } => vec![
+                ("rank", ErrorField::Number(u64::from(*rank))),
+                ("ours", ErrorField::Text(ours.clone())),
+                ("other_rank", ErrorField::Number(u64::from(*other_rank))),
+                ("theirs", ErrorField::Text(theirs.clone())),
+            ],
         }
     }
 
@@ -614,7 +635,8 @@ impl Error {
             | Error::NonFiniteInput { rank, .. }
             | Error::Reconfigured { rank, .. }
             | Error::RendezvousTimeout { rank, .. }
-            | Error::MonitoredBarrier { rank, .. } => Some(*rank),
+            | Error::MonitoredBarrier { rank, .. }
+            | Error::TopologyMismatch { rank, .. } => Some(*rank),
             _ => None,
         }
     }

@@ -79,6 +79,63 @@ pub mod p2p_op {
     }
 }
 
+/// Methods of `Topology`.
+pub mod topology {
+    /// `Topology.coordinates`
+    pub mod coordinates {
+        /// `rank`
+        pub const RANK: usize = 0;
+    }
+    /// `Topology.rank_at`
+    pub mod rank_at {
+        /// `coordinates`
+        pub const COORDINATES: usize = 0;
+    }
+    /// `Topology.shift`
+    pub mod shift {
+        /// `dimension`
+        pub const DIMENSION: usize = 0;
+        /// `displacement`
+        pub const DISPLACEMENT: usize = 1;
+    }
+    /// `Topology.neighbor_allgather`
+    pub mod neighbor_allgather {
+        /// `outputs`
+        pub const OUTPUTS: usize = 0;
+        /// `input`
+        pub const INPUT: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+    }
+    /// `Topology.neighbor_allgather_single`
+    pub mod neighbor_allgather_single {
+        /// `output`
+        pub const OUTPUT: usize = 0;
+        /// `input`
+        pub const INPUT: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+    }
+    /// `Topology.neighbor_alltoall`
+    pub mod neighbor_alltoall {
+        /// `outputs`
+        pub const OUTPUTS: usize = 0;
+        /// `inputs`
+        pub const INPUTS: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+    }
+    /// `Topology.neighbor_alltoall_single`
+    pub mod neighbor_alltoall_single {
+        /// `output`
+        pub const OUTPUT: usize = 0;
+        /// `input`
+        pub const INPUT: usize = 1;
+        /// `timeout`
+        pub const TIMEOUT: usize = 2;
+    }
+}
+
 /// Methods of `PreparedOperation`.
 pub mod prepared_operation {
     /// `PreparedOperation.wait`
@@ -199,6 +256,20 @@ pub mod process_group {
     pub mod unregister_abort_hook {
         /// `hook_id`
         pub const HOOK_ID: usize = 0;
+    }
+    /// `ProcessGroup.create_cart`
+    pub mod create_cart {
+        /// `dims`
+        pub const DIMS: usize = 0;
+        /// `periods`
+        pub const PERIODS: usize = 1;
+    }
+    /// `ProcessGroup.create_dist_graph_adjacent`
+    pub mod create_dist_graph_adjacent {
+        /// `sources`
+        pub const SOURCES: usize = 0;
+        /// `destinations`
+        pub const DESTINATIONS: usize = 1;
     }
     /// `ProcessGroup.ppermute`
     pub mod ppermute {
@@ -933,6 +1004,13 @@ pub mod distributed {
     pub mod record_comm {
         /// `name`
         pub const NAME: usize = 0;
+    }
+    /// `distributed.compute_dims`
+    pub mod compute_dims {
+        /// `size`
+        pub const SIZE: usize = 0;
+        /// `dims`
+        pub const DIMS: usize = 1;
     }
     /// `distributed.broadcast_object_list`
     pub mod broadcast_object_list {

@@ -19,8 +19,7 @@ use crate::store::{GroupStore, Store};
 use crate::tensor::{
     Buffers, ConstBuffers, Device, Tensor, given, in_place, lend, lend_mut, single_tensor,
 };
-use crate::work::comm_name::CommName;
-use crate::work::{OperationLabel, Work};
+use crate::work::{OperationLabel, Work, comm_name::CommName};
 
 mod assembly;
 mod check;
@@ -53,6 +52,7 @@ mod shared_texts;
 mod sparse;
 mod split;
 mod stage;
+pub(crate) mod topology;
 pub(crate) mod window;
 
 pub use check::CheckedRequest;

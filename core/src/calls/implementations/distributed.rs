@@ -5,6 +5,7 @@ use std::time::Duration;
 pub(crate) use super::device_mesh::{current_device_mesh, extend_device_mesh, init_device_mesh};
 pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
+pub(crate) use super::topology::compute_dims;
 use crate::backend::CudaMemory;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;

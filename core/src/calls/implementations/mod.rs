@@ -12,6 +12,7 @@ pub(crate) mod process_group;
 mod settings;
 pub(crate) mod store;
 pub(crate) mod tcp_store;
+pub(crate) mod topology;
 pub(crate) mod web_socket_store;
 pub(crate) mod window;
 

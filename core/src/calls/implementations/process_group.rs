@@ -119,6 +119,22 @@ pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
     window.into_answer()
 }
 
+/// Arranges the ranks in a grid.
+pub(crate) async fn create_cart(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let dims: Vec<u32> = call.take(create_cart::DIMS)?;
+    let periods: Vec<bool> = call.take(create_cart::PERIODS)?;
+    group.create_cart_async(&dims, &periods).await.into_answer()
+}
+
+/// Makes a graph of the ranks.
+pub(crate) async fn create_dist_graph_adjacent(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let sources: Vec<u32> = call.take(create_dist_graph_adjacent::SOURCES)?;
+    let destinations: Vec<u32> = call.take(create_dist_graph_adjacent::DESTINATIONS)?;
+    group.create_dist_graph_adjacent_async(&sources, &destinations).await.into_answer()
+}
+
 /// Waits for a message.
 pub(crate) async fn probe(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;

@@ -52,7 +52,7 @@ impl StagedOperation {
             Operation::Send { peer, .. } => facts("SEND", *peer as i32, None),
             Operation::Recv { peer: Some(peer), .. } => facts("RECV", *peer as i32, None),
             Operation::Recv { peer: None, .. } => facts("RECVANYSOURCE", -1, None),
-            Operation::Permutation { .. } => facts("ALLTOALL", -1, None),
+            Operation::Permutation { .. } | Operation::Neighbors(..) => facts("ALLTOALL", -1, None),
             Operation::Exchange(exchange) => facts("SENDRECV", exchange.to.0 as i32, None),
             // What one rank does alone has no hooks.
             Operation::Window(..) => return None,

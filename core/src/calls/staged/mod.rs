@@ -15,6 +15,7 @@ mod short;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod window;
 
 use std::time::Duration;
@@ -38,7 +39,7 @@ use crate::work::Work;
 use crate::work::comm_name::CommName;
 pub use hooks::OperationFacts;
 pub use lending::Loans;
-use operation::{Operation, on_window, operation};
+use operation::{Operation, on_topology, on_window, operation};
 use overlaps::refuse_overlaps;
 #[cfg(not(target_family = "wasm"))]
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
@@ -148,6 +149,7 @@ impl StagedOperation {
         let outputs = resolved.positions(&tensors, Role::is_written);
         let operation = match this {
             Some(Object::Window(window)) => on_window(window, resolved, &tensors)?,
+            Some(Object::Topology(topology)) => on_topology(topology, &resolved)?,
             _ => operation(resolved, &group, this.is_some())?,
         };
         refuse_overlaps(entry.method.name, &tensors.all, &outputs)?;
@@ -401,6 +403,14 @@ impl StagedOperation {
     /// tensor that it sends and writes the others of its list, all other ranks only write; of a
     /// reduction, only the root's tensor for the result is written.
     fn leave_out_needless_copies(&mut self) {
+        if let State::Prepared(Operation::Neighbors(topology, _)) = &self.state
+            && topology.leaves_outputs()
+        {
+            // Where a grid ends, an output stays as it is.
+            let outputs = self.outputs.iter().filter(|position| !self.inputs.contains(position));
+            let outputs: Vec<usize> = outputs.copied().collect();
+            self.inputs.extend(outputs);
+        }
         let (State::Prepared(Operation::Collective(checked)), Some(group)) =
             (&self.state, &self.group)
         else {

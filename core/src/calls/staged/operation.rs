@@ -7,6 +7,7 @@ use crate::calls::resolve::{ResolvedCall, unsupported};
 use crate::calls::{FromValue, Role, Value};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
+use crate::process_group::topology::{NeighborCall, Topology};
 use crate::process_group::{CheckedRequest, ExchangeRequest, MessageRequest, ProcessGroup, Window};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
@@ -39,6 +40,8 @@ pub(super) enum Operation {
     },
     /// A message to a rank and one from a rank.
     Exchange(ExchangeRequest),
+    /// An exchange between neighbours.
+    Neighbors(Topology, Box<NeighborCall>),
     /// A call on a window.
     Window(Window, Box<WindowCall>),
     /// Messages that go together.
@@ -73,6 +76,7 @@ impl Operation {
                 group.issue_message(MessageRequest::receive(tensor, peer, tag), None, waiting)
             }
             Operation::Exchange(exchange) => group.issue_exchange(exchange, waiting),
+            Operation::Neighbors(topology, call) => topology.issue(*call, waiting),
             Operation::Window(window, call) => call.issue(&window, waiting),
             #[cfg(feature = "nccl")]
             Operation::Messages(messages) => {
@@ -97,6 +101,7 @@ impl Operation {
             | Operation::Collective(_)
             | Operation::Exchange(_)
             | Operation::Permutation { .. }
+            | Operation::Neighbors(..)
             | Operation::Window(..)
             | Operation::Plain(..) => {
                 let message = "only messages to and from ranks that are named go together";
@@ -137,6 +142,13 @@ pub(super) fn on_window(
         return Err(Error::InvalidArgument { message });
     }
     Ok(Operation::Window(window, Box::new(call)))
+}
+
+/// What a resolved call on a topology does. What is given is not here yet.
+pub(super) fn on_topology(topology: &Topology, resolved: &ResolvedCall) -> Result<Operation> {
+    let (topology, call) = resolved.neighbor_call(topology)?;
+    topology.check(&call)?;
+    Ok(Operation::Neighbors(topology, Box::new(call)))
 }
 
 /// A send or a receive, by the roles of the parameters.
