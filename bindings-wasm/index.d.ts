@@ -1450,7 +1450,7 @@ export class DeviceMesh {
 }
 
 /**
- * Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a
+ * Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology) or a
  * graph.
  *
  * All ranks make it together, by `createCart` or `createDistGraphAdjacent` of the group. Its

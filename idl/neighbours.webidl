@@ -1,13 +1,13 @@
 // Neighbour collectives: exchanges with the neighbours that a rank has in a grid or in a graph.
 // MPI 4.1, sections 8.5 to 8.8.
 
-/// Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph.
+/// Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology) or a graph.
 ///
 /// All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
 /// operations are collectives of the group: all ranks call them, in the same order as the group's
-/// own. A rank may be its own neighbour, and may have another one twice: the first block that one of
-/// them gives the other is the first that this one gets from it, and so on; in a grid, what a rank
-/// gives in one direction arrives from the opposite one.
+/// own. A rank may be its own neighbour, and may have another one twice: the first block that one
+/// of them gives the other is the first that this one gets from it, and so on; in a grid, what a
+/// rank gives in one direction arrives from the opposite one.
 ///
 /// The neighbours of a rank in a grid are, for each dimension, the one before it and the one after
 /// it. Where the grid ends, there is none: what stands there in the inputs goes nowhere, and what
@@ -21,7 +21,8 @@ interface Topology {
   /// graph.
   [Handwritten] readonly attribute sequence<boolean>? periods;
 
-  /// The ranks from which this one gets blocks, in the order of the outputs; none where a grid ends.
+  /// The ranks from which this one gets blocks, in the order of the outputs; none where a grid
+  /// ends.
   [Handwritten] readonly attribute sequence<Rank?> sources;
 
   /// The ranks to which this one gives blocks, in the order of the inputs; none where a grid ends.

@@ -117,7 +117,7 @@ pub(crate) struct Window {
     pub(crate) inner: polyrank::Window,
 }
 
-/// Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph.
+/// Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology) or a graph.
 ///
 /// All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
 /// operations are collectives of the group.

@@ -156,6 +156,7 @@ def test_runs(page, result, size):
             total = float(sum(range(before + 1)))
             expected = [f"{has} rows {first} to {first + 3 * rank}", f"{has} all of {everything}"]
             expected.append(f"rank {rank} got {total} from rank {before}")
+            expected.append(f"rank {rank} is between {before} and {(rank + 1) % size}")
             assert text.splitlines() == expected
         return
     if result == "tasks":

@@ -1419,13 +1419,13 @@ class CommNameBlock:
 
 @final
 class Topology:
-    """Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph.
+    """Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology) or a graph.
 
     All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
     operations are collectives of the group: all ranks call them, in the same order as the group's
-    own. A rank may be its own neighbour, and may have another one twice: the first block that one of
-    them gives the other is the first that this one gets from it, and so on; in a grid, what a rank
-    gives in one direction arrives from the opposite one.
+    own. A rank may be its own neighbour, and may have another one twice: the first block that one
+    of them gives the other is the first that this one gets from it, and so on; in a grid, what a
+    rank gives in one direction arrives from the opposite one.
 
     The neighbours of a rank in a grid are, for each dimension, the one before it and the one after
     it. Where the grid ends, there is none: what stands there in the inputs goes nowhere, and what
@@ -1442,7 +1442,9 @@ class Topology:
         """
     @property
     def sources(self) -> tuple[int | None, ...]:
-        """The ranks from which this one gets blocks, in the order of the outputs; none where a grid ends."""
+        """The ranks from which this one gets blocks, in the order of the outputs; none where a grid
+        ends.
+        """
     @property
     def destinations(self) -> tuple[int | None, ...]:
         """The ranks to which this one gives blocks, in the order of the inputs; none where a grid ends."""

@@ -467,7 +467,8 @@ impl Topology {
         convert::attribute(slf.as_any(), "TOPOLOGY_PERIODS")
     }
 
-    /// The ranks from which this one gets blocks, in the order of the outputs; none where a grid ends.
+    /// The ranks from which this one gets blocks, in the order of the outputs; none where a grid
+    /// ends.
     #[getter(sources)]
     fn get_sources<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "TOPOLOGY_SOURCES")

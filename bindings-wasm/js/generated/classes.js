@@ -120,7 +120,7 @@ const TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE = { key: "TOPOLOGY_NEIGHBOR_ALLGATHER_S
 const TOPOLOGY_NEIGHBOR_ALLTOALL = { key: "TOPOLOGY_NEIGHBOR_ALLTOALL", name: "neighborAlltoall", required: 2, durations: [2], output: 0, outputName: "outputs" };
 const TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE = { key: "TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE", name: "neighborAlltoallSingle", required: 2, durations: [2], output: 0, outputName: "output" };
 
-/** Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology), or a graph. */
+/** Who is whose neighbour among the ranks of a group: a grid (MPI's cartesian topology) or a graph. */
 export class Topology {
   constructor(...given) {
     if (given[0] !== MADE) throw new InvalidTypeError("a Topology is not made by `new`");

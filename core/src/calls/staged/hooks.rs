@@ -63,7 +63,8 @@ impl StagedOperation {
 
     /// Positions of the tensors that are read, in the order of the call.
     pub fn inputs(&self) -> &[usize] {
-        &self.inputs
+        let read = self.inputs.len().saturating_sub(self.kept_outputs);
+        &self.inputs[..read]
     }
 
     /// Looks for the first element of an input that is not finite. Nothing counts as copied in
@@ -82,7 +83,7 @@ impl StagedOperation {
         self.copied_in = Cursor::default();
         self.bytes_copied_in = 0;
         copied?;
-        let inputs = self.inputs.iter().filter_map(|&position| self.tensors.all.get(position));
+        let inputs = self.inputs().iter().filter_map(|&position| self.tensors.all.get(position));
         inputs.enumerate().try_for_each(|(position, staging)| {
             let input = TensorRef::of(&staging.tensor);
             check_input(name, rank, position, input, allow_infinity)

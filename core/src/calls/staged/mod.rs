@@ -86,6 +86,8 @@ pub struct StagedOperation {
     /// Positions of the tensors that are read, and of those that are written.
     inputs: Vec<usize>,
     outputs: Vec<usize>,
+    /// How many of the last `inputs` are copied in alone so that they stay as they are.
+    kept_outputs: usize,
     /// Tensors that are copied by now, and bytes of the next one.
     copied_in: Cursor,
     copied_out: Cursor,
@@ -158,6 +160,7 @@ impl StagedOperation {
             tensors,
             inputs,
             outputs,
+            kept_outputs: 0,
             copied_in: Cursor::default(),
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
@@ -389,6 +392,7 @@ impl StagedOperation {
             tensors: Tensors::default(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            kept_outputs: 0,
             copied_in: Cursor::default(),
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
@@ -409,6 +413,7 @@ impl StagedOperation {
             // Where a grid ends, an output stays as it is.
             let outputs = self.outputs.iter().filter(|position| !self.inputs.contains(position));
             let outputs: Vec<usize> = outputs.copied().collect();
+            self.kept_outputs = outputs.len();
             self.inputs.extend(outputs);
         }
         let (State::Prepared(Operation::Collective(checked)), Some(group)) =

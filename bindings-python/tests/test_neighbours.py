@@ -1,0 +1,270 @@
+"""Neighbour collectives on grids and graphs, against grids of NumPy and matching edge by edge."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import polyrank
+from oracles import same, values
+
+GRIDS = {
+    1: [([1], [True]), ([1, 1], [False, True]), ([], [])],
+    2: [([2], [True]), ([2], [False]), ([1, 2], [True, True])],
+    3: [([3], [True]), ([3, 1], [False, True])],
+    5: [([5], [False]), ([5], [True])],
+    8: [([2, 4], [False, True]), ([2, 2, 2], [True, True, False])],
+}
+
+
+def stepped(dims, periods, rank, dimension, step):
+    """The rank beside `rank`, in an array of the ranks."""
+    ranks = np.arange(int(np.prod(dims))).reshape(dims)
+    index = [int(at[0]) for at in np.where(ranks == rank)]
+    index[dimension] += step
+    if periods[dimension]:
+        index[dimension] %= dims[dimension]
+    return int(ranks[tuple(index)]) if 0 <= index[dimension] < dims[dimension] else None
+
+
+def neighbours(dims, periods, rank):
+    both = [(dimension, step) for dimension in range(len(dims)) for step in (-1, 1)]
+    return [stepped(dims, periods, rank, dimension, step) for dimension, step in both]
+
+
+def block(rank, slot, count, dtype="float32"):
+    """What a rank gives at a slot."""
+    return values(rank * 7 + slot * 3, count, dtype)
+
+
+def grids(here):
+    for dims, periods in GRIDS[here.size]:
+        grid = here.group.create_cart(dims, periods)
+        assert (grid.dims, grid.periods) == (dims, periods)
+        expected = neighbours(dims, periods, here.rank)
+        assert grid.sources == grid.destinations == expected
+        for dimension in range(len(dims)):
+            for by in (-2, -1, 0, 1, 3):
+                beside = [stepped(dims, periods, here.rank, dimension, s) for s in (-by, by)]
+                assert grid.shift(dimension, by) == beside
+        for rank in range(here.size):
+            index = grid.coordinates(rank)
+            assert index == [int(at) for at in np.unravel_index(rank, dims or (1,))][: len(dims)]
+            assert grid.rank_at(index) == rank
+        for count in (0, 1, 7, 5001):
+            exchange_in_grid(here, grid, expected, count)
+
+
+def exchange_in_grid(here, grid, sources, count):
+    slots = range(len(sources))
+    # What a neighbour gives in one direction comes from the opposite one.
+    came = [None if s is None else block(s, slot ^ 1, count) for slot, s in enumerate(sources)]
+    untouched = np.full(count, -9, np.float32)
+    expected = [untouched if it is None else it for it in came]
+    given = [block(here.rank, slot, count) for slot in slots]
+    outputs = [untouched.copy() for _ in slots]
+    work = grid.neighbor_alltoall(outputs, given)
+    assert isinstance(work, polyrank.Work)
+    work.wait()
+    for slot in slots:
+        same(outputs[slot], expected[slot], (grid, slot, count))
+        same(given[slot], block(here.rank, slot, count))
+    if slots:
+        flat = np.full((len(slots), count), -9, np.float32)
+        grid.neighbor_alltoall_single(flat, np.stack(given)).wait()
+        same(flat, np.stack(expected), (grid, count))
+    own = block(here.rank, 0, count)
+    gathered = [
+        untouched if source is None else block(source, 0, count) for source in sources
+    ]
+    outputs = [untouched.copy() for _ in slots]
+    grid.neighbor_allgather(outputs, own).wait()
+    for slot in slots:
+        same(outputs[slot], gathered[slot], (grid, slot, count))
+    flat = np.full(len(slots) * count, -9, np.float32)
+    grid.neighbor_allgather_single(flat, own).wait()
+    same(flat, np.concatenate(gathered) if gathered else flat, (grid, count))
+
+
+def test_grids(world):
+    world.run(grids)
+
+
+def graphs_of(size):
+    """Destinations of each rank: a ring with each edge twice, all to all and oneself, a star."""
+    yield [[(r + 1) % size, (r + 1) % size] for r in range(size)]
+    yield [[(r + n) % size for n in range(size)] for r in range(size)]
+    yield [[0] if r else [0, size - 1] for r in range(size)]
+
+
+def sources_of(destinations, rank):
+    """In an order of the rank's own."""
+    named = [r for r, ranks in enumerate(destinations) for to in ranks if to == rank]
+    return named[::-1] if rank % 2 else named
+
+
+def uneven(source, slot):
+    return (source * 3 + slot * 2) % 5
+
+
+def graphs(here):
+    for destinations in graphs_of(here.size):
+        sources = sources_of(destinations, here.rank)
+        own = destinations[here.rank]
+        graph = here.group.create_dist_graph_adjacent(sources, own)
+        assert (graph.sources, graph.destinations) == (sources, own)
+        assert graph.dims is None and graph.periods is None
+        # The n-th edge from one rank to another is the n-th here, too.
+        slots = []
+        for position, source in enumerate(sources):
+            before = sources[:position].count(source)
+            all_slots = [s for s, to in enumerate(destinations[source]) if to == here.rank]
+            slots.append(all_slots[before])
+        for dtype in ("int64", "bool", "complex64", "bfloat16"):
+            given = [block(here.rank, s, uneven(here.rank, s), dtype) for s in range(len(own))]
+            pairs = list(zip(sources, slots))
+            expected = [block(r, s, uneven(r, s), dtype) for r, s in pairs]
+            outputs = [np.zeros_like(it) for it in expected]
+            graph.neighbor_alltoall(outputs, given).wait()
+            for output, wanted in zip(outputs, expected):
+                same(output, wanted, (destinations, dtype))
+            outputs = [np.zeros_like(block(r, 0, r + 1, dtype)) for r in sources]
+            graph.neighbor_allgather(outputs, block(here.rank, 0, here.rank + 1, dtype)).wait()
+            for output, source in zip(outputs, sources):
+                same(output, block(source, 0, source + 1, dtype), (destinations, dtype))
+
+
+def test_graphs(world):
+    world.run(graphs)
+
+
+def one_way(here):
+    # Rank 0 gives to rank 2, and rank 1 has nobody.
+    sources, destinations = {0: ([], [2]), 1: ([], []), 2: ([0], [])}[here.rank]
+    graph = here.group.create_dist_graph_adjacent(sources, destinations)
+    came = [np.zeros(3)] if here.rank == 2 else []
+    given = [np.array([1.5, 2.5, 3.5])] if here.rank == 0 else []
+    graph.neighbor_alltoall(came, given).wait()
+    strided = np.zeros((3, 2))
+    outputs = [strided[:, 1]] if here.rank == 2 else []
+    graph.neighbor_alltoall(outputs, [np.stack(given * 2, 1)[:, 0]] if given else []).wait()
+    single = np.zeros(1, np.int16)
+    graph.neighbor_allgather_single(single, np.full(1, here.rank + 5, np.int16)).wait()
+    if here.rank == 2:
+        same(came[0], np.array([1.5, 2.5, 3.5]))
+        same(strided, np.array([[0, 1.5], [0, 2.5], [0, 3.5]]))
+    assert single[0] == (5 if here.rank == 2 else 0)
+
+
+def test_a_rank_without_neighbours(trio):
+    trio.run(one_way)
+
+
+def views_in_place_and_hooks(here):
+    ring = here.group.create_cart([3], [True])
+    before, after = (here.rank - 1) % 3, (here.rank + 1) % 3
+    # A halo around what is a rank's own, in one array.
+    memory = np.full((4, 5), here.rank, np.int32)
+    ring.neighbor_alltoall([memory[:, 0], memory[:, 4]], [memory[:, 1], memory[:, 3]]).wait()
+    same(memory, np.array([[before, *[here.rank] * 3, after]] * 4, np.int32))
+    tensor = np.array([here.rank, -here.rank], np.float64)
+    ring.neighbor_alltoall_single(tensor, tensor).wait()
+    same(tensor, np.array([-before, after], np.float64))
+    seen = []
+    here.group.register_pre_hook(1, lambda args: seen.append((args.name, len(args.input_tensors))))
+    with polyrank.record_comm("halo"):
+        work = ring.neighbor_alltoall([np.zeros(1), np.zeros(1)], [np.ones(1), np.ones(1)])
+    work.wait()
+    here.group.unregister_pre_hook(1)
+    assert seen == [("ALLTOALL", 2)]
+    assert len(work.result()) == 2
+    here.group.register_pre_hook(2, polyrank.nan_check())
+    here.group.unregister_pre_hook(2)
+    assert repr(ring).startswith(f"Topology(pool, rank {here.rank} of 3, a grid of [3]")
+    with pytest.raises(TypeError):
+        polyrank.Topology()
+    asyncio.run(awaited(ring))
+
+
+async def awaited(ring):
+    outputs = np.zeros(2)
+    await ring.neighbor_allgather_single(outputs, np.ones(1), timeout=20)
+    same(outputs, np.ones(2))
+
+
+def test_views_in_place_and_hooks(trio):
+    trio.run(views_in_place_and_hooks)
+
+
+def what_is_refused(here):
+    grid = here.group.create_cart([2])
+    assert grid.periods == [False]
+    two, one = [np.zeros(2), np.zeros(2)], np.zeros(2)
+    for call, why in (
+        (lambda: here.group.create_cart([3]), "has 3 places, but the group has 2 ranks"),
+        (lambda: here.group.create_cart([2], [True, False]), "one value for each of 1 dim"),
+        (lambda: here.group.create_dist_graph_adjacent([2], []), r"source rank must be in 0\.\.2"),
+        (lambda: grid.neighbor_alltoall([one], two), "expected 2 output tensors.*sources, got 1"),
+        (lambda: grid.neighbor_alltoall(two, [one]), "expected 2 input tensors.*destinations"),
+        (lambda: grid.neighbor_allgather_single(np.zeros(3), one), "3 rows, which 2 sources"),
+        (lambda: grid.neighbor_allgather(two, np.zeros(2, "int8")), "same dtype"),
+        (lambda: grid.coordinates(2), r"rank must be in 0\.\.2, got 2"),
+        (lambda: grid.rank_at([2]), r"\[2\] is not in a grid of \[2\]"),
+        (lambda: grid.rank_at([]), "is not in a grid"),
+        (lambda: grid.shift(1), r"dimension must be in 0\.\.1, got 1"),
+        (lambda: polyrank.compute_dims(6, [4, 0]), r"cannot have 6 places"),
+    ):
+        with pytest.raises(polyrank.InvalidArgumentError, match=why):
+            call()
+    graph = here.group.create_dist_graph_adjacent([], [])
+    with pytest.raises(polyrank.InvalidArgumentError, match="a graph has no coordinates"):
+        graph.coordinates(0)
+    overlapping = np.zeros(3)
+    ring = here.group.create_cart([2], [True])
+    with pytest.raises(polyrank.InvalidArgumentError, match="share memory"):
+        ring.neighbor_alltoall([overlapping[:2], overlapping[1:]], two)
+
+
+def test_what_is_refused(pair):
+    pair.run(what_is_refused)
+
+
+def disagreements(here):
+    grid = ([2, 1], [True, False]) if here.rank == 0 else ([1, 2], [True, False])
+    with pytest.raises(polyrank.TopologyMismatchError) as raised:
+        here.group.create_cart(*grid)
+    error = raised.value
+    assert (error.rank, error.other_rank) == (0, 1)
+    assert error.ours == "a grid of [2, 1] with periods [true, false]"
+    assert error.theirs == "a grid of [1, 2] with periods [true, false]"
+    with pytest.raises(polyrank.TopologyMismatchError, match="rank 1 gave a graph"):
+        if here.rank == 0:
+            here.group.create_cart([2])
+        else:
+            here.group.create_dist_graph_adjacent([], [])
+    # Rank 0 names an edge twice that rank 1 names once.
+    adjacent = ([], [1, 1]) if here.rank == 0 else ([0], [])
+    with pytest.raises(polyrank.TopologyMismatchError) as raised:
+        here.group.create_dist_graph_adjacent(*adjacent)
+    text = "rank 0 gave 2 edges to rank 1, but rank 1 gave 1 edge from rank 0"
+    assert text in str(raised.value)
+    # The group goes on. Where sizes differ in an operation, it does not.
+    here.group.barrier().wait()
+    group = here.make_group("sizes that differ", timeout=20)
+    ring = group.create_cart([2], [True])
+    with pytest.raises(polyrank.CollectiveMismatchError, match="neighbor|alltoall"):
+        count = 2 + here.rank
+        ring.neighbor_alltoall([np.zeros(2)] * 1 + [np.zeros(2)], [np.ones(count)] * 2).wait()
+        group.barrier().wait()
+
+
+def test_disagreements(pair):
+    pair.run(disagreements)
+
+
+@pytest.mark.parametrize(
+    ("size", "dims", "expected"),
+    [(12, 2, [4, 3]), (8, 3, [2, 2, 2]), (7, 2, [7, 1]), (12, [0, 3, 0], [2, 3, 2]), (1, 0, [])],
+)
+def test_compute_dims(size, dims, expected):
+    assert polyrank.compute_dims(size, dims) == expected
