@@ -40,9 +40,9 @@ def block(rank, slot, count, dtype="float32"):
 def grids(here):
     for dims, periods in GRIDS[here.size]:
         grid = here.group.create_cart(dims, periods)
-        assert (grid.dims, grid.periods) == (dims, periods)
+        assert (grid.dims, grid.periods) == (tuple(dims), tuple(periods))
         expected = neighbours(dims, periods, here.rank)
-        assert grid.sources == grid.destinations == expected
+        assert grid.sources == grid.destinations == tuple(expected)
         for dimension in range(len(dims)):
             for by in (-2, -1, 0, 1, 3):
                 beside = [stepped(dims, periods, here.rank, dimension, s) for s in (-by, by)]
@@ -112,7 +112,7 @@ def graphs(here):
         sources = sources_of(destinations, here.rank)
         own = destinations[here.rank]
         graph = here.group.create_dist_graph_adjacent(sources, own)
-        assert (graph.sources, graph.destinations) == (sources, own)
+        assert (graph.sources, graph.destinations) == (tuple(sources), tuple(own))
         assert graph.dims is None and graph.periods is None
         # The n-th edge from one rank to another is the n-th here, too.
         slots = []
@@ -198,7 +198,7 @@ def test_views_in_place_and_hooks(trio):
 
 def what_is_refused(here):
     grid = here.group.create_cart([2])
-    assert grid.periods == [False]
+    assert grid.periods == (False,)
     two, one = [np.zeros(2), np.zeros(2)], np.zeros(2)
     for call, why in (
         (lambda: here.group.create_cart([3]), "has 3 places, but the group has 2 ranks"),

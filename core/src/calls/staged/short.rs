@@ -254,6 +254,7 @@ impl ShortCall {
             tensors,
             inputs: input.filter(|_| is_read).into_iter().collect(),
             outputs: output.filter(|_| is_written).into_iter().collect(),
+            kept_outputs: 0,
             copied_in: Cursor::default(),
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
