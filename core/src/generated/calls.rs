@@ -309,6 +309,7 @@ pub static ALLREDUCE_OPTIONS: RecordType = RecordType {
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
         optional("sparse_indices", Type::Nullable(&Type::Object), Role::Unbuilt, Constant::Null),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -322,6 +323,7 @@ pub static ALLREDUCE_COALESCED_OPTIONS: RecordType = RecordType {
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
         optional("sparse_indices", Type::Nullable(&Type::Object), Role::Unbuilt, Constant::Null),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -360,6 +362,7 @@ pub static ALLGATHER_OPTIONS: RecordType = RecordType {
     members: &[
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -396,6 +399,7 @@ pub static REDUCE_SCATTER_OPTIONS: RecordType = RecordType {
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -3533,6 +3537,7 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3556,6 +3561,7 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3604,6 +3610,7 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3654,6 +3661,7 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3738,6 +3746,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3762,6 +3771,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
