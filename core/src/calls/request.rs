@@ -42,7 +42,8 @@ impl ResolvedCall {
     ) -> Result<Request> {
         let (method, language) = (self.method, self.language);
         let refuse = |what: String| invalid(&language.callee(method), what);
-        let Some(collective) = method.collective else {
+        let operation = method.operation();
+        let Some(collective) = operation.collective else {
             return Err(unsupported(format!("{}.{}", method.interface, method.name)));
         };
         if size == 0 {
@@ -72,7 +73,7 @@ impl ResolvedCall {
             root_tensor: arguments.root_tensor,
             timeout: arguments.timeout,
             coalesced: method.coalesced,
-            name: method.name,
+            name: operation.name,
         })
     }
 

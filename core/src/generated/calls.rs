@@ -80,6 +80,18 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_SCAN,
     &PROCESS_GROUP_EXSCAN,
     &PROCESS_GROUP_PREPARE_ALLREDUCE,
+    &PROCESS_GROUP_PREPARE_REDUCE,
+    &PROCESS_GROUP_PREPARE_BROADCAST,
+    &PROCESS_GROUP_PREPARE_ALLGATHER,
+    &PROCESS_GROUP_PREPARE_GATHER,
+    &PROCESS_GROUP_PREPARE_SCATTER,
+    &PROCESS_GROUP_PREPARE_REDUCE_SCATTER,
+    &PROCESS_GROUP_PREPARE_ALLTOALL,
+    &PROCESS_GROUP_PREPARE_BARRIER,
+    &PROCESS_GROUP_PREPARE_SCAN,
+    &PROCESS_GROUP_PREPARE_EXSCAN,
+    &PROCESS_GROUP_PREPARE_SEND,
+    &PROCESS_GROUP_PREPARE_RECV,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
     &PROCESS_GROUP_SHRINK_GROUP,
@@ -434,6 +446,7 @@ pub static DEVICE_BACKEND_NAME: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -445,6 +458,7 @@ pub static DEVICE_BACKEND_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -456,6 +470,7 @@ pub static DEVICE_BACKEND_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -467,6 +482,7 @@ pub static DEVICE_MESH_NEW: Method = Method {
     factory: Some("create"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -491,6 +507,7 @@ pub static DEVICE_MESH_FROM_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -529,6 +546,7 @@ pub static DEVICE_MESH_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -550,6 +568,7 @@ pub static DEVICE_MESH_GET_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -561,6 +580,7 @@ pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -572,6 +592,7 @@ pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -593,6 +614,7 @@ pub static DEVICE_MESH_GET_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -614,6 +636,7 @@ pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -625,6 +648,7 @@ pub static DEVICE_MESH_SLICE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload { parameters: &[required("mesh_dim_names", Type::Str, Role::None)] },
@@ -641,6 +665,7 @@ pub static DEVICE_MESH_FLATTEN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -659,6 +684,7 @@ pub static DEVICE_MESH_EQUALS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("other", Type::Interface("DeviceMesh"), Role::None)],
@@ -672,6 +698,7 @@ pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -683,6 +710,7 @@ pub static P2P_OP_NEW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -708,6 +736,7 @@ pub static PREPARED_OPERATION_START: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -719,6 +748,7 @@ pub static PREPARED_OPERATION_RUN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -730,6 +760,7 @@ pub static PREPARED_OPERATION_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -748,6 +779,7 @@ pub static PROCESS_GROUP_NEW: Method = Method {
     factory: Some("join"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -769,6 +801,7 @@ pub static PROCESS_GROUP_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -780,6 +813,7 @@ pub static PROCESS_GROUP_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -791,6 +825,7 @@ pub static PROCESS_GROUP_NAME: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -802,6 +837,7 @@ pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -813,6 +849,7 @@ pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Object, Role::None)] }],
 };
@@ -824,6 +861,7 @@ pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("timeout", Type::Duration, Role::Timeout)] }],
 };
@@ -835,6 +873,7 @@ pub static PROCESS_GROUP_RANKS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -846,6 +885,7 @@ pub static PROCESS_GROUP_ABORT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -857,6 +897,7 @@ pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -868,6 +909,7 @@ pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -898,6 +940,7 @@ pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -917,6 +960,7 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -954,6 +998,7 @@ pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -975,6 +1020,7 @@ pub static PROCESS_GROUP_REDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Reduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1006,6 +1052,7 @@ pub static PROCESS_GROUP_BROADCAST: Method = Method {
     factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1036,6 +1083,7 @@ pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
     factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1052,6 +1100,7 @@ pub static PROCESS_GROUP_ALLGATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1087,6 +1136,7 @@ pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1109,6 +1159,7 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1140,6 +1191,7 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1162,6 +1214,7 @@ pub static PROCESS_GROUP_GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1198,6 +1251,7 @@ pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1215,6 +1269,7 @@ pub static PROCESS_GROUP_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1247,6 +1302,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1279,6 +1335,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1311,6 +1368,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1333,6 +1391,7 @@ pub static PROCESS_GROUP_ALLTOALL: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1355,6 +1414,7 @@ pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1410,6 +1470,7 @@ pub static PROCESS_GROUP_BARRIER: Method = Method {
     factory: None,
     collective: Some(Collective::Barrier),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1438,6 +1499,7 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1454,6 +1516,7 @@ pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1470,6 +1533,7 @@ pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1481,6 +1545,7 @@ pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1497,6 +1562,7 @@ pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1508,6 +1574,7 @@ pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1524,6 +1591,7 @@ pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1535,6 +1603,7 @@ pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1551,6 +1620,7 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1562,6 +1632,7 @@ pub static PROCESS_GROUP_PPERMUTE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1579,6 +1650,7 @@ pub static PROCESS_GROUP_SEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1596,6 +1668,7 @@ pub static PROCESS_GROUP_RECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1613,6 +1686,7 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1629,6 +1703,7 @@ pub static PROCESS_GROUP_SCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Scan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1646,6 +1721,7 @@ pub static PROCESS_GROUP_EXSCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Exscan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1663,12 +1739,246 @@ pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: Some(&PROCESS_GROUP_ALLREDUCE),
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_reduce`
+pub static PROCESS_GROUP_PREPARE_REDUCE: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_reduce",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_REDUCE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            required("root", Type::Int, Role::Root),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_broadcast`
+pub static PROCESS_GROUP_PREPARE_BROADCAST: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_broadcast",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_BROADCAST),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_allgather`
+pub static PROCESS_GROUP_PREPARE_ALLGATHER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_allgather",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_ALL_GATHER_SINGLE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::In),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_gather`
+pub static PROCESS_GROUP_PREPARE_GATHER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_gather",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_GATHER),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
+            required("input_tensor", Type::Tensor, Role::In),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_scatter`
+pub static PROCESS_GROUP_PREPARE_SCATTER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_scatter",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_SCATTER),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensor", Type::Tensor, Role::Out),
+            required("input_tensors", Type::Sequence(&Type::Tensor), Role::In),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_reduce_scatter`
+pub static PROCESS_GROUP_PREPARE_REDUCE_SCATTER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_reduce_scatter",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_REDUCE_SCATTER_SINGLE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensor", Type::Tensor, Role::Out),
+            required("input_tensor", Type::Tensor, Role::FlatIn),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_alltoall`
+pub static PROCESS_GROUP_PREPARE_ALLTOALL: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_alltoall",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_ALL_TO_ALL_SINGLE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::FlatIn),
+            optional(
+                "output_split_sizes",
+                Type::Sequence(&Type::Int),
+                Role::OutSplits,
+                Constant::EmptySequence,
+            ),
+            optional(
+                "input_split_sizes",
+                Type::Sequence(&Type::Int),
+                Role::InSplits,
+                Constant::EmptySequence,
+            ),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_barrier`
+pub static PROCESS_GROUP_PREPARE_BARRIER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_barrier",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_BARRIER),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional(
+            "timeout",
+            Type::Nullable(&Type::Duration),
+            Role::Timeout,
+            Constant::Null,
+        )],
+    }],
+};
+
+/// `ProcessGroup.prepare_scan`
+pub static PROCESS_GROUP_PREPARE_SCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_scan",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_SCAN),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_exscan`
+pub static PROCESS_GROUP_PREPARE_EXSCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_exscan",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_EXSCAN),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_send`
+pub static PROCESS_GROUP_PREPARE_SEND: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_send",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_SEND),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            required("dst_rank", Type::Int, Role::Peer),
+            optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_recv`
+pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_recv",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_RECV),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::Out),
+            required("src_rank", Type::Int, Role::Peer),
+            optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
         ],
     }],
 };
@@ -1680,6 +1990,7 @@ pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("opts", Type::Record(&RECONFIGURE_OPTIONS), Role::Options)],
@@ -1693,6 +2004,7 @@ pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -1704,6 +2016,7 @@ pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1720,6 +2033,7 @@ pub static PROCESS_GROUP_REVOKE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -1731,6 +2045,7 @@ pub static PROCESS_GROUP_AGREE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1747,6 +2062,7 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -1758,6 +2074,7 @@ pub static PROCESS_GROUP_SENDRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1778,6 +2095,7 @@ pub static PROCESS_GROUP_PROBE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1794,6 +2112,7 @@ pub static PROCESS_GROUP_IPROBE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1810,6 +2129,7 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1828,6 +2148,7 @@ pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1846,6 +2167,7 @@ pub static PROCESS_GROUP_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1869,6 +2191,7 @@ pub static PROCESS_GROUP_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1892,6 +2215,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1911,6 +2235,7 @@ pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1930,6 +2255,7 @@ pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -1948,6 +2274,7 @@ pub static STORE_SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1964,6 +2291,7 @@ pub static STORE_GET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
@@ -1975,6 +2303,7 @@ pub static STORE_ADD: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1991,6 +2320,7 @@ pub static STORE_APPEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2007,6 +2337,7 @@ pub static STORE_CHECK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
@@ -2020,6 +2351,7 @@ pub static STORE_CLONE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2031,6 +2363,7 @@ pub static STORE_COMPARE_SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2048,6 +2381,7 @@ pub static STORE_DELETE_KEY: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
@@ -2059,6 +2393,7 @@ pub static STORE_HAS_EXTENDED_API: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2070,6 +2405,7 @@ pub static STORE_MULTI_GET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
@@ -2083,6 +2419,7 @@ pub static STORE_MULTI_SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2099,6 +2436,7 @@ pub static STORE_NUM_KEYS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2110,6 +2448,7 @@ pub static STORE_LIST_KEYS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2121,6 +2460,7 @@ pub static STORE_QUEUE_PUSH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2137,6 +2477,7 @@ pub static STORE_QUEUE_POP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2153,6 +2494,7 @@ pub static STORE_QUEUE_LEN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
@@ -2164,6 +2506,7 @@ pub static STORE_SET_TIMEOUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("timeout", Type::Duration, Role::Timeout)] }],
 };
@@ -2175,6 +2518,7 @@ pub static STORE_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload { parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)] },
@@ -2194,6 +2538,7 @@ pub static STORE_BARRIER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2211,6 +2556,7 @@ pub static HASH_STORE_NEW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2222,6 +2568,7 @@ pub static FILE_STORE_NEW: Method = Method {
     factory: Some("open"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2238,6 +2585,7 @@ pub static PREFIX_STORE_NEW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2254,6 +2602,7 @@ pub static TCP_STORE_NEW: Method = Method {
     factory: Some("connect"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2277,6 +2626,7 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
     factory: Some("connect"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2299,6 +2649,7 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2317,6 +2668,7 @@ pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2333,6 +2685,7 @@ pub static WINDOW_PUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2352,6 +2705,7 @@ pub static WINDOW_GET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2371,6 +2725,7 @@ pub static WINDOW_ACCUMULATE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2391,6 +2746,7 @@ pub static WINDOW_FETCH_AND_ADD: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2411,6 +2767,7 @@ pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2432,6 +2789,7 @@ pub static WINDOW_SIGNAL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2449,6 +2807,7 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2466,6 +2825,7 @@ pub static WINDOW_FLUSH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2483,6 +2843,7 @@ pub static WINDOW_FENCE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2499,6 +2860,7 @@ pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
@@ -2510,6 +2872,7 @@ pub static WINDOW_GET_ATTR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
@@ -2521,6 +2884,7 @@ pub static WORK_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2539,6 +2903,7 @@ pub static WORK_IS_COMPLETED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2550,6 +2915,7 @@ pub static WORK_IS_SUCCESS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2561,6 +2927,7 @@ pub static WORK_EXCEPTION: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2572,6 +2939,7 @@ pub static WORK_GET_FUTURE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2583,6 +2951,7 @@ pub static WORK_GET_FUTURE_RESULT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2594,6 +2963,7 @@ pub static WORK_RESULT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2605,6 +2975,7 @@ pub static WORK_SOURCE_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2616,6 +2987,7 @@ pub static WORK_SYNCHRONIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2627,6 +2999,7 @@ pub static WORK_BOXED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2638,6 +3011,7 @@ pub static WORK_UNBOX: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("boxed", Type::Interface("Work"), Role::None)],
@@ -2651,6 +3025,7 @@ pub static FUTURE_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2662,6 +3037,7 @@ pub static FUTURE_DONE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2673,6 +3049,7 @@ pub static FUTURE_VALUE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2684,6 +3061,7 @@ pub static FUTURE_THEN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
 };
@@ -2695,6 +3073,7 @@ pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
 };
@@ -2706,6 +3085,7 @@ pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2717,6 +3097,7 @@ pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2728,6 +3109,7 @@ pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2762,6 +3144,7 @@ pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2773,6 +3156,7 @@ pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2791,6 +3175,7 @@ pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2809,6 +3194,7 @@ pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2820,6 +3206,7 @@ pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("pg", Type::Interface("ProcessGroup"), Role::None)],
@@ -2833,6 +3220,7 @@ pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2844,6 +3232,7 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2877,6 +3266,7 @@ pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2911,6 +3301,7 @@ pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2945,6 +3336,7 @@ pub static DISTRIBUTED_GET_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2963,6 +3355,7 @@ pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2981,6 +3374,7 @@ pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2999,6 +3393,7 @@ pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3010,6 +3405,7 @@ pub static DISTRIBUTED_GET_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3028,6 +3424,7 @@ pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3046,6 +3443,7 @@ pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3062,6 +3460,7 @@ pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3078,6 +3477,7 @@ pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3096,6 +3496,7 @@ pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3117,6 +3518,7 @@ pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3135,6 +3537,7 @@ pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3151,6 +3554,7 @@ pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3167,6 +3571,7 @@ pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3185,6 +3590,7 @@ pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("backend", Type::Str, Role::None)] }],
 };
@@ -3196,6 +3602,7 @@ pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("backend", Type::Str, Role::None)] }],
 };
@@ -3207,6 +3614,7 @@ pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3218,6 +3626,7 @@ pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3229,6 +3638,7 @@ pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3240,6 +3650,7 @@ pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3251,6 +3662,7 @@ pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3262,6 +3674,7 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
 };
@@ -3273,6 +3686,7 @@ pub static DISTRIBUTED_BUILD_INFO: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3284,6 +3698,7 @@ pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3295,6 +3710,7 @@ pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3318,6 +3734,7 @@ pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3329,6 +3746,7 @@ pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3347,6 +3765,7 @@ pub static DISTRIBUTED_BROADCAST: Method = Method {
     factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3371,6 +3790,7 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3394,6 +3814,7 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3417,6 +3838,7 @@ pub static DISTRIBUTED_REDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Reduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3442,6 +3864,7 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3465,6 +3888,7 @@ pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3492,6 +3916,7 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3515,6 +3940,7 @@ pub static DISTRIBUTED_GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3545,6 +3971,7 @@ pub static DISTRIBUTED_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3575,6 +4002,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3599,6 +4027,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3623,6 +4052,7 @@ pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3658,6 +4088,7 @@ pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3681,6 +4112,7 @@ pub static DISTRIBUTED_BARRIER: Method = Method {
     factory: None,
     collective: Some(Collective::Barrier),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3709,6 +4141,7 @@ pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3731,6 +4164,7 @@ pub static DISTRIBUTED_SEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3755,6 +4189,7 @@ pub static DISTRIBUTED_RECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3779,6 +4214,7 @@ pub static DISTRIBUTED_ISEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3803,6 +4239,7 @@ pub static DISTRIBUTED_IRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3827,6 +4264,7 @@ pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required(
@@ -3844,6 +4282,7 @@ pub static DISTRIBUTED_NAN_CHECK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional("allow_infinity", Type::Bool, Role::None, Constant::Bool(false))],
@@ -3857,6 +4296,7 @@ pub static DISTRIBUTED_RECORD_COMM: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("name", Type::Str, Role::None)] }],
 };
@@ -3868,6 +4308,7 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3893,6 +4334,7 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3916,6 +4358,7 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3946,6 +4389,7 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3976,6 +4420,7 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4001,6 +4446,7 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4026,6 +4472,7 @@ pub static DISTRIBUTED_PPERMUTE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4050,6 +4497,7 @@ pub static DISTRIBUTED_SCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Scan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4073,6 +4521,7 @@ pub static DISTRIBUTED_EXSCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Exscan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4096,6 +4545,7 @@ pub static DISTRIBUTED_SENDRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4123,6 +4573,7 @@ pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4147,6 +4598,7 @@ pub static DISTRIBUTED_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4178,6 +4630,7 @@ pub static DISTRIBUTED_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4209,6 +4662,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4234,6 +4688,7 @@ pub static DISTRIBUTED_ALL_TO_ALL_V: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[

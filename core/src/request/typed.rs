@@ -72,6 +72,7 @@ impl TypedCall {
             root: self.arguments.root.unwrap_or(0),
             timeout,
             waiting: WaitIntent::Soon,
+            epoch: None,
         })
     }
 
