@@ -2440,10 +2440,14 @@ export class ProcessGroup {
   /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
-   * The tensor is kept alive; its elements may be changed whenever no start is running. Other
-   * ranks may have prepared the call or not. In Rust and Python the arguments are checked once,
-   * here, in JavaScript by every start. Only the checks are saved: a call that is made once, or
-   * waits long for other ranks, is not faster.
+   * What is true of this is true of all `prepare_…`. The arguments are checked once, here; the
+   * tensors are kept alive, and their elements may be changed whenever no start is running.
+   * Other ranks may have prepared the call or not.
+   *
+   * What is saved is finding out what a call means and whether it is right. That is little
+   * beside waiting for other ranks, and nothing for a call that is made once. In JavaScript a
+   * start finds again where arrays lie, which can be given away at any time; where they are
+   * small, a `run` has no handle and no promise of its own.
    *
    * @param tensor - Read, and overwritten by the result.
    * @throws {@link UnsupportedDTypeError}
@@ -2461,10 +2465,14 @@ export class ProcessGroup {
   /**
    * Prepares an allreduce of one tensor, in place, for loops that repeat one call.
    *
-   * The tensor is kept alive; its elements may be changed whenever no start is running. Other
-   * ranks may have prepared the call or not. In Rust and Python the arguments are checked once,
-   * here, in JavaScript by every start. Only the checks are saved: a call that is made once, or
-   * waits long for other ranks, is not faster.
+   * What is true of this is true of all `prepare_…`. The arguments are checked once, here; the
+   * tensors are kept alive, and their elements may be changed whenever no start is running.
+   * Other ranks may have prepared the call or not.
+   *
+   * What is saved is finding out what a call means and whether it is right. That is little
+   * beside waiting for other ranks, and nothing for a call that is made once. In JavaScript a
+   * start finds again where arrays lie, which can be given away at any time; where they are
+   * small, a `run` has no handle and no promise of its own.
    *
    * @param tensor - Read, and overwritten by the result.
    * @param op - How elements are reduced.
@@ -2474,6 +2482,229 @@ export class ProcessGroup {
   prepareAllreduce<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a reduce of one tensor: the root gets the result in place of its tensor.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param root - The root: a rank in this group.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareReduce<T extends TensorLike>(tensor: T, root: number, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a reduce of one tensor: the root gets the result in place of its tensor.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param root - The root: a rank in this group.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareReduce<T extends TensorLike>(tensor: T, root: number, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a broadcast of one tensor: all ranks get the root's in place of theirs.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareBroadcast<T extends TensorLike>(tensor: T, root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares an `allGatherSingle`: all ranks get every rank's tensor, in one output tensor.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - The input of this rank. Read only.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareAllgather<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a gather: the root gets every rank's tensor, in a list. The other ranks pass an
+   * empty list.
+   *
+   * @param outputTensors - What the results are written to.
+   * @param inputTensor - The input of this rank. Read only.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareGather<T extends readonly TensorLike[]>(outputTensors: T, inputTensor: TensorLike, root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an
+   * empty list.
+   *
+   * @param outputTensor - What the result is written to.
+   * @param inputTensors - The inputs of this rank. Read only.
+   * @param root - The root: a rank in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareScatter<T extends TensorLike>(outputTensor: T, inputTensors: readonly TensorLike[], root: number, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a `reduceScatterSingle`: each rank gets its part of what is reduced over all ranks.
+   *
+   * @param outputTensor - What the result is written to.
+   * @param inputTensor - One part for each rank, along dimension 0. Read only.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareReduceScatter<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a `reduceScatterSingle`: each rank gets its part of what is reduced over all ranks.
+   *
+   * @param outputTensor - What the result is written to.
+   * @param inputTensor - One part for each rank, along dimension 0. Read only.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareReduceScatter<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares an `allToAllSingle`: part `i` of the input goes to rank `i`, and part `i` of the
+   * output comes from it. Sizes are rows of dimension 0, one for each rank; none are equal
+   * parts.
+   *
+   * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+   * @param input - One part for each rank, along dimension 0. Read only.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareAlltoall<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
+    /** Rows of the output that come from each rank; none: equal parts. */
+    outputSplitSizes?: readonly (number | bigint)[] | undefined;
+    /** Rows of the input that go to each rank; none: equal parts. */
+    inputSplitSizes?: readonly (number | bigint)[] | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a barrier.
+   *
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareBarrier(options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<void>;
+  /**
+   * Prepares a scan: rank `r` gets the reduction over the ranks 0 to `r`, in place of its
+   * tensor.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareScan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a scan: rank `r` gets the reduction over the ranks 0 to `r`, in place of its
+   * tensor.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareScan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares an exscan: rank `r` gets the reduction over the ranks before it, in place of its
+   * tensor.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareExscan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares an exscan: rank `r` gets the reduction over the ranks before it, in place of its
+   * tensor.
+   *
+   * @param tensor - Read, and overwritten by the result.
+   * @param op - How elements are reduced.
+   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareExscan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): PreparedOperation<T>;
+  /**
+   * Prepares a message to a rank. Each start is a message, for an ordinary or a prepared
+   * receive.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareSend(tensor: TensorLike, dstRank: number, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+  }): PreparedOperation<void>;
+  /**
+   * Prepares the receive of a message from a rank.
+   *
+   * @param tensor - What the result is written to.
+   * @param srcRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareRecv<T extends TensorLike>(tensor: T, srcRank: number, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
   }): PreparedOperation<T>;
   /**
    * Replaces the members of this group. All new members call it, with the same options; those

@@ -21,6 +21,10 @@ export function withWorks(given) {
       const outcome = addon.runShort(...call);
       return typeof outcome === "object" && outcome !== null ? new NativeWork(outcome) : outcome;
     },
+    runPrepared(prepared, first, second, maxCopied) {
+      const outcome = addon.runPrepared(prepared, first, second, maxCopied);
+      return typeof outcome === "object" && outcome !== null ? new NativeWork(outcome) : outcome;
+    },
     invoke: (...call) => addon.invoke(call),
     invokeAsync(self, method, args, keywords, cancel) {
       return addon.invokeAsync([self, method, args, keywords], cancel);
@@ -75,6 +79,10 @@ class NativeWork {
 
   checkFinite(tensors, allowInfinity) {
     addon.workCheckFinite(this.#work, tensors, allowInfinity);
+  }
+
+  prepared() {
+    return addon.workPrepared(this.#work);
   }
 
   refuse(why) {

@@ -120,6 +120,30 @@ pub fn run_short<'env>(
     Ok(outcome.map_or_else(|| Js::nothing(env), Ok)?.into_unknown())
 }
 
+/// A start of what `work_prepared` gave, on its arrays: as [`run_short`].
+#[napi]
+pub fn run_prepared<'env>(
+    env: Env,
+    prepared: Unknown<'_>,
+    first: Unknown<'_>,
+    second: Unknown<'_>,
+    max_copied: f64,
+) -> Result<Unknown<'env>> {
+    let PreparedCall { call, group } = Js::of(prepared).carried()?;
+    let (first, second, max_copied) = (Js::of(first), Js::of(second), max_copied as usize);
+    let outcome = match first.is_nothing()? {
+        true => run_in(env, call, group, (call.dtype(), &[]), max_copied)?,
+        false => run_on(env, call, group, [first, second], max_copied)?,
+    };
+    Ok(outcome.map_or_else(|| Js::nothing(env), Ok)?.into_unknown())
+}
+
+/// A call that was prepared, to be made often.
+pub(crate) struct PreparedCall {
+    pub(crate) call: ShortCall,
+    pub(crate) group: ProcessGroup,
+}
+
 /// What a short call says but for its arrays.
 struct Call {
     group: f64,
@@ -137,54 +161,7 @@ impl Call {
         if group.timeout().as_secs_f64() * 1e3 != self.timeout_ms {
             return Ok(None);
         }
-        let Some((dtype, first)) = View::of_elements(arrays[0])? else { return Ok(None) };
-        let second = match arrays[1].is_nothing()? {
-            true => None,
-            false => View::of_elements(arrays[1])?.filter(|(other, _)| *other == dtype),
-        };
-        let both = [first, second.map_or(first, |(_, second)| second)];
-        let views = if second.is_some() { &both[..] } else { &both[..1] };
-        // An array may have been given away, of which the long way tells.
-        let is_short = views.iter().all(|view| view.bytes() > 0)
-            && (second.is_none() || !first.overlaps(&both[1]));
-        if !is_short {
-            return Ok(None);
-        }
-        let start = Instant::now();
-        let mut scratch = SCRATCH.take();
-        let outcome = call.run(&group, dtype, views, &mut scratch);
-        SCRATCH.set(scratch);
-        let work = match outcome {
-            Some(ShortOutcome::Done(sequence)) => {
-                realm(env)?.adaptive_wait.learn_immediate(start);
-                return self.done(env, &call, &group, sequence).map(Some);
-            }
-            Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, views, start)?,
-            None => {
-                let Some(arrays) = short_arrays(dtype, views) else { return Ok(None) };
-                let Some(staged) = call.prepare(&group, arrays) else { return Ok(None) };
-                match NativeWork::begun(env, staged, views, self.max_copied)? {
-                    Some(work) => work,
-                    None => return Ok(None),
-                }
-            }
-        };
-        // Whom a message is from is known in the call then.
-        match work.sequence_if_over().filter(|_| call.is_rank_of(&group)) {
-            Some(sequence) => self.done(env, &call, &group, sequence).map(Some),
-            None => Js::carrying(env, work).map(Some),
-        }
-    }
-
-    fn done<'env>(
-        &self,
-        env: Env,
-        call: &ShortCall,
-        group: &ProcessGroup,
-        sequence: u64,
-    ) -> Result<Js<'env>> {
-        let number = sequence as f64;
-        Js::of_number(env, if call.has_output(group) { number } else { -1.0 - number })
+        run_on(env, &call, &group, arrays, self.max_copied)
     }
 
     fn short_call(&self) -> Option<ShortCall> {
@@ -197,6 +174,67 @@ impl Call {
             _ => Some(known.find(|it| i32::from(it.code()) == code)?),
         };
         Some(ShortCall { method, reduce_op, rank })
+    }
+}
+
+/// Runs `call` on arrays, of elements that it was prepared for if it was; what `run_short` gives.
+fn run_on<'env>(
+    env: Env,
+    call: &ShortCall,
+    group: &ProcessGroup,
+    arrays: [Js<'_>; 2],
+    max_copied: usize,
+) -> Result<Option<Js<'env>>> {
+    let first = View::of_elements(arrays[0])?;
+    let second = if arrays[1].is_nothing()? { None } else { View::of_elements(arrays[1])? };
+    let Some((dtype, first)) = first else { return Ok(None) };
+    let second = second.filter(|(other, _)| *other == dtype);
+    let both = [first, second.map_or(first, |(_, second)| second)];
+    let views = if second.is_some() { &both[..] } else { &both[..1] };
+    // An array may have been given away, of which the long way tells.
+    let is_short = views.iter().all(|view| view.bytes() > 0)
+        && (second.is_none() || !first.overlaps(&both[1]));
+    if !is_short {
+        return Ok(None);
+    }
+    run_in(env, call, group, (dtype, views), max_copied)
+}
+
+/// As [`run_on`], where the arrays are, if there are any.
+fn run_in<'env>(
+    env: Env,
+    call: &ShortCall,
+    group: &ProcessGroup,
+    (dtype, views): (DType, &[View<'_>]),
+    max_copied: usize,
+) -> Result<Option<Js<'env>>> {
+    let done = |sequence: u64| {
+        let number = sequence as f64;
+        Js::of_number(env, if call.has_output(group) { number } else { -1.0 - number })
+    };
+    let start = Instant::now();
+    let mut scratch = SCRATCH.take();
+    let outcome = call.run(group, dtype, views, &mut scratch);
+    SCRATCH.set(scratch);
+    let work = match outcome {
+        Some(ShortOutcome::Done(sequence)) => {
+            realm(env)?.adaptive_wait.learn_immediate(start);
+            return done(sequence).map(Some);
+        }
+        Some(ShortOutcome::Issued(staged)) => NativeWork::issued(env, *staged, views, start)?,
+        None => {
+            let Some(arrays) = short_arrays(dtype, views) else { return Ok(None) };
+            let Some(staged) = call.prepare(group, arrays) else { return Ok(None) };
+            match NativeWork::begun(env, staged, views, max_copied)? {
+                Some(work) => work,
+                None => return Ok(None),
+            }
+        }
+    };
+    // Whom a message is from is known in the call then.
+    match work.sequence_if_over().filter(|_| call.is_rank_of(group)) {
+        Some(sequence) => done(sequence).map(Some),
+        None => Js::carrying(env, work).map(Some),
     }
 }
 

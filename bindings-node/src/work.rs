@@ -12,6 +12,7 @@ use polyrank::calls::staged::StagedOperation;
 
 use crate::convert::{Js, View, describe, raise, to_js, views};
 use crate::realm::{Event, is_ending, realm};
+use crate::short::PreparedCall;
 
 /// An operation on tensors.
 pub(crate) struct NativeWork {
@@ -108,6 +109,20 @@ fn work_check_finite(
 fn work_refuse(work: Unknown<'_>, why: String) -> Result<()> {
     this(work)?.operation.staged_mut().refuse(&why);
     Ok(())
+}
+
+/// What `run_prepared` starts again and again, of an operation that is prepared and is not issued;
+/// nothing if its calls are not short.
+#[napi]
+fn work_prepared<'env>(env: Env, work: Unknown<'_>) -> Result<Unknown<'env>> {
+    let staged = this(work)?.operation.staged();
+    let prepared = match (staged.short_call(), staged.group()) {
+        (Some(call), Some(group)) => {
+            Js::carrying(env, PreparedCall { call, group: group.clone() })?
+        }
+        _ => Js::nothing(env)?,
+    };
+    Ok(prepared.into_unknown())
 }
 
 /// Whether it is issued.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use polyrank::calls::{Answer, Object, StoreObject};
-use polyrank::{OnDevice, distributed};
+use polyrank::{OnDevice, Tensor, distributed};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -61,17 +61,17 @@ impl TensorObjects {
     }
 }
 
-/// An operation on one tensor that is started again and again.
+/// An operation that is started again and again.
 ///
-/// Each start is a call like any other: it has the next number in its group, and other ranks may
-/// take part in it by an ordinary call.
+/// Each start is a call like any other: it has the next number in its group, hooks and names see it
+/// as the ordinary call, and other ranks may take part in it by that. `reconfigure` and the end of
+/// the group end it.
 #[pyclass(frozen, weakref, module = "polyrank")]
 pub(crate) struct PreparedOperation {
     pub(crate) inner: polyrank::PreparedOperation,
-    /// The object of the tensor.
-    pub(crate) tensor: Py<PyAny>,
-    /// The limit of each start.
-    pub(crate) timeout: Option<Duration>,
+    /// Its tensors, with their objects.
+    pub(crate) tensors: Vec<(Tensor, Py<PyAny>)>,
+    pub(crate) objects: TensorObjects,
 }
 
 /// A key-value store that ranks share. Keys are strings, values are bytes.

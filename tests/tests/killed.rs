@@ -182,6 +182,7 @@ fn between_the_two_steps_of_a_small_operation() {
             root: 0,
             timeout: None,
             waiting: WaitIntent::Soon,
+            epoch: None,
         };
         let given: Vec<u8> =
             (0..group.size()).flat_map(|to| (100 * group.rank() + to).to_ne_bytes()).collect();

@@ -224,6 +224,7 @@ fn small_broadcast() -> SingleTensorRequest {
         root: 0,
         timeout: None,
         waiting: WaitIntent::Soon,
+        epoch: None,
     }
 }
 

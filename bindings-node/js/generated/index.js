@@ -143,7 +143,6 @@ export { NON_GROUP_MEMBER, NonGroupMember } from "../runtime/members.js";
 export {
   DEFAULT_TIMEOUT_MS,
   P2POp,
-  PreparedOperation,
   batchIsendIrecv,
   currentProcessGroup,
   parseBackend,
@@ -151,5 +150,6 @@ export {
   rendezvous,
   withProcessGroup,
 } from "../runtime/own.js";
+export { PreparedOperation } from "../runtime/prepared.js";
 export { Tensor, alloc, tensor } from "../runtime/tensors.js";
 export { Work } from "../runtime/work.js";

@@ -118,7 +118,8 @@ export function make(spec, given) {
 export function operate(spec, self, values) {
   const hooks = hasHooks() ? hooksOfCall(spec, self, split(spec, values)) : null;
   const name = commName();
-  const short = hooks === null && name === null ? runShort(spec, self, values, allowance) : null;
+  const isUsual = hooks === null && name === null && spec.prepares === undefined;
+  const short = isUsual ? runShort(spec, self, values, allowance) : null;
   if (short !== null) return shortWork(spec, short, values);
   const call = split(spec, values);
   const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
@@ -164,6 +165,11 @@ const DEFAULT_GROUP = "DISTRIBUTED_DEFAULT_GROUP";
 function shortWork(spec, short, values) {
   const arrays = arraysOf(values);
   const value = spec.output === null ? undefined : arrays[spec.output];
+  return workOf(short, value, arrays);
+}
+
+/** The handle of a `DoneOperation`, or of a work of the native half that continues, on `arrays`. */
+export function workOf(short, value, arrays) {
   if (short instanceof DoneOperation) return new Work(INTERNAL, short, value, arrays);
   const operation = follow(short, flatTensors(arrays, areInPlace(arrays)));
   return new Work(INTERNAL, operation, value, arrays);
@@ -238,7 +244,7 @@ function groupOf(spec, call, handle) {
 }
 
 /** The native half of the object that a method is called on; none for a function. */
-function receiver(spec, self) {
+export function receiver(spec, self) {
   if (self === null) return null;
   const handle = handleOf(self);
   if (handle !== null) return handle;

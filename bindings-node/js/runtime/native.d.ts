@@ -105,6 +105,9 @@ export interface NativeWork {
   facts(): OperationFacts | null | undefined;
   /** Throws if an input has an element that is not finite. */
   checkFinite(tensors: Uint8Array[], allowInfinity: boolean): void;
+  /** What `runPrepared` starts, of an operation that is not issued; none if its calls are not short.
+   * In Node only. */
+  prepared?(): object | null;
   /** Does not issue it, though it was called: its group is aborted, for a reason that all ranks
    * are told. */
   refuse(why: string): void;
@@ -224,6 +227,13 @@ export interface Native {
     reduceOp: number,
     rank: number,
     timeoutMs: number,
+    maxCopied: number,
+  ): number | NativeWork | null;
+  /** A start of what `NativeWork.prepared` gave, on its arrays: as `runShort`. */
+  runPrepared?(
+    prepared: object,
+    first: ArrayBufferView,
+    second: ArrayBufferView | null,
     maxCopied: number,
   ): number | NativeWork | null;
   /** A call that does not wait, an attribute (key: class and attribute), or a constructor. */

@@ -3,7 +3,7 @@
 
 import { Backend } from "../generated/constants.js";
 import { Marked, argument, duration, signalOf, split } from "./arguments.js";
-import { invoke, invokeAsync, invokeNative, operate, operateTogether } from "./calls.js";
+import { invoke, invokeAsync, invokeNative, operateTogether } from "./calls.js";
 import { CudaTensor } from "./cuda.js";
 import {
   InvalidArgumentError,
@@ -15,8 +15,7 @@ import {
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { elementsOf, inOwnMemory, tensorOver } from "./tensors.js";
-import { INSPECT } from "./work.js";
+import { inOwnMemory, tensorOver } from "./tensors.js";
 
 export { reconfigure, shrinkGroup } from "./reconfigure.js";
 
@@ -208,73 +207,6 @@ function goTogether(operations) {
   const [{ group } = {}] = operations;
   if (operations.length < 2 || group === NON_GROUP_MEMBER) return false;
   return operations.every((one) => one.tensor instanceof CudaTensor && one.group === group);
-}
-
-/** Who may make a prepared operation. */
-const PREPARED = Symbol("prepared");
-
-/** An operation on one tensor that is started again and again. */
-export class PreparedOperation {
-  #call;
-  #what;
-  #last = null;
-
-  constructor(made, call, what) {
-    if (made !== PREPARED) {
-      const text = "a PreparedOperation is made by ProcessGroup.prepareAllreduce()";
-      throw new InvalidTypeError(text);
-    }
-    this.#call = call;
-    this.#what = what;
-  }
-
-  /** Starts the operation. Operations on one tensor run one after the other. */
-  start() {
-    this.#last = this.#call();
-    return this.#last;
-  }
-
-  /** Starts the operation and waits for it. */
-  async run() {
-    await this.start();
-  }
-
-  /** Waits for the last start. */
-  async wait() {
-    return this.#last === null ? undefined : await this.#last;
-  }
-
-  get [Symbol.toStringTag]() {
-    return "PreparedOperation";
-  }
-
-  /** What Node shows of it: `PreparedOperation(allreduce of 4 f32 in default_pg)`. */
-  [INSPECT]() {
-    return this.toString();
-  }
-
-  toString() {
-    return `PreparedOperation(${this.#what()})`;
-  }
-}
-
-/** Prepares an allreduce. What is wrong with its arguments is raised when it is started. */
-export function prepareAllreduce(spec, group, given) {
-  const allreduce = { ...spec, key: "PROCESS_GROUP_ALLREDUCE" };
-  const what = () => `allreduce of ${elementsOf(given[0])} in ${group.groupName}`;
-  const membersNow = (known) => {
-    try {
-      return native.checkMembers(handleOf(group), known, "allreduce");
-    } catch (error) {
-      throw asError(error);
-    }
-  };
-  const members = membersNow();
-  const start = () => {
-    membersNow(members);
-    return operate(allreduce, group, given);
-  };
-  return new PreparedOperation(PREPARED, start, what);
 }
 
 /** Makes a window, and registers the tensor in it that the call was given. */

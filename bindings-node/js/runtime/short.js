@@ -38,8 +38,8 @@ export class DoneOperation {
   state = "ended";
   failure = null;
 
-  constructor(method, sequence, outputs, group, source) {
-    this.native = new DoneWork(method, sequence, outputs, group, source);
+  constructor(nativeWork) {
+    this.native = nativeWork;
   }
 
   /** Less than the native half waits for an operation in the call that issues it. */
@@ -103,7 +103,8 @@ export function runShort(spec, self, values, allowance) {
   const source = receivers.has(method) ? rank : null;
   const hasOutput = outcome >= 0 && spec.output !== null;
   const sequence = outcome < 0 ? -1 - outcome : outcome;
-  return new DoneOperation(spec.name, sequence, hasOutput ? [spec.output] : [], known, source);
+  const outputs = hasOutput ? [spec.output] : [];
+  return new DoneOperation(new DoneWork(spec.name, sequence, outputs, known, source));
 }
 
 /** The arrays with which a call begins that has one at least: two at most. */

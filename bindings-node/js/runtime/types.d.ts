@@ -525,23 +525,25 @@ export function rendezvous(
 export function registerRendezvousHandler(scheme: string, handler: RendezvousHandler): void;
 
 /**
- * An operation on one tensor that is started again and again, made by
- * {@link ProcessGroup.prepareAllreduce}.
+ * An operation that is started again and again, made by {@link ProcessGroup.prepareAllreduce} and
+ * the other methods whose names begin so.
  *
- * Each start is a call like any other: it has the next number in its group, and other ranks may
- * take part in it by an ordinary call.
+ * Each start is a call like any other: it has the next number in its group, hooks and names see it
+ * as the ordinary call, and other ranks may take part in it by that. `reconfigure` and the end of
+ * the group end it.
  */
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
    * Starts the operation, queued behind an earlier start that is still running. All ranks start it
    * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
-   * @throws {@link InvalidArgumentError}
-   * @throws {@link UnsupportedDTypeError}
+   * @throws {@link InvalidArgumentError} if an array was given away.
+   * @throws {@link ReconfiguredError} if the group has other members by now.
    */
   start(): Work<T>;
   /**
-   * Starts it and waits: the usual call in a loop. Rejects with what it failed with.
+   * Starts it and waits: the usual call in a loop, without making a handle. Rejects with what it
+   * failed with.
    */
   run(): Promise<void>;
   /**

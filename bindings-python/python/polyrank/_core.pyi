@@ -1520,10 +1520,11 @@ class Topology:
 
 @final
 class PreparedOperation:
-    """An operation on one tensor that is started again and again.
+    """An operation that is started again and again.
 
-    Each start is a call like any other: it has the next number in its group, and other ranks may
-    take part in it by an ordinary call.
+    Each start is a call like any other: it has the next number in its group, hooks and names see it
+    as the ordinary call, and other ranks may take part in it by that. `reconfigure` and the end of
+    the group end it.
     """
 
     def start(self) -> Work:
@@ -2045,14 +2046,90 @@ class ProcessGroup:
     def prepare_allreduce(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
         """Prepares an allreduce of one tensor, in place, for loops that repeat one call.
 
-        The tensor is kept alive; its elements may be changed whenever no start is running.
-        Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
-        once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
-        or waits long for other ranks, is not faster.
+        What is true of this is true of all `prepare_…`. The arguments are checked once, here; the
+        tensors are kept alive, and their elements may be changed whenever no start is running. Other
+        ranks may have prepared the call or not.
+
+        What is saved is finding out what a call means and whether it is right. That is little beside
+        waiting for other ranks, and nothing for a call that is made once. In JavaScript a start finds
+        again where arrays lie, which can be given away at any time; where they are small, a `run` has
+        no handle and no promise of its own.
 
         `op` is `ReduceOp.SUM` by default.
 
         Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+        """
+    def prepare_reduce(self, tensor: _Tensor, root: SupportsIndex, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a reduce of one tensor: the root gets the result in place of its tensor.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+        """
+    def prepare_broadcast(self, tensor: _Tensor, root: SupportsIndex, timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a broadcast of one tensor: all ranks get the root's in place of theirs.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_allgather(self, output: _Tensor, input: _Tensor, timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares an `all_gather_single`: all ranks get every rank's tensor, in one output tensor.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_gather(self, output_tensors: Sequence[_Tensor], input_tensor: _Tensor, root: SupportsIndex, timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a gather: the root gets every rank's tensor, in a list. The other ranks pass an empty
+        list.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_scatter(self, output_tensor: _Tensor, input_tensors: Sequence[_Tensor], root: SupportsIndex, timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an empty
+        list.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_reduce_scatter(self, output_tensor: _Tensor, input_tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a `reduce_scatter_single`: each rank gets its part of what is reduced over all ranks.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+        """
+    def prepare_alltoall(self, output: _Tensor, input: _Tensor, output_split_sizes: Sequence[SupportsIndex] = ..., input_split_sizes: Sequence[SupportsIndex] = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares an `all_to_all_single`: part `i` of the input goes to rank `i`, and part `i` of the
+        output comes from it. Sizes are rows of dimension 0, one for each rank; none are equal parts.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_barrier(self, timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a barrier.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_scan(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares a scan: rank `r` gets the reduction over the ranks 0 to `r`, in place of its tensor.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+        """
+    def prepare_exscan(self, tensor: _Tensor, op: ReduceOp = ..., timeout: _Duration | None = None) -> PreparedOperation:
+        """Prepares an exscan: rank `r` gets the reduction over the ranks before it, in place of its
+        tensor.
+
+        `op` is `ReduceOp.SUM` by default.
+
+        Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+        """
+    def prepare_send(self, tensor: _Tensor, dst_rank: SupportsIndex, tag: SupportsIndex = 0) -> PreparedOperation:
+        """Prepares a message to a rank. Each start is a message, for an ordinary or a prepared receive.
+
+        Raises `InvalidArgumentError`.
+        """
+    def prepare_recv(self, tensor: _Tensor, src_rank: SupportsIndex, tag: SupportsIndex = 0) -> PreparedOperation:
+        """Prepares the receive of a message from a rank.
+
+        Raises `InvalidArgumentError`.
         """
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
         """Replaces the members of this group. All new members call it, with the same options; those that

@@ -294,11 +294,15 @@ impl<'py> Call<'py> {
     /// The objects of its tensors, for the hooks of `group`, if that has any.
     pub(crate) fn objects_for_hooks(&self, group: &polyrank::ProcessGroup) -> Option<CallObjects> {
         group.is_observed().then(|| {
-            let tensors = self.opaque_objects.tensors();
-            let tensors = tensors.map(|(tensor, object)| (tensor.clone(), object.clone().unbind()));
             let outputs = TensorObjects { outputs: self.outputs(), read: None };
-            CallObjects { tensors: tensors.collect(), outputs, timeout: group.timeout() }
+            CallObjects { tensors: self.tensor_objects(), outputs, timeout: group.timeout() }
         })
+    }
+
+    /// All its tensors, with their objects.
+    pub(super) fn tensor_objects(&self) -> Vec<(Tensor, Py<PyAny>)> {
+        let tensors = self.opaque_objects.tensors();
+        tensors.map(|(tensor, object)| (tensor.clone(), object.clone().unbind())).collect()
     }
 
     /// The resolved call, for methods that become operations, and the objects of its tensors.

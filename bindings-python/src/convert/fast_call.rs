@@ -53,6 +53,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
                 root: 0,
                 timeout: None,
                 waiting: WaitIntent::Later,
+                epoch: None,
             },
             arrays: [None; MAX_TENSORS],
             group: None,

@@ -2,6 +2,7 @@
 //!
 //! What the generated methods call:
 //! - a collective: `collective(group, &METHOD, args, kwargs)`, or `collective_of_default`;
+//! - what is prepared once and started often: `prepare(group, &METHOD, args, kwargs)`;
 //! - what core runs: `invoke`, `invoke_on`, `construct`, `attribute`, `set_attribute`;
 //! - what is written by hand for Python: `resolve(py, &METHOD, args, kwargs)`, whose `Call` gives
 //!   the arguments one by one; `detached(py, || …)` calls core without the GIL.
@@ -29,6 +30,7 @@ mod kind;
 mod layout;
 mod lease;
 mod memory;
+mod prepare;
 mod tensor;
 mod value;
 
@@ -50,6 +52,7 @@ pub(crate) use handles::{non_group_member, object};
 pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run, set_attribute};
 pub(crate) use lease::releasing;
 pub(crate) use memory::Memory;
+pub(crate) use prepare::prepare;
 pub(crate) use tensor::{current_streams, device_tensor, tensor};
 pub(crate) use value::{OpaqueObjects, object_of_value};
 

@@ -1405,10 +1405,14 @@ impl ProcessGroup {
 
     /// Prepares an allreduce of one tensor, in place, for loops that repeat one call.
     ///
-    /// The tensor is kept alive; its elements may be changed whenever no start is running.
-    /// Other ranks may have prepared the call or not. In Rust and Python the arguments are checked
-    /// once, here, in JavaScript by every start. Only the checks are saved: a call that is made once,
-    /// or waits long for other ranks, is not faster.
+    /// What is true of this is true of all `prepare_…`. The arguments are checked once, here; the
+    /// tensors are kept alive, and their elements may be changed whenever no start is running. Other
+    /// ranks may have prepared the call or not.
+    ///
+    /// What is saved is finding out what a call means and whether it is right. That is little beside
+    /// waiting for other ranks, and nothing for a call that is made once. In JavaScript a start finds
+    /// again where arrays lie, which can be given away at any time; where they are small, a `run` has
+    /// no handle and no promise of its own.
     ///
     /// `op` is `ReduceOp.SUM` by default.
     ///
@@ -1419,10 +1423,163 @@ impl ProcessGroup {
         positional: &Bound<'py, PyTuple>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let call =
-            convert::resolve(py, &tables::PROCESS_GROUP_PREPARE_ALLREDUCE, positional, keywords)?;
-        implementations::process_group::prepare_allreduce(slf, call)
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_ALLREDUCE, positional, keywords)
+    }
+
+    /// Prepares a reduce of one tensor: the root gets the result in place of its tensor.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+    #[pyo3(name = "prepare_reduce", signature = (*positional, **keywords), text_signature = "($self, tensor, root, op=..., timeout=None)")]
+    fn py_prepare_reduce<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_REDUCE, positional, keywords)
+    }
+
+    /// Prepares a broadcast of one tensor: all ranks get the root's in place of theirs.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_broadcast", signature = (*positional, **keywords), text_signature = "($self, tensor, root, timeout=None)")]
+    fn py_prepare_broadcast<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_BROADCAST, positional, keywords)
+    }
+
+    /// Prepares an `all_gather_single`: all ranks get every rank's tensor, in one output tensor.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_allgather", signature = (*positional, **keywords), text_signature = "($self, output, input, timeout=None)")]
+    fn py_prepare_allgather<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_ALLGATHER, positional, keywords)
+    }
+
+    /// Prepares a gather: the root gets every rank's tensor, in a list. The other ranks pass an empty
+    /// list.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_gather", signature = (*positional, **keywords), text_signature = "($self, output_tensors, input_tensor, root, timeout=None)")]
+    fn py_prepare_gather<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_GATHER, positional, keywords)
+    }
+
+    /// Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an empty
+    /// list.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_scatter", signature = (*positional, **keywords), text_signature = "($self, output_tensor, input_tensors, root, timeout=None)")]
+    fn py_prepare_scatter<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_SCATTER, positional, keywords)
+    }
+
+    /// Prepares a `reduce_scatter_single`: each rank gets its part of what is reduced over all ranks.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+    #[pyo3(name = "prepare_reduce_scatter", signature = (*positional, **keywords), text_signature = "($self, output_tensor, input_tensor, op=..., timeout=None)")]
+    fn py_prepare_reduce_scatter<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_REDUCE_SCATTER, positional, keywords)
+    }
+
+    /// Prepares an `all_to_all_single`: part `i` of the input goes to rank `i`, and part `i` of the
+    /// output comes from it. Sizes are rows of dimension 0, one for each rank; none are equal parts.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_alltoall", signature = (*positional, **keywords), text_signature = "($self, output, input, output_split_sizes=(), input_split_sizes=(), timeout=None)")]
+    fn py_prepare_alltoall<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_ALLTOALL, positional, keywords)
+    }
+
+    /// Prepares a barrier.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_barrier", signature = (*positional, **keywords), text_signature = "($self, timeout=None)")]
+    fn py_prepare_barrier<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_BARRIER, positional, keywords)
+    }
+
+    /// Prepares a scan: rank `r` gets the reduction over the ranks 0 to `r`, in place of its tensor.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+    #[pyo3(name = "prepare_scan", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
+    fn py_prepare_scan<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_SCAN, positional, keywords)
+    }
+
+    /// Prepares an exscan: rank `r` gets the reduction over the ranks before it, in place of its
+    /// tensor.
+    ///
+    /// `op` is `ReduceOp.SUM` by default.
+    ///
+    /// Raises `UnsupportedDTypeError`, `InvalidArgumentError`.
+    #[pyo3(name = "prepare_exscan", signature = (*positional, **keywords), text_signature = "($self, tensor, op=..., timeout=None)")]
+    fn py_prepare_exscan<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_EXSCAN, positional, keywords)
+    }
+
+    /// Prepares a message to a rank. Each start is a message, for an ordinary or a prepared receive.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_send", signature = (*positional, **keywords), text_signature = "($self, tensor, dst_rank, tag=0)")]
+    fn py_prepare_send<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_SEND, positional, keywords)
+    }
+
+    /// Prepares the receive of a message from a rank.
+    ///
+    /// Raises `InvalidArgumentError`.
+    #[pyo3(name = "prepare_recv", signature = (*positional, **keywords), text_signature = "($self, tensor, src_rank, tag=0)")]
+    fn py_prepare_recv<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_RECV, positional, keywords)
     }
 
     /// Replaces the members of this group. All new members call it, with the same options; those that

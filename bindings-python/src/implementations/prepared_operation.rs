@@ -6,7 +6,7 @@ use polyrank::calls::parameters::prepared_operation::*;
 use pyo3::prelude::*;
 
 use super::Answer;
-use crate::classes::{PreparedOperation, TensorObjects, Work};
+use crate::classes::{PreparedOperation, Work};
 use crate::convert::{Call, CoreResult, give, nothing, releasing};
 use crate::hooks::{CallObjects, with_objects};
 use crate::waiting;
@@ -32,9 +32,7 @@ pub(crate) fn start<'py>(
     wait_for_last(py, this)?;
     let work = with_objects(for_hooks(py, this), || releasing(py, || this.inner.start()));
     let work = work.or_raise(py)?;
-    let timeout = this.timeout.unwrap_or_else(|| this.inner.group().timeout());
-    let objects = TensorObjects { outputs: vec![this.tensor.clone_ref(py)], read: None };
-    Work::new(work, objects, timeout).into_object(py)
+    Work::new(work, this.objects.clone_ref(py), this.inner.timeout()).into_object(py)
 }
 
 /// Waits for what was started last; true.
@@ -50,16 +48,14 @@ pub(crate) fn wait<'py>(
     give(py, true)
 }
 
-/// The object of the tensor, for the hooks of the group, if that has any.
+/// The objects of the tensors, for the hooks of the group, if that has any.
 fn for_hooks(py: Python<'_>, prepared: &PreparedOperation) -> Option<CallObjects> {
-    let group = prepared.inner.group();
-    group.is_observed().then(|| {
-        let object = || prepared.tensor.clone_ref(py);
-        CallObjects {
-            tensors: vec![(prepared.inner.tensor().clone(), object())],
-            outputs: TensorObjects { outputs: vec![object()], read: None },
-            timeout: prepared.timeout.unwrap_or_else(|| group.timeout()),
-        }
+    let PreparedOperation { inner, tensors, objects } = prepared;
+    let tensors = tensors.iter().map(|(tensor, object)| (tensor.clone(), object.clone_ref(py)));
+    inner.group().is_observed().then(|| CallObjects {
+        tensors: tensors.collect(),
+        outputs: objects.clone_ref(py),
+        timeout: inner.timeout(),
     })
 }
 

@@ -1,11 +1,11 @@
-//! `ProcessGroup`: prepared operations, messages, hooks, and the replacing of members.
+//! `ProcessGroup`: messages, hooks, and the replacing of members.
 
 use std::time::Duration;
 
 use polyrank::backend::WaitIntent;
 use polyrank::calls::parameters::process_group::*;
 use polyrank::calls::{device_named, reconfigure_options};
-use polyrank::{ReduceOp, nan_check, nan_check_allowing_infinity};
+use polyrank::{nan_check, nan_check_allowing_infinity};
 use pyo3::prelude::*;
 
 pub(crate) use self::{
@@ -14,31 +14,10 @@ pub(crate) use self::{
 };
 use super::Answer;
 use super::point_to_point;
-use crate::classes::{DeviceBackend, PreparedOperation, ProcessGroup, TensorObjects, Work};
+use crate::classes::{DeviceBackend, ProcessGroup, TensorObjects, Work};
 use crate::convert::{Call, CoreResult, detached, nothing};
 use crate::future;
 use crate::hooks::{self, NanCheck};
-
-/// Prepares an allreduce of one tensor.
-pub(crate) fn prepare_allreduce<'py>(
-    group: &Bound<'py, ProcessGroup>,
-    mut call: Call<'py>,
-) -> Answer<'py> {
-    let (py, inner) = (group.py(), &group.get().inner);
-    let (tensor, object) = (
-        call.tensor(prepare_allreduce::TENSOR)?,
-        call.tensor_object(prepare_allreduce::TENSOR)?.unbind(),
-    );
-    let reduce_op: ReduceOp = call.take(prepare_allreduce::OP)?;
-    let timeout: Option<Duration> = call.take(prepare_allreduce::TIMEOUT)?;
-    let timeout = timeout.filter(|timeout| !timeout.is_zero());
-    let prepared = match timeout {
-        Some(timeout) => inner.prepare_allreduce(tensor, (reduce_op, timeout)),
-        None => inner.prepare_allreduce(tensor, reduce_op),
-    };
-    let inner = prepared.or_raise(py)?;
-    Ok(Bound::new(py, PreparedOperation { inner, tensor: object, timeout })?.into_any())
-}
 
 macro_rules! register {
     ($($method:ident: $adapter:path),*) => {$(

@@ -9,6 +9,7 @@ import { MADE, handleOf, keep, register } from "../runtime/handles.js";
 import * as hooks from "../runtime/hooks.js";
 import * as meshes from "../runtime/meshes.js";
 import * as own from "../runtime/own.js";
+import { prepare } from "../runtime/prepared.js";
 
 /** How a group that the free functions made is left. */
 const DESTROY = {
@@ -223,7 +224,19 @@ const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 
 const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
 const PROCESS_GROUP_SCAN = { key: "PROCESS_GROUP_SCAN", name: "scan", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_EXSCAN = { key: "PROCESS_GROUP_EXSCAN", name: "exscan", required: 1, durations: [2], output: 0, outputName: "tensor" };
-const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], output: 0, outputName: "tensor" };
+const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], prepares: "allreduce", output: 0, outputName: "tensor" };
+const PROCESS_GROUP_PREPARE_REDUCE = { key: "PROCESS_GROUP_PREPARE_REDUCE", name: "prepareReduce", required: 2, durations: [3], prepares: "reduce", output: 0, outputName: "tensor" };
+const PROCESS_GROUP_PREPARE_BROADCAST = { key: "PROCESS_GROUP_PREPARE_BROADCAST", name: "prepareBroadcast", required: 2, durations: [2], prepares: "broadcast", output: 0, outputName: "tensor" };
+const PROCESS_GROUP_PREPARE_ALLGATHER = { key: "PROCESS_GROUP_PREPARE_ALLGATHER", name: "prepareAllgather", required: 2, durations: [2], prepares: "all_gather_single", output: 0, outputName: "output" };
+const PROCESS_GROUP_PREPARE_GATHER = { key: "PROCESS_GROUP_PREPARE_GATHER", name: "prepareGather", required: 3, durations: [3], prepares: "gather", output: 0, outputName: "outputTensors" };
+const PROCESS_GROUP_PREPARE_SCATTER = { key: "PROCESS_GROUP_PREPARE_SCATTER", name: "prepareScatter", required: 3, durations: [3], prepares: "scatter", output: 0, outputName: "outputTensor" };
+const PROCESS_GROUP_PREPARE_REDUCE_SCATTER = { key: "PROCESS_GROUP_PREPARE_REDUCE_SCATTER", name: "prepareReduceScatter", required: 2, durations: [3], prepares: "reduce_scatter_single", output: 0, outputName: "outputTensor" };
+const PROCESS_GROUP_PREPARE_ALLTOALL = { key: "PROCESS_GROUP_PREPARE_ALLTOALL", name: "prepareAlltoall", required: 2, durations: [4], prepares: "all_to_all_single", output: 0, outputName: "output" };
+const PROCESS_GROUP_PREPARE_BARRIER = { key: "PROCESS_GROUP_PREPARE_BARRIER", name: "prepareBarrier", required: 0, durations: [0], prepares: "barrier", output: null };
+const PROCESS_GROUP_PREPARE_SCAN = { key: "PROCESS_GROUP_PREPARE_SCAN", name: "prepareScan", required: 1, durations: [2], prepares: "scan", output: 0, outputName: "tensor" };
+const PROCESS_GROUP_PREPARE_EXSCAN = { key: "PROCESS_GROUP_PREPARE_EXSCAN", name: "prepareExscan", required: 1, durations: [2], prepares: "exscan", output: 0, outputName: "tensor" };
+const PROCESS_GROUP_PREPARE_SEND = { key: "PROCESS_GROUP_PREPARE_SEND", name: "prepareSend", required: 2, prepares: "send", output: null };
+const PROCESS_GROUP_PREPARE_RECV = { key: "PROCESS_GROUP_PREPARE_RECV", name: "prepareRecv", required: 2, prepares: "recv", output: 0, outputName: "tensor" };
 const PROCESS_GROUP_RECONFIGURE = { key: "PROCESS_GROUP_RECONFIGURE", name: "reconfigure", required: 1, output: null };
 const PROCESS_GROUP_GET_RECONFIGURE_HANDLE = { key: "PROCESS_GROUP_GET_RECONFIGURE_HANDLE", name: "getReconfigureHandle", required: 0 };
 const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "shrinkGroup", required: 1, durations: [1], output: null };
@@ -495,7 +508,55 @@ export class ProcessGroup {
   }
 
   prepareAllreduce(...given) {
-    return own.prepareAllreduce(PROCESS_GROUP_PREPARE_ALLREDUCE, this, given);
+    return prepare(PROCESS_GROUP_PREPARE_ALLREDUCE, this, given);
+  }
+
+  prepareReduce(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_REDUCE, this, given);
+  }
+
+  prepareBroadcast(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_BROADCAST, this, given);
+  }
+
+  prepareAllgather(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_ALLGATHER, this, given);
+  }
+
+  prepareGather(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_GATHER, this, given);
+  }
+
+  prepareScatter(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_SCATTER, this, given);
+  }
+
+  prepareReduceScatter(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_REDUCE_SCATTER, this, given);
+  }
+
+  prepareAlltoall(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_ALLTOALL, this, given);
+  }
+
+  prepareBarrier(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_BARRIER, this, given);
+  }
+
+  prepareScan(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_SCAN, this, given);
+  }
+
+  prepareExscan(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_EXSCAN, this, given);
+  }
+
+  prepareSend(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_SEND, this, given);
+  }
+
+  prepareRecv(...given) {
+    return prepare(PROCESS_GROUP_PREPARE_RECV, this, given);
   }
 
   reconfigure(...given) {

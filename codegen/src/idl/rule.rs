@@ -84,6 +84,8 @@ rules! {
     AttributeValue = "attribute-value",
     /// What they need beside them is there.
     MissingAttribute = "missing-attribute",
+    /// `Prepares` names a method of the same interface.
+    UnknownMethod = "unknown-method",
     /// `Positional` stands on optional parameters: required ones come by position anyway.
     PositionalRequired = "positional-required",
     /// `Factory` stands on constructors that wait: others are called with `new`.

@@ -4,10 +4,12 @@
 use crate::model::{Api, Interface, Method, Role, Type};
 
 /// Whether core's dispatcher runs a method of an object that a language makes calls on, or a free
-/// function: not what takes tensors, or objects that each language makes on its own.
+/// function: not what takes tensors, what prepares operations, or objects that each language makes
+/// on its own.
 pub(crate) fn is_run_by_core(api: &Api, method: &Method) -> bool {
     let is_issued = returns_work(method) && !joins_members(method);
-    !has_tensors(method) && !is_issued && !is_made_of_others(api, method)
+    let is_operation = has_tensors(method) || method.prepares.is_some() || is_issued;
+    !is_operation && !is_made_of_others(api, method)
 }
 
 /// Whether a language holds objects of it on which it makes calls: they, or those that inherit

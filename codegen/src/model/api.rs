@@ -401,6 +401,8 @@ pub struct Method {
     pub collective: Option<String>,
     /// `[Coalesced]`: each tensor of a list is an operation of its own.
     pub coalesced: bool,
+    /// `[Prepares=…]`: the method of the same interface whose calls are prepared.
+    pub prepares: Option<String>,
     /// In the order in which a call is tried against them.
     pub overloads: Vec<Overload>,
     /// The attributes of all its overloads together.

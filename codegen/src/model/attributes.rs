@@ -137,6 +137,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Pairs", &[Value], Form::Nothing),
     known("Peer", ARGUMENT, Form::Nothing),
     known("Positional", &[Parameter], Form::Nothing),
+    known("Prepares", &[Operation], Form::Word),
     anywhere("Python", Form::Word),
     known("ReduceOps", &[Namespace], Form::Nothing),
     known("Reduces", &[Operation], Form::Nothing),

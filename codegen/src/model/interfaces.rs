@@ -3,6 +3,7 @@
 use super::api::{Attribute, CommonAttributes, Interface, Method, NamedConstant, Namespace};
 use super::attributes::{AttributeTarget, Attributes};
 use super::builder::{Builder, DefinedMember};
+use super::names::nearest;
 use super::scope::DefinedName;
 use super::types::Constant;
 use super::{constants, methods, numbers};
@@ -14,6 +15,7 @@ pub(super) fn interface<'a>(builder: &mut Builder<'a, '_>, defined: &DefinedName
     check_bases(builder, definition);
     let inherits = inherits_of(definition).map(|name| name.text.clone());
     let mut parts = parts(builder, definition, &members);
+    check_prepared(builder, &members, &parts.methods);
     let constructor = match parts.methods.iter().position(|method| method.name == "new") {
         Some(index) => Some(parts.methods.remove(index)),
         None => None,
@@ -154,6 +156,27 @@ fn parts<'a>(
         }
     }
     parts
+}
+
+/// What is prepared is a call of a method that there is.
+fn check_prepared(
+    builder: &mut Builder<'_, '_>,
+    members: &[DefinedMember<'_>],
+    methods: &[Method],
+) {
+    let attributes = members.iter().flat_map(|defined| &defined.member.attributes);
+    let prepared = attributes.filter(|attribute| attribute.name.text == "Prepares");
+    for name in prepared.flat_map(|attribute| attribute.value.words()) {
+        if methods.iter().any(|method| method.name == name.text && method.prepares.is_none()) {
+            continue;
+        }
+        let message = format!("there is no method `{}` whose calls could be prepared", name.text);
+        let advice = match nearest(&name.text, methods.iter().map(|method| &*method.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "name a method of the same interface, by its IDL name".to_owned(),
+        };
+        builder.report(Rule::UnknownMethod, name.span, message, &advice);
+    }
 }
 
 /// Attributes, constants and methods have different names, and no alias is another one's name.

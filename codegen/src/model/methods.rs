@@ -30,6 +30,7 @@ pub(super) fn method<'a>(
         is_static: is_static(first),
         collective: agreed(builder, members, &attributes, "Collective"),
         coalesced: attributes.iter().any(|attributes| attributes.has("Coalesced")),
+        prepares: agreed(builder, members, &attributes, "Prepares"),
         overloads: Vec::new(),
         common: common(builder, members, &attributes),
     };

@@ -41,6 +41,7 @@ fn constructor(record_type: &'static RecordType) -> &'static Method {
             factory: None,
             collective: None,
             coalesced: false,
+            prepares: None,
             unbuilt: false,
             overloads: vec![overload].leak(),
         }))

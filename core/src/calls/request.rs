@@ -42,12 +42,13 @@ impl ResolvedCall {
     ) -> Result<Request> {
         let (method, language) = (self.method, self.language);
         let refuse = |what: String| invalid(&language.callee(method), what);
-        let Some(collective) = method.collective else {
+        let operation = method.operation();
+        let Some(collective) = operation.collective else {
             return Err(unsupported(format!("{}.{}", method.interface, method.name)));
         };
         if size == 0 {
             // The group has no members yet, and refuses it for that, whatever is given.
-            return Ok(Request { name: method.name, ..Request::new(collective) });
+            return Ok(Request { name: operation.name, ..Request::new(collective) });
         }
         let mut arguments = CallArguments::default();
         for (parameter, value) in self.parameters().iter().zip(self.values) {
@@ -73,7 +74,7 @@ impl ResolvedCall {
             timeout: arguments.timeout,
             coalesced: method.coalesced,
             compression: arguments.compression,
-            name: method.name,
+            name: operation.name,
         })
     }
 

@@ -51,6 +51,7 @@ static ALLREDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -82,6 +83,7 @@ static EXCHANGE: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -99,6 +101,7 @@ static GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -123,6 +126,7 @@ static GATHER_LISTS: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -139,6 +143,7 @@ static SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[

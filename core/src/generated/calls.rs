@@ -89,6 +89,18 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_SCAN,
     &PROCESS_GROUP_EXSCAN,
     &PROCESS_GROUP_PREPARE_ALLREDUCE,
+    &PROCESS_GROUP_PREPARE_REDUCE,
+    &PROCESS_GROUP_PREPARE_BROADCAST,
+    &PROCESS_GROUP_PREPARE_ALLGATHER,
+    &PROCESS_GROUP_PREPARE_GATHER,
+    &PROCESS_GROUP_PREPARE_SCATTER,
+    &PROCESS_GROUP_PREPARE_REDUCE_SCATTER,
+    &PROCESS_GROUP_PREPARE_ALLTOALL,
+    &PROCESS_GROUP_PREPARE_BARRIER,
+    &PROCESS_GROUP_PREPARE_SCAN,
+    &PROCESS_GROUP_PREPARE_EXSCAN,
+    &PROCESS_GROUP_PREPARE_SEND,
+    &PROCESS_GROUP_PREPARE_RECV,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
     &PROCESS_GROUP_SHRINK_GROUP,
@@ -448,6 +460,7 @@ pub static DEVICE_BACKEND_NAME: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -459,6 +472,7 @@ pub static DEVICE_BACKEND_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -470,6 +484,7 @@ pub static DEVICE_BACKEND_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -481,6 +496,7 @@ pub static DEVICE_MESH_NEW: Method = Method {
     factory: Some("create"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -505,6 +521,7 @@ pub static DEVICE_MESH_FROM_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -543,6 +560,7 @@ pub static DEVICE_MESH_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -564,6 +582,7 @@ pub static DEVICE_MESH_GET_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -575,6 +594,7 @@ pub static DEVICE_MESH_GET_COORDINATE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -586,6 +606,7 @@ pub static DEVICE_MESH_GET_LOCAL_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -607,6 +628,7 @@ pub static DEVICE_MESH_GET_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -628,6 +650,7 @@ pub static DEVICE_MESH_GET_ALL_GROUPS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -639,6 +662,7 @@ pub static DEVICE_MESH_SLICE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload { parameters: &[required("mesh_dim_names", Type::Str, Role::None)] },
@@ -655,6 +679,7 @@ pub static DEVICE_MESH_FLATTEN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -673,6 +698,7 @@ pub static DEVICE_MESH_EQUALS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("other", Type::Interface("DeviceMesh"), Role::None)],
@@ -686,6 +712,7 @@ pub static DEVICE_MESH_GET_ROOT_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -697,6 +724,7 @@ pub static P2P_OP_NEW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -722,6 +750,7 @@ pub static TOPOLOGY_COORDINATES: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
@@ -733,6 +762,7 @@ pub static TOPOLOGY_RANK_AT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("coordinates", Type::Sequence(&Type::Int), Role::None)],
@@ -746,6 +776,7 @@ pub static TOPOLOGY_SHIFT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -762,6 +793,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLGATHER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -779,6 +811,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLGATHER_SINGLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -796,6 +829,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLTOALL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -813,6 +847,7 @@ pub static TOPOLOGY_NEIGHBOR_ALLTOALL_SINGLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -830,6 +865,7 @@ pub static PREPARED_OPERATION_START: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -841,6 +877,7 @@ pub static PREPARED_OPERATION_RUN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -852,6 +889,7 @@ pub static PREPARED_OPERATION_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -870,6 +908,7 @@ pub static PROCESS_GROUP_NEW: Method = Method {
     factory: Some("join"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -891,6 +930,7 @@ pub static PROCESS_GROUP_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -902,6 +942,7 @@ pub static PROCESS_GROUP_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -913,6 +954,7 @@ pub static PROCESS_GROUP_NAME: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -924,6 +966,7 @@ pub static PROCESS_GROUP_GET_GROUP_STORE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -935,6 +978,7 @@ pub static PROCESS_GROUP_GET_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Object, Role::None)] }],
 };
@@ -946,6 +990,7 @@ pub static PROCESS_GROUP_SET_TIMEOUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("timeout", Type::Duration, Role::Timeout)] }],
 };
@@ -957,6 +1002,7 @@ pub static PROCESS_GROUP_RANKS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -968,6 +1014,7 @@ pub static PROCESS_GROUP_ABORT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -979,6 +1026,7 @@ pub static PROCESS_GROUP_SHUTDOWN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -990,6 +1038,7 @@ pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1020,6 +1069,7 @@ pub static PROCESS_GROUP_MERGE_REMOTE_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1039,6 +1089,7 @@ pub static PROCESS_GROUP_ALLREDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1076,6 +1127,7 @@ pub static PROCESS_GROUP_ALLREDUCE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1097,6 +1149,7 @@ pub static PROCESS_GROUP_REDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Reduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1128,6 +1181,7 @@ pub static PROCESS_GROUP_BROADCAST: Method = Method {
     factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1158,6 +1212,7 @@ pub static PROCESS_GROUP_BROADCAST_ONE: Method = Method {
     factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1174,6 +1229,7 @@ pub static PROCESS_GROUP_ALLGATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1209,6 +1265,7 @@ pub static PROCESS_GROUP_ALLGATHER_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1231,6 +1288,7 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1262,6 +1320,7 @@ pub static PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1284,6 +1343,7 @@ pub static PROCESS_GROUP_GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1320,6 +1380,7 @@ pub static PROCESS_GROUP_GATHER_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1337,6 +1398,7 @@ pub static PROCESS_GROUP_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1369,6 +1431,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1401,6 +1464,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1433,6 +1497,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1455,6 +1520,7 @@ pub static PROCESS_GROUP_ALLTOALL: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1477,6 +1543,7 @@ pub static PROCESS_GROUP_ALL_TO_ALL_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1532,6 +1599,7 @@ pub static PROCESS_GROUP_BARRIER: Method = Method {
     factory: None,
     collective: Some(Collective::Barrier),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -1560,6 +1628,7 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1576,6 +1645,7 @@ pub static PROCESS_GROUP_REGISTER_PRE_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1592,6 +1662,7 @@ pub static PROCESS_GROUP_UNREGISTER_PRE_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1603,6 +1674,7 @@ pub static PROCESS_GROUP_REGISTER_POST_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1619,6 +1691,7 @@ pub static PROCESS_GROUP_UNREGISTER_POST_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1630,6 +1703,7 @@ pub static PROCESS_GROUP_REGISTER_COMPLETION_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1646,6 +1720,7 @@ pub static PROCESS_GROUP_UNREGISTER_COMPLETION_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1657,6 +1732,7 @@ pub static PROCESS_GROUP_REGISTER_ABORT_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1673,6 +1749,7 @@ pub static PROCESS_GROUP_UNREGISTER_ABORT_HOOK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("hook_id", Type::Int, Role::None)] }],
 };
@@ -1684,6 +1761,7 @@ pub static PROCESS_GROUP_CREATE_CART: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1700,6 +1778,7 @@ pub static PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1716,6 +1795,7 @@ pub static PROCESS_GROUP_PPERMUTE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1733,6 +1813,7 @@ pub static PROCESS_GROUP_SEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1750,6 +1831,7 @@ pub static PROCESS_GROUP_RECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1767,6 +1849,7 @@ pub static PROCESS_GROUP_RECV_ANYSOURCE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1783,6 +1866,7 @@ pub static PROCESS_GROUP_SCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Scan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1800,6 +1884,7 @@ pub static PROCESS_GROUP_EXSCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Exscan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1817,12 +1902,246 @@ pub static PROCESS_GROUP_PREPARE_ALLREDUCE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: Some(&PROCESS_GROUP_ALLREDUCE),
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
             required("tensor", Type::Tensor, Role::InOut),
             optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_reduce`
+pub static PROCESS_GROUP_PREPARE_REDUCE: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_reduce",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_REDUCE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            required("root", Type::Int, Role::Root),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_broadcast`
+pub static PROCESS_GROUP_PREPARE_BROADCAST: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_broadcast",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_BROADCAST),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_allgather`
+pub static PROCESS_GROUP_PREPARE_ALLGATHER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_allgather",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_ALL_GATHER_SINGLE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::In),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_gather`
+pub static PROCESS_GROUP_PREPARE_GATHER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_gather",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_GATHER),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensors", Type::Sequence(&Type::Tensor), Role::Out),
+            required("input_tensor", Type::Tensor, Role::In),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_scatter`
+pub static PROCESS_GROUP_PREPARE_SCATTER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_scatter",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_SCATTER),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensor", Type::Tensor, Role::Out),
+            required("input_tensors", Type::Sequence(&Type::Tensor), Role::In),
+            required("root", Type::Int, Role::Root),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_reduce_scatter`
+pub static PROCESS_GROUP_PREPARE_REDUCE_SCATTER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_reduce_scatter",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_REDUCE_SCATTER_SINGLE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output_tensor", Type::Tensor, Role::Out),
+            required("input_tensor", Type::Tensor, Role::FlatIn),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_alltoall`
+pub static PROCESS_GROUP_PREPARE_ALLTOALL: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_alltoall",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_ALL_TO_ALL_SINGLE),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("output", Type::Tensor, Role::FlatOut),
+            required("input", Type::Tensor, Role::FlatIn),
+            optional(
+                "output_split_sizes",
+                Type::Sequence(&Type::Int),
+                Role::OutSplits,
+                Constant::EmptySequence,
+            ),
+            optional(
+                "input_split_sizes",
+                Type::Sequence(&Type::Int),
+                Role::InSplits,
+                Constant::EmptySequence,
+            ),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_barrier`
+pub static PROCESS_GROUP_PREPARE_BARRIER: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_barrier",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_BARRIER),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional(
+            "timeout",
+            Type::Nullable(&Type::Duration),
+            Role::Timeout,
+            Constant::Null,
+        )],
+    }],
+};
+
+/// `ProcessGroup.prepare_scan`
+pub static PROCESS_GROUP_PREPARE_SCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_scan",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_SCAN),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_exscan`
+pub static PROCESS_GROUP_PREPARE_EXSCAN: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_exscan",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_EXSCAN),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::InOut),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_send`
+pub static PROCESS_GROUP_PREPARE_SEND: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_send",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_SEND),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::In),
+            required("dst_rank", Type::Int, Role::Peer),
+            optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
+        ],
+    }],
+};
+
+/// `ProcessGroup.prepare_recv`
+pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
+    interface: "ProcessGroup",
+    name: "prepare_recv",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: Some(&PROCESS_GROUP_RECV),
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("tensor", Type::Tensor, Role::Out),
+            required("src_rank", Type::Int, Role::Peer),
+            optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
         ],
     }],
 };
@@ -1834,6 +2153,7 @@ pub static PROCESS_GROUP_RECONFIGURE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("opts", Type::Record(&RECONFIGURE_OPTIONS), Role::Options)],
@@ -1847,6 +2167,7 @@ pub static PROCESS_GROUP_GET_RECONFIGURE_HANDLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -1858,6 +2179,7 @@ pub static PROCESS_GROUP_SHRINK_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1874,6 +2196,7 @@ pub static PROCESS_GROUP_REVOKE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -1885,6 +2208,7 @@ pub static PROCESS_GROUP_AGREE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1901,6 +2225,7 @@ pub static PROCESS_GROUP_GET_ERROR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -1912,6 +2237,7 @@ pub static PROCESS_GROUP_SENDRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1932,6 +2258,7 @@ pub static PROCESS_GROUP_PROBE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1948,6 +2275,7 @@ pub static PROCESS_GROUP_IPROBE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1964,6 +2292,7 @@ pub static PROCESS_GROUP_ALLREDUCE_SPARSE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -1982,6 +2311,7 @@ pub static PROCESS_GROUP_ALL_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2000,6 +2330,7 @@ pub static PROCESS_GROUP_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2023,6 +2354,7 @@ pub static PROCESS_GROUP_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2046,6 +2378,7 @@ pub static PROCESS_GROUP_REDUCE_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2065,6 +2398,7 @@ pub static PROCESS_GROUP_ALL_TO_ALL_V: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2084,6 +2418,7 @@ pub static PROCESS_GROUP_NEW_WINDOW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2102,6 +2437,7 @@ pub static STORE_SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2118,6 +2454,7 @@ pub static STORE_GET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
@@ -2129,6 +2466,7 @@ pub static STORE_ADD: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2145,6 +2483,7 @@ pub static STORE_APPEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2161,6 +2500,7 @@ pub static STORE_CHECK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
@@ -2174,6 +2514,7 @@ pub static STORE_CLONE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2185,6 +2526,7 @@ pub static STORE_COMPARE_SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2202,6 +2544,7 @@ pub static STORE_DELETE_KEY: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
@@ -2213,6 +2556,7 @@ pub static STORE_HAS_EXTENDED_API: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2224,6 +2568,7 @@ pub static STORE_MULTI_GET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)],
@@ -2237,6 +2582,7 @@ pub static STORE_MULTI_SET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2253,6 +2599,7 @@ pub static STORE_NUM_KEYS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2264,6 +2611,7 @@ pub static STORE_LIST_KEYS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2275,6 +2623,7 @@ pub static STORE_QUEUE_PUSH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2291,6 +2640,7 @@ pub static STORE_QUEUE_POP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2307,6 +2657,7 @@ pub static STORE_QUEUE_LEN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("key", Type::Str, Role::None)] }],
 };
@@ -2318,6 +2669,7 @@ pub static STORE_SET_TIMEOUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("timeout", Type::Duration, Role::Timeout)] }],
 };
@@ -2329,6 +2681,7 @@ pub static STORE_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload { parameters: &[required("keys", Type::Sequence(&Type::Str), Role::None)] },
@@ -2348,6 +2701,7 @@ pub static STORE_BARRIER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2365,6 +2719,7 @@ pub static HASH_STORE_NEW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2376,6 +2731,7 @@ pub static FILE_STORE_NEW: Method = Method {
     factory: Some("open"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2392,6 +2748,7 @@ pub static PREFIX_STORE_NEW: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2408,6 +2765,7 @@ pub static TCP_STORE_NEW: Method = Method {
     factory: Some("connect"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2431,6 +2789,7 @@ pub static WEB_SOCKET_STORE_NEW: Method = Method {
     factory: Some("connect"),
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2453,6 +2812,7 @@ pub static WINDOW_TENSOR_REGISTER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2471,6 +2831,7 @@ pub static WINDOW_TENSOR_DEREGISTER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2487,6 +2848,7 @@ pub static WINDOW_PUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2506,6 +2868,7 @@ pub static WINDOW_GET: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2525,6 +2888,7 @@ pub static WINDOW_ACCUMULATE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2545,6 +2909,7 @@ pub static WINDOW_FETCH_AND_ADD: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2565,6 +2930,7 @@ pub static WINDOW_COMPARE_AND_SWAP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2586,6 +2952,7 @@ pub static WINDOW_SIGNAL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2603,6 +2970,7 @@ pub static WINDOW_WAIT_SIGNAL: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2620,6 +2988,7 @@ pub static WINDOW_FLUSH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2637,6 +3006,7 @@ pub static WINDOW_FENCE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2653,6 +3023,7 @@ pub static WINDOW_MAP_REMOTE_TENSOR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
@@ -2664,6 +3035,7 @@ pub static WINDOW_GET_ATTR: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("rank", Type::Int, Role::None)] }],
 };
@@ -2675,6 +3047,7 @@ pub static WORK_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2693,6 +3066,7 @@ pub static WORK_IS_COMPLETED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2704,6 +3078,7 @@ pub static WORK_IS_SUCCESS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2715,6 +3090,7 @@ pub static WORK_EXCEPTION: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2726,6 +3102,7 @@ pub static WORK_GET_FUTURE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2737,6 +3114,7 @@ pub static WORK_GET_FUTURE_RESULT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2748,6 +3126,7 @@ pub static WORK_RESULT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2759,6 +3138,7 @@ pub static WORK_SOURCE_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2770,6 +3150,7 @@ pub static WORK_SYNCHRONIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2781,6 +3162,7 @@ pub static WORK_BOXED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2792,6 +3174,7 @@ pub static WORK_UNBOX: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("boxed", Type::Interface("Work"), Role::None)],
@@ -2805,6 +3188,7 @@ pub static FUTURE_WAIT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2816,6 +3200,7 @@ pub static FUTURE_DONE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2827,6 +3212,7 @@ pub static FUTURE_VALUE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2838,6 +3224,7 @@ pub static FUTURE_THEN: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
 };
@@ -2849,6 +3236,7 @@ pub static FUTURE_ADD_DONE_CALLBACK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("callback", Type::Callback, Role::None)] }],
 };
@@ -2860,6 +3248,7 @@ pub static DISTRIBUTED_IS_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2871,6 +3260,7 @@ pub static DISTRIBUTED_IS_TORCHELASTIC_LAUNCHED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2882,6 +3272,7 @@ pub static DISTRIBUTED_INIT_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -2916,6 +3307,7 @@ pub static DISTRIBUTED_IS_INITIALIZED: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2927,6 +3319,7 @@ pub static DISTRIBUTED_DESTROY_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2945,6 +3338,7 @@ pub static DISTRIBUTED_ABORT_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -2963,6 +3357,7 @@ pub static DISTRIBUTED_CURRENT_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2974,6 +3369,7 @@ pub static DISTRIBUTED_PROCESS_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required("pg", Type::Interface("ProcessGroup"), Role::None)],
@@ -2987,6 +3383,7 @@ pub static DISTRIBUTED_DEFAULT_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -2998,6 +3395,7 @@ pub static DISTRIBUTED_NEW_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3031,6 +3429,7 @@ pub static DISTRIBUTED_JOIN_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3065,6 +3464,7 @@ pub static DISTRIBUTED_SPLIT_GROUP: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3099,6 +3499,7 @@ pub static DISTRIBUTED_GET_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3117,6 +3518,7 @@ pub static DISTRIBUTED_GET_WORLD_SIZE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3135,6 +3537,7 @@ pub static DISTRIBUTED_GET_NODE_LOCAL_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3153,6 +3556,7 @@ pub static DISTRIBUTED_GET_PG_COUNT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3164,6 +3568,7 @@ pub static DISTRIBUTED_GET_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3182,6 +3587,7 @@ pub static DISTRIBUTED_GET_BACKEND_CONFIG: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3200,6 +3606,7 @@ pub static DISTRIBUTED_GET_GROUP_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3216,6 +3623,7 @@ pub static DISTRIBUTED_GET_GLOBAL_RANK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3232,6 +3640,7 @@ pub static DISTRIBUTED_GET_PROCESS_GROUP_RANKS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional(
@@ -3250,6 +3659,7 @@ pub static DISTRIBUTED_SET_TIMEOUT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3271,6 +3681,7 @@ pub static DISTRIBUTED_RENDEZVOUS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3289,6 +3700,7 @@ pub static DISTRIBUTED_REGISTER_RENDEZVOUS_HANDLER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3305,6 +3717,7 @@ pub static DISTRIBUTED_CREATE_STORE_CLIENT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3321,6 +3734,7 @@ pub static DISTRIBUTED_REGISTER_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3339,6 +3753,7 @@ pub static DISTRIBUTED_IS_BACKEND_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("backend", Type::Str, Role::None)] }],
 };
@@ -3350,6 +3765,7 @@ pub static DISTRIBUTED_BACKEND_UNAVAILABLE_REASON: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("backend", Type::Str, Role::None)] }],
 };
@@ -3361,6 +3777,7 @@ pub static DISTRIBUTED_IS_GLOO_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3372,6 +3789,7 @@ pub static DISTRIBUTED_IS_NCCL_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3383,6 +3801,7 @@ pub static DISTRIBUTED_IS_MPI_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3394,6 +3813,7 @@ pub static DISTRIBUTED_IS_UCC_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3405,6 +3825,7 @@ pub static DISTRIBUTED_IS_XCCL_AVAILABLE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3416,6 +3837,7 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
 };
@@ -3427,6 +3849,7 @@ pub static DISTRIBUTED_BUILD_INFO: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3438,6 +3861,7 @@ pub static DISTRIBUTED_RECOMMEND_BACKEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3449,6 +3873,7 @@ pub static DISTRIBUTED_INIT_DEVICE_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3472,6 +3897,7 @@ pub static DISTRIBUTED_CURRENT_DEVICE_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[] }],
 };
@@ -3483,6 +3909,7 @@ pub static DISTRIBUTED_EXTEND_DEVICE_MESH: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3501,6 +3928,7 @@ pub static DISTRIBUTED_BROADCAST: Method = Method {
     factory: None,
     collective: Some(Collective::Broadcast),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3525,6 +3953,7 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3549,6 +3978,7 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allreduce),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3573,6 +4003,7 @@ pub static DISTRIBUTED_REDUCE: Method = Method {
     factory: None,
     collective: Some(Collective::Reduce),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3598,6 +4029,7 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3622,6 +4054,7 @@ pub static DISTRIBUTED_ALL_GATHER_COALESCED: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: true,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3649,6 +4082,7 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3673,6 +4107,7 @@ pub static DISTRIBUTED_GATHER: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3703,6 +4138,7 @@ pub static DISTRIBUTED_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3733,6 +4169,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3758,6 +4195,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3783,6 +4221,7 @@ pub static DISTRIBUTED_ALL_TO_ALL_SINGLE: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3818,6 +4257,7 @@ pub static DISTRIBUTED_ALL_TO_ALL: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3841,6 +4281,7 @@ pub static DISTRIBUTED_BARRIER: Method = Method {
     factory: None,
     collective: Some(Collective::Barrier),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3869,6 +4310,7 @@ pub static DISTRIBUTED_MONITORED_BARRIER: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3891,6 +4333,7 @@ pub static DISTRIBUTED_SEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3915,6 +4358,7 @@ pub static DISTRIBUTED_RECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3939,6 +4383,7 @@ pub static DISTRIBUTED_ISEND: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3963,6 +4408,7 @@ pub static DISTRIBUTED_IRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -3987,6 +4433,7 @@ pub static DISTRIBUTED_BATCH_ISEND_IRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[required(
@@ -4004,6 +4451,7 @@ pub static DISTRIBUTED_NAN_CHECK: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[optional("allow_infinity", Type::Bool, Role::None, Constant::Bool(false))],
@@ -4017,6 +4465,7 @@ pub static DISTRIBUTED_RECORD_COMM: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload { parameters: &[required("name", Type::Str, Role::None)] }],
 };
@@ -4028,6 +4477,7 @@ pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[
         Overload {
@@ -4052,6 +4502,7 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4077,6 +4528,7 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4100,6 +4552,7 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4130,6 +4583,7 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4160,6 +4614,7 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4185,6 +4640,7 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4210,6 +4666,7 @@ pub static DISTRIBUTED_PPERMUTE: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4234,6 +4691,7 @@ pub static DISTRIBUTED_SCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Scan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4257,6 +4715,7 @@ pub static DISTRIBUTED_EXSCAN: Method = Method {
     factory: None,
     collective: Some(Collective::Exscan),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4280,6 +4739,7 @@ pub static DISTRIBUTED_SENDRECV: Method = Method {
     factory: None,
     collective: None,
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4307,6 +4767,7 @@ pub static DISTRIBUTED_ALL_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Allgather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4331,6 +4792,7 @@ pub static DISTRIBUTED_GATHER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Gather),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4362,6 +4824,7 @@ pub static DISTRIBUTED_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::Scatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4393,6 +4856,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_V: Method = Method {
     factory: None,
     collective: Some(Collective::ReduceScatter),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[
@@ -4418,6 +4882,7 @@ pub static DISTRIBUTED_ALL_TO_ALL_V: Method = Method {
     factory: None,
     collective: Some(Collective::Alltoall),
     coalesced: false,
+    prepares: None,
     unbuilt: false,
     overloads: &[Overload {
         parameters: &[

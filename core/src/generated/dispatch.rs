@@ -1089,8 +1089,92 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "PROCESS_GROUP_PREPARE_ALLGATHER",
+        method: &calls::PROCESS_GROUP_PREPARE_ALLGATHER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
         key: "PROCESS_GROUP_PREPARE_ALLREDUCE",
         method: &calls::PROCESS_GROUP_PREPARE_ALLREDUCE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_ALLTOALL",
+        method: &calls::PROCESS_GROUP_PREPARE_ALLTOALL,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_BARRIER",
+        method: &calls::PROCESS_GROUP_PREPARE_BARRIER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_BROADCAST",
+        method: &calls::PROCESS_GROUP_PREPARE_BROADCAST,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_EXSCAN",
+        method: &calls::PROCESS_GROUP_PREPARE_EXSCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_GATHER",
+        method: &calls::PROCESS_GROUP_PREPARE_GATHER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_RECV",
+        method: &calls::PROCESS_GROUP_PREPARE_RECV,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_REDUCE",
+        method: &calls::PROCESS_GROUP_PREPARE_REDUCE,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_REDUCE_SCATTER",
+        method: &calls::PROCESS_GROUP_PREPARE_REDUCE_SCATTER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_SCAN",
+        method: &calls::PROCESS_GROUP_PREPARE_SCAN,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_SCATTER",
+        method: &calls::PROCESS_GROUP_PREPARE_SCATTER,
+        order: Order::Free,
+        waits: false,
+        run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_PREPARE_SEND",
+        method: &calls::PROCESS_GROUP_PREPARE_SEND,
         order: Order::Free,
         waits: false,
         run: None,
@@ -1809,8 +1893,9 @@ const fn value(ty: Type) -> Parameter {
 /// The table of an attribute, which is called without arguments.
 const fn attribute(interface: &'static str, name: &'static str) -> Method {
     let overloads = &[Overload { parameters: &[] }];
-    let (factory, collective) = (None, None);
-    Method { interface, name, factory, collective, coalesced: false, unbuilt: false, overloads }
+    let (factory, collective, prepares) = (None, None, None);
+    let (coalesced, unbuilt) = (false, false);
+    Method { interface, name, factory, collective, coalesced, prepares, unbuilt, overloads }
 }
 
 /// What only stands in the surface. Resolving such a call fails before it gets here.

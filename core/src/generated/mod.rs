@@ -14,6 +14,7 @@ pub(crate) mod dtype;
 pub(crate) mod error;
 pub mod options;
 pub mod parameters;
+pub(crate) mod prepared;
 pub(crate) mod process_group;
 pub(crate) mod reduce_op;
 pub(crate) mod roles;

@@ -305,15 +305,6 @@ pub mod process_group {
         /// `tag`
         pub const TAG: usize = 1;
     }
-    /// `ProcessGroup.prepare_allreduce`
-    pub mod prepare_allreduce {
-        /// `tensor`
-        pub const TENSOR: usize = 0;
-        /// `op`
-        pub const OP: usize = 1;
-        /// `timeout`
-        pub const TIMEOUT: usize = 2;
-    }
     /// `ProcessGroup.reconfigure`
     pub mod reconfigure {
         /// `opts`

@@ -11,7 +11,7 @@ use crate::request::Request;
 use crate::tensor::{RepeatPolicy, Tensor};
 
 /// A request that makes sense on this rank, with the operations that it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CheckedRequest {
     pub(super) request: Request,
     pub(super) operations: Vec<CheckedOperation>,
@@ -27,7 +27,7 @@ impl CheckedRequest {
 }
 
 /// One operation of a request, checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CheckedOperation {
     /// The element type; `U8` where there are no tensors.
     pub(super) dtype: DType,

@@ -61,16 +61,7 @@ impl ProcessGroup {
         memory: &mut LentMemory<'_>,
     ) -> Option<FastPathResult<'_>> {
         // One look at them: they may be replaced at any time.
-        self.try_plain_among(&self.inner, plain, memory)
-    }
-
-    /// As [`ProcessGroup::try_plain`], by these members.
-    pub(super) fn try_plain_among<'a>(
-        &'a self,
-        members: &'a Inner,
-        plain: &SingleTensorRequest,
-        memory: &mut LentMemory<'_>,
-    ) -> Option<FastPathResult<'a>> {
+        let members = &**self.inner;
         // Without tensors, the device is that of the group.
         if plain.collective == Collective::Barrier && members.cuda.is_some() {
             return None;
@@ -103,16 +94,7 @@ impl ProcessGroup {
         plain: &SingleTensorRequest,
         kept: HeldBuffers,
     ) -> Option<Result<Work>> {
-        self.issue_plain_among(&self.inner, plain, kept)
-    }
-
-    /// As [`ProcessGroup::issue_plain`], by these members.
-    pub(super) fn issue_plain_among(
-        &self,
-        members: &Inner,
-        plain: &SingleTensorRequest,
-        kept: HeldBuffers,
-    ) -> Option<Result<Work>> {
+        let members = &**self.inner;
         let call = members.plain_call(plain, &kept)?;
         let deadline = self.deadline(plain.timeout);
         let PersistentBuffers { input, output, finish, .. } =
@@ -248,7 +230,7 @@ impl Inner {
         plain: &SingleTensorRequest,
         (given, taken): (usize, usize),
     ) -> Option<SmallCall> {
-        if self.is_observed() {
+        if self.is_observed() || plain.epoch.is_some_and(|epoch| epoch != self.epoch) {
             return None;
         }
         let SingleTensorRequest { collective, dtype, reduce_op, root, waiting, .. } = *plain;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hooks::HookedOperation;
-use super::{ProcessGroup, hook_arguments};
+use super::{Inner, ProcessGroup, hook_arguments};
 use crate::backend::{
     Backend, Direction, Envelope, FAST_PATH_BYTES, IssueOptions, IssuedOperation, Transfer,
 };
@@ -40,7 +40,7 @@ impl MessageRequest {
     }
 
     /// The method, for messages.
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self.direction {
             Direction::Send => "send",
             Direction::Receive => "recv",
@@ -64,6 +64,35 @@ impl MessageRequest {
                 Err(Error::InvalidArgument { message })
             }
             (Direction::Receive, peer) => to_receive("recv", tensor, *peer, *tag),
+        }
+    }
+}
+
+impl Inner {
+    /// Sends or receives a short message from beginning to end, if that can be done immediately;
+    /// whether it was.
+    pub(super) fn exchange_short(&self, message: &MessageRequest) -> bool {
+        let MessageRequest { direction, tensor, peer, tag } = message;
+        let region = tensor.region();
+        let is_plain = tensor.is_contiguous() && region.device().is_none();
+        if !is_plain || tensor.bytes() > FAST_PATH_BYTES || self.is_observed() {
+            return false;
+        }
+        let envelope = Envelope { peer: *peer, tag: *tag, dtype: tensor.dtype() };
+        // Nobody waits here for who has an access to the memory.
+        let mut copy = match direction {
+            Direction::Send => region.read(<[u8]>::to_vec),
+            Direction::Receive => vec![0; tensor.bytes()],
+        };
+        match direction {
+            Direction::Send => self.cpu.send_short(envelope, &copy),
+            Direction::Receive => {
+                let has_come = self.cpu.receive_short(envelope, &mut copy).is_some();
+                if has_come {
+                    region.write(|bytes| bytes.copy_from_slice(&copy));
+                }
+                has_come
+            }
         }
     }
 }
@@ -158,8 +187,26 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let epoch = self.inner.epoch;
         self.check_message(&message)?;
+        self.issue_message_among(message, epoch, timeout, waiting)
+    }
+
+    /// As [`ProcessGroup::issue_message`], of a message that suits the members of `epoch`.
+    pub(super) fn issue_message_among(
+        &self,
+        message: MessageRequest,
+        epoch: u64,
+        timeout: Option<Duration>,
+        waiting: WaitIntent,
+    ) -> Result<Work> {
         let hooked = self.before(|| message.hook_arguments(waiting))?;
         Self::after(hooked, self.issue_checked_message(message, epoch, timeout, waiting))
+    }
+
+    /// Checks all of a message that can be checked before it is issued.
+    pub(super) fn check_message_of(&self, message: &MessageRequest) -> Result<()> {
+        self.check_message(message)?;
+        self.backend_for(message.name(), std::iter::once(&message.tensor))?;
+        message.transfer().map(drop)
     }
 
     /// As [`ProcessGroup::issue_message`], as a part of an operation that has hooks itself.

@@ -40,6 +40,8 @@ pub struct Method {
     pub collective: Option<Collective>,
     /// Whether each tensor of a list is an operation of its own.
     pub coalesced: bool,
+    /// The method whose calls are prepared, if it prepares some.
+    pub prepares: Option<&'static Method>,
     /// Whether it is only in the surface.
     pub unbuilt: bool,
     /// In the order in which a call is tried against them.
@@ -57,4 +59,11 @@ pub struct RecordType {
     pub extensions: &'static [&'static RecordType],
     /// All its members, those of the base first.
     pub members: &'static [Parameter],
+}
+
+impl Method {
+    /// The method whose operation a call becomes, or what is prepared is started as.
+    pub fn operation(&self) -> &Method {
+        self.prepares.unwrap_or(self)
+    }
 }

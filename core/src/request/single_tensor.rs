@@ -24,6 +24,9 @@ pub struct SingleTensorRequest {
     pub timeout: Option<Duration>,
     /// Whether and when the caller waits for it.
     pub waiting: WaitIntent,
+    /// By how often the members had been replaced when it was checked, for those; none if it is
+    /// for whoever they are.
+    pub epoch: Option<u64>,
 }
 
 impl SingleTensorRequest {

@@ -73,6 +73,7 @@ impl TypedCall {
             root: self.arguments.root.unwrap_or(0),
             timeout,
             waiting: WaitIntent::Soon,
+            epoch: None,
         })
     }
 

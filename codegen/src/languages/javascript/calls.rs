@@ -34,9 +34,11 @@ pub(super) fn kind(method: &Method) -> Kind {
     }
 }
 
-/// Whether a call returns a handle: of a collective, of a message, or of what it says itself.
+/// Whether a call returns a handle: of a collective, of a message, of what prepares one, or of what
+/// it says itself.
 pub(super) fn is_operation(method: &Method) -> bool {
     method.collective.is_some()
+        || method.prepares.is_some()
         || returns_work(method)
         || parameters(method).any(|parameter| is_buffer(parameter.role))
 }
@@ -90,6 +92,7 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     if !durations.is_empty() {
         fields.push(format!("durations: [{}]", durations.join(", ")));
     }
+    fields.extend(method.prepares.as_ref().map(|prepared| format!("prepares: \"{prepared}\"")));
     match kind(method) {
         Kind::Operation => fields.push(output_fields(method)),
         Kind::Objects => {

@@ -80,7 +80,6 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),
     ("join_group", "own.joinGroup", "Promise<ProcessGroup>"),
     ("nan_check", "hooks.nanCheck", "(args: PreHookArgs) => void"),
-    ("prepare_allreduce", "own.prepareAllreduce", "PreparedOperation<T>"),
     ("register_abort_hook", "hooks.registerAbortHook", "void"),
     ("register_completion_hook", "hooks.registerCompletionHook", "void"),
     ("register_post_hook", "hooks.registerPostHook", "void"),
@@ -215,6 +214,7 @@ fn function(api: &Api, method: &Method, receiver: &str) -> Function {
     let kind = kind(method);
     let body = match (around, kind) {
         (Some((_, around, _)), _) => format!("{around}({constant}, {receiver_first}given)"),
+        (None, _) if method.prepares.is_some() => format!("prepare({constant}, this, given)"),
         (None, Kind::Unbuilt) => format!("calls.unsupported(\"{}.{}\")", method.owner, method.name),
         (None, Kind::Operation) => call("operate"),
         (None, Kind::Objects) => format!("objects.{}({constant}, given)", camel(&method.name)),

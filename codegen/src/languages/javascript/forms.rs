@@ -184,9 +184,12 @@ impl Writer<'_> {
         if let Some(own) = super::classes::own_result(&self.method.name) {
             return own.into();
         }
+        let result = output(self.overload).map_or("void", |_| "T");
+        if self.method.prepares.is_some() {
+            return format!("PreparedOperation<{result}>");
+        }
         match kind(self.method) {
-            Kind::Operation if output(self.overload).is_some() => "Work<T>".into(),
-            Kind::Operation => "Work<void>".into(),
+            Kind::Operation => format!("Work<{result}>"),
             Kind::Objects => match (&self.overload.returns, self.method.name.starts_with("send")) {
                 // The list that is filled need not be given where nothing arrives.
                 (Type::Undefined, false) if self.method.name.starts_with("gather") => {

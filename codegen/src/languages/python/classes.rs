@@ -78,6 +78,8 @@ struct Function {
 enum Kind {
     Unbuilt,
     Collective,
+    /// It is prepared once, to be started often.
+    Prepares,
     /// Core runs it.
     Core,
     /// It is written by hand for Python.
@@ -89,6 +91,7 @@ impl Function {
         match self.kind {
             Kind::Unbuilt => kind == "unbuilt",
             Kind::Collective => kind == "collective",
+            Kind::Prepares => kind == "prepares",
             Kind::Core => kind == "core",
             Kind::Own => kind == "own",
         }
@@ -182,6 +185,8 @@ fn kind(api: &Api, method: &Method, is_core: bool) -> Kind {
         Kind::Unbuilt
     } else if method.collective.is_some() {
         Kind::Collective
+    } else if method.prepares.is_some() {
+        Kind::Prepares
     } else if is_core
         && is_run_by_core(api, method)
         && !is_own(&method.common)

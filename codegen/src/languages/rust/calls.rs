@@ -32,6 +32,8 @@ struct Method {
     constant: String,
     collective: String,
     coalesced: bool,
+    /// `Some(&PROCESS_GROUP_ALLREDUCE)`
+    prepares: String,
     unbuilt: bool,
     overloads: Vec<Overload>,
 }
@@ -90,6 +92,10 @@ fn view(api: &Api, method: &model::Method) -> Method {
         constant: method_constant(method),
         collective: collective.unwrap_or_else(|| "None".to_owned()),
         coalesced: method.coalesced,
+        prepares: match &method.prepares {
+            Some(prepared) => format!("Some(&{})", member_constant(&method.owner, prepared)),
+            None => "None".to_owned(),
+        },
         unbuilt: method.common.unbuilt,
         overloads: method.overloads.iter().map(overload).collect(),
     }

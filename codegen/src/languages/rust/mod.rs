@@ -9,6 +9,7 @@ mod distributed;
 mod errors;
 mod options;
 mod parameters;
+mod prepared;
 mod roles;
 mod signatures;
 mod surface;
@@ -58,6 +59,7 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add("dispatch", dispatch::dispatch(api).render()?);
     add("arguments", surface::arguments(api).render()?);
     add("process_group", surface::process_group(api).render()?);
+    add("prepared", prepared::methods(api).render()?);
     add("scope", surface::scope(api).render()?);
     add("distributed", distributed::functions(api).render()?);
     // The schedules stand below `schedule`, which they are part of.

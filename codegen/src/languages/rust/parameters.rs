@@ -44,8 +44,10 @@ pub(super) fn parameters(api: &Api) -> Parameters {
 }
 
 fn owner<'a>(name: &str, methods: impl Iterator<Item = &'a model::Method>) -> Owner {
-    // Collectives are taken by the roles of their parameters.
-    let methods = methods.filter(|method| method.collective.is_none() && !method.common.unbuilt);
+    // Collectives, and what prepares them, are taken by the roles of their parameters.
+    let is_by_role =
+        |method: &model::Method| method.collective.is_some() || method.prepares.is_some();
+    let methods = methods.filter(|method| !is_by_role(method) && !method.common.unbuilt);
     let methods =
         methods.map(|method| Method { name: method.name.clone(), positions: positions(method) });
     Owner {

@@ -167,10 +167,15 @@ pub(super) fn documentation(
     method: &model::Method,
 ) -> String {
     let (doc, aliases, errors) = (&described.doc, aliases(described), errors(api, method));
-    let accepted = any_of(&shown_forms(method));
+    let accepted = documentation_of_arguments(method);
     format!(
         "{doc}{aliases}\n\n`arguments`: {accepted}. Returns when it is done.\n\n# Errors\n{errors}"
     )
+}
+
+/// What may follow the tensors, for people.
+pub(super) fn documentation_of_arguments(method: &model::Method) -> String {
+    any_of(&shown_forms(method))
 }
 
 fn aliases(method: &model::Method) -> String {

@@ -11,6 +11,8 @@ mod operation;
 mod overlaps;
 mod pool;
 #[cfg(not(target_family = "wasm"))]
+mod prepared;
+#[cfg(not(target_family = "wasm"))]
 mod short;
 mod tensors;
 #[cfg(test)]
@@ -137,14 +139,14 @@ impl StagedOperation {
             None => None,
         };
         if let Some(Object::NonGroupMember) = this.or(given) {
-            return Ok(Self::nothing(entry.method.name));
+            return Ok(Self::nothing(entry.method.operation().name));
         }
         let group = match this.or(given) {
             Some(object) => object.operating_group()?.clone(),
             None => distributed::default_group()?,
         };
         if let Some(lack) = tensors.lack.take() {
-            could_not(&group, entry.method.name, &lack.to_string());
+            could_not(&group, entry.method.operation().name, &lack.to_string());
             return Err(lack);
         }
         let inputs = resolved.positions(&tensors, Role::is_read);
@@ -154,9 +156,9 @@ impl StagedOperation {
             Some(Object::Topology(topology)) => on_topology(topology, &resolved)?,
             _ => operation(resolved, &group, this.is_some())?,
         };
-        refuse_overlaps(entry.method.name, &tensors.all, &outputs)?;
+        refuse_overlaps(entry.method.operation().name, &tensors.all, &outputs)?;
         let mut staged = StagedOperation {
-            name: entry.method.name,
+            name: entry.method.operation().name,
             tensors,
             inputs,
             outputs,

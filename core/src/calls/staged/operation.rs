@@ -8,7 +8,9 @@ use crate::calls::{FromValue, Role, Value};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::process_group::topology::{NeighborCall, Topology};
-use crate::process_group::{CheckedRequest, ExchangeRequest, MessageRequest, ProcessGroup, Window};
+use crate::process_group::{
+    CheckedRequest, ExchangeRequest, MessageRequest, PreparedOperation, ProcessGroup, Window,
+};
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
@@ -119,7 +121,7 @@ pub(super) fn operation(
     is_method: bool,
 ) -> Result<Operation> {
     group.require_members(resolved.method.name)?;
-    if resolved.method.collective.is_none() {
+    if resolved.method.operation().collective.is_none() {
         return message(resolved, group);
     }
     let rank_in_group = |rank| if is_method { Ok(rank) } else { group.group_rank(rank) };
@@ -245,6 +247,27 @@ impl ResolvedCall {
     /// Wrong ranks and tensors; those of the backend; [`Error::Unsupported`] if it is none.
     pub fn issue_message(self, group: &ProcessGroup, waiting: WaitIntent) -> Result<Work> {
         message(self, group)?.issue(group, waiting)
+    }
+
+    /// Prepares the collective or the message that it is, in `group`, to be started often.
+    ///
+    /// # Errors
+    /// Wrong arguments; [`Error::InvalidGroup`] if the group was destroyed.
+    pub fn prepare(self, group: &ProcessGroup) -> Result<PreparedOperation> {
+        let name = self.method.name;
+        if self.method.operation().collective.is_some() {
+            return group.prepare_collective(|| self.request(group.size()));
+        }
+        group.unless_left()?;
+        match message(self, group)? {
+            Operation::Send { tensor, peer, tag } => {
+                group.prepare_message(MessageRequest::send(tensor, peer, tag))
+            }
+            Operation::Recv { tensor, peer, tag } => {
+                group.prepare_message(MessageRequest::receive(tensor, peer, tag))
+            }
+            _ => Err(unsupported(name.to_owned())),
+        }
     }
 
     /// Positions of the tensors of parameters of these roles, each once, in the order of the call.

@@ -34,7 +34,7 @@ pub struct ShortMethod {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Collective,
     Send,
     Receive,
@@ -86,7 +86,8 @@ impl ShortMethod {
     /// anything but one collective of equal parts, or one message.
     pub fn new(entry: &'static Entry, arrays: usize, names: ShortNames<'_>) -> Option<ShortMethod> {
         let method = entry.method;
-        if method.coalesced || method.unbuilt || !(1..=MAX_ARRAYS).contains(&arrays) {
+        let is_ordinary = !method.coalesced && !method.unbuilt && method.prepares.is_none();
+        if !is_ordinary || !(1..=MAX_ARRAYS).contains(&arrays) {
             return None;
         }
         let is_named = |name: Option<&str>, (at, parameter): (usize, &Parameter)| {
@@ -137,6 +138,7 @@ impl ShortMethod {
             root: 0,
             timeout: None,
             waiting: WaitIntent::Soon,
+            epoch: None,
         };
         let is_global_rank = matches!(rank, Some(Role::GlobalRoot | Role::GlobalPeer));
         let found = ShortMethod { plain, kind, arrays, input, output, is_global_rank };
@@ -150,6 +152,23 @@ impl ShortMethod {
 }
 
 impl ShortCall {
+    /// What `plain` is, on so many arrays, of which those of these positions are read and written.
+    pub(super) fn of(
+        plain: SingleTensorRequest,
+        kind: Kind,
+        arrays: usize,
+        (input, output): (Option<usize>, Option<usize>),
+    ) -> ShortCall {
+        let (reduce_op, rank) = (Some(plain.reduce_op), Some(plain.root));
+        let method = ShortMethod { plain, kind, arrays, input, output, is_global_rank: false };
+        ShortCall { method, reduce_op, rank }
+    }
+
+    /// The type of the elements for which it was prepared.
+    pub fn dtype(&self) -> DType {
+        self.method.plain.dtype
+    }
+
     /// Runs it in `group` on `memories`, whose elements are of `dtype`. None if nothing was done:
     /// then [`ShortCall::prepare`] is the way. `scratch` is memory to work in, kept from one call
     /// to the next.
@@ -160,8 +179,11 @@ impl ShortCall {
         memories: &[M],
         scratch: &mut Vec<u8>,
     ) -> Option<ShortOutcome> {
-        let ShortMethod { input, output, .. } = self.method;
-        let plain = self.plain(group, dtype)?;
+        let ShortMethod { input, output, arrays, .. } = self.method;
+        let plain = self.plain(group, dtype).filter(|_| memories.len() == arrays)?;
+        if arrays == 0 {
+            return self.run_without(group, &plain);
+        }
         let (from, to) = (memories.get(input?)?, memories.get(output?)?);
         let is_alone = input == output;
         let (given, taken) = (from.bytes(), to.bytes());
@@ -197,6 +219,23 @@ impl ShortCall {
                 }
                 staged.bytes_copied_in = from.bytes();
                 staged.state = State::Issued(begun.work(|| kept));
+                ShortOutcome::Issued(Box::new(staged))
+            }
+        })
+    }
+
+    /// As [`ShortCall::run`], of a call without arrays.
+    fn run_without(
+        &self,
+        group: &ProcessGroup,
+        plain: &SingleTensorRequest,
+    ) -> Option<ShortOutcome> {
+        Some(match group.try_plain(plain, &mut LentMemory::InPlace(&mut []))? {
+            FastPathResult::Done(work) => ShortOutcome::Done(work.sequence()),
+            begun => {
+                let mut staged = self.staged(group, plain, Tensors::default());
+                let kept = || HeldBuffers { input: None, output: Region::zeroed(0) };
+                staged.state = State::Issued(begun.work(kept));
                 ShortOutcome::Issued(Box::new(staged))
             }
         })
@@ -258,15 +297,20 @@ impl ShortCall {
             copied_in: Cursor::default(),
             copied_out: Cursor::default(),
             bytes_copied_in: 0,
-            timeout: group.timeout(),
+            timeout: plain.timeout.unwrap_or_else(|| group.timeout()),
             is_one_sided: false,
             comm_name: None,
             state: State::Over,
         }
     }
 
-    /// What the backend is asked for. None if the rank that is given is none of the group.
+    /// What the backend is asked for. None if the rank that is given is none of the group, or what
+    /// was prepared was so for other members or elements.
     fn plain(&self, group: &ProcessGroup, dtype: DType) -> Option<SingleTensorRequest> {
+        let SingleTensorRequest { epoch, dtype: prepared, .. } = self.method.plain;
+        if epoch.is_some_and(|epoch| epoch != group.epoch() || dtype != prepared) {
+            return None;
+        }
         let reduce_op = self.reduce_op.unwrap_or(ReduceOp::Sum);
         let root = match self.rank {
             Some(rank) if self.method.is_global_rank => group.group_rank(rank).ok()?,
@@ -278,7 +322,7 @@ impl ShortCall {
 
     /// The other rank of a message.
     fn peer(&self, group: &ProcessGroup) -> Option<u32> {
-        let peer = self.plain(group, DType::U8)?.root;
+        let peer = self.plain(group, self.dtype())?.root;
         self.rank.is_some().then_some(peer)
     }
 
@@ -302,12 +346,12 @@ impl ShortCall {
 
     /// Whether the rank that is given is one of `group`'s own ranks, as works have it.
     pub fn is_rank_of(&self, group: &ProcessGroup) -> bool {
-        self.plain(group, DType::U8).is_some_and(|plain| self.rank.unwrap_or(0) == plain.root)
+        self.plain(group, self.dtype()).is_some_and(|plain| self.rank.unwrap_or(0) == plain.root)
     }
 
     /// Whether this rank's array is one of the outputs of the call in `group`, if it is done.
     pub fn has_output(&self, group: &ProcessGroup) -> bool {
-        self.plain(group, DType::U8).is_some_and(|plain| self.is_written(group, &plain))
+        self.plain(group, self.dtype()).is_some_and(|plain| self.is_written(group, &plain))
     }
 }
 

@@ -1,0 +1,253 @@
+// Every collective and both messages as prepared operations: each rank starts, runs or makes the
+// ordinary call, whichever its turn says. What comes is worked out by hand.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import * as pr from "../js/index.js";
+import { onRanks, scenarios } from "./support/ranks.js";
+
+const SCENARIOS = scenarios("prepared");
+
+/** Groups of `size` ranks that live in this process. */
+async function join(size) {
+  const store = new pr.HashStore();
+  const ranks = Array.from({ length: size }, (_, rank) => rank);
+  return Promise.all(ranks.map((rank) => pr.ProcessGroup.join(store, rank, size)));
+}
+
+const leave = (groups) => Promise.all(groups.map((group) => group.shutdown()));
+
+const ROUNDS = 3;
+
+/** What `value` gives for each rank below `until`, added. */
+const sum = (until, value) => {
+  let total = 0;
+  for (let rank = 0; rank < until; rank += 1) total += value(rank);
+  return total;
+};
+
+/** The cases of `size` ranks, on arrays that `make` makes of so many elements. Each has, for a
+ * rank: `prepare` and `call`, with what `arrays` makes; `fill` gives what those hold before a round,
+ * `expected` what the first of them holds after it. */
+function cases(size, count, make) {
+  const root = size - 1;
+  const ranks = Array.from({ length: size }, (_, rank) => rank);
+  const one = () => [make(count)];
+  const value = (rank, round, at) => (rank + round + at) % 5;
+  const to = (rank, other, round, at) => (2 * rank + 3 * other + round + at) % 5;
+  const parts = (rank, round) => ranks.map((other) => (at) => to(rank, other, round, at));
+  const own = (rank, round) => [(at) => value(rank, round, at)];
+  const added = (until) => (_, round, at) => sum(until, (rank) => value(rank, round, at));
+  const inPlace = (name, call, expected, ...rest) => {
+    return { name, call, arrays: one, rest, fill: own, expected };
+  };
+  const flat = (name, call, [out, taken], given, expected) => ({
+    name,
+    call,
+    arrays: () => [make(out * count), make(taken * count)],
+    rest: [],
+    fill: given,
+    expected,
+  });
+  return [
+    inPlace("prepareAllreduce", "allreduce", added(size)),
+    inPlace("prepareReduce", "reduce", (rank, round, at) => {
+      return rank === root ? added(size)(rank, round, at) : value(rank, round, at);
+    }, root),
+    inPlace("prepareBroadcast", "broadcast", (_, round, at) => value(root, round, at), root),
+    inPlace("prepareScan", "scan", (rank, round, at) => added(rank + 1)(rank, round, at)),
+    inPlace("prepareExscan", "exscan", (rank, round, at) => {
+      return rank === 0 ? value(0, round, at) : added(rank)(rank, round, at);
+    }),
+    flat("prepareAllgather", "allGatherSingle", [size, 1], own, (_, round, at) => {
+      return value(Math.floor(at / count), round, at % count);
+    }),
+    flat("prepareReduceScatter", "reduceScatterSingle", [1, size], parts, (rank, round, at) => {
+      return sum(size, (from) => to(from, rank, round, at));
+    }),
+    flat("prepareAlltoall", "allToAllSingle", [size, size], parts, (rank, round, at) => {
+      return to(Math.floor(at / count), rank, round, at % count);
+    }),
+  ];
+}
+
+/** What a rank does in a round: `way` says how. The work of a start tells what it is. */
+async function take(way, group, prepared, call) {
+  if (way === 0) {
+    const work = prepared.start();
+    assert.match(String(work), /^Work\(/);
+    await work;
+  } else if (way === 1) {
+    assert.equal(await prepared.run(), undefined);
+  } else {
+    await call(group);
+  }
+}
+
+for (const size of [1, 2, 3, 5]) {
+  test(`collectives that are prepared in a group of ${size}`, async () => {
+    const groups = await join(size);
+    for (const Type of [Float32Array, Int16Array, Float64Array]) {
+      for (const count of [0, 1, 7, 4099]) {
+        for (const known of cases(size, count, (length) => new Type(length))) {
+          const arrays = groups.map(() => known.arrays());
+          const prepared = groups.map((group, rank) => {
+            return group[known.name](...arrays[rank], ...known.rest);
+          });
+          for (let round = 0; round < ROUNDS; round += 1) {
+            const rounds = groups.map((group, rank) => {
+              const given = arrays[rank].at(-1);
+              known.fill(rank, round).forEach((part, index) => {
+                for (let at = 0; at < count; at += 1) given[index * count + at] = part(at);
+              });
+              const call = () => group[known.call](...arrays[rank], ...known.rest);
+              return take((rank + round) % 3, group, prepared[rank], call);
+            });
+            await Promise.all(rounds);
+            arrays.forEach(([result], rank) => {
+              const expected = result.map((_, at) => known.expected(rank, round, at));
+              assert.deepEqual(result, expected, `${known.name} ${Type.name} ${count} ${round}`);
+            });
+          }
+        }
+      }
+    }
+    await leave(groups);
+  });
+
+  test(`lists, barriers and messages that are prepared in a group of ${size}`, async () => {
+    const groups = await join(size);
+    const lists = groups.map((_, rank) => {
+      return rank === size - 1 ? groups.map(() => new Int32Array(3)) : [];
+    });
+    const own = groups.map(() => new Int32Array(3));
+    const next = (rank) => (rank + 1) % size;
+    const before = (rank) => (rank + size - 1) % size;
+    const prepared = groups.map((group, rank) => ({
+      gather: group.prepareGather(lists[rank], own[rank], size - 1),
+      scatter: group.prepareScatter(own[rank], lists[rank], size - 1),
+      barrier: group.prepareBarrier({ timeout: 60_000 }),
+      send: group.prepareSend(own[rank], next(rank), { tag: rank % 2 }),
+    }));
+    const taken = groups.map(() => new Int32Array(3));
+    const receives = groups.map((group, rank) => {
+      return group.prepareRecv(taken[rank], before(rank), { tag: before(rank) % 2 });
+    });
+    assert.match(String(prepared[0].barrier), /^PreparedOperation\(barrier in /);
+    assert.match(String(receives[0]), /^PreparedOperation\(recv of 3 i32 in /);
+    for (let round = 0; round < ROUNDS; round += 1) {
+      own.forEach((array, rank) => array.fill(rank + round));
+      await Promise.all(groups.map((group, rank) => {
+        const call = () => group.gather(lists[rank], own[rank], size - 1);
+        return take((rank + round) % 3, group, prepared[rank].gather, call);
+      }));
+      lists[size - 1].forEach((array, rank) => {
+        assert.deepEqual([...array], [rank + round, rank + round, rank + round]);
+        array.fill(10 * rank + round);
+      });
+      await Promise.all(groups.map((group, rank) => {
+        const call = () => group.scatter(own[rank], lists[rank], size - 1);
+        return take((rank + round) % 3, group, prepared[rank].scatter, call);
+      }));
+      own.forEach((array, rank) => assert.equal(array[2], 10 * rank + round));
+      await Promise.all(groups.map((group, rank) => {
+        return take((rank + round) % 3, group, prepared[rank].barrier, () => group.barrier());
+      }));
+      const sent = groups.map((_, rank) => prepared[rank].send.start());
+      const works = receives.map((receive) => receive.start());
+      await Promise.all([...sent, ...works]);
+      works.forEach((work, rank) => assert.equal(work.sourceRank(), before(rank)));
+      taken.forEach((array, rank) => assert.equal(array[0], 10 * before(rank) + round));
+    }
+    await leave(groups);
+  });
+}
+
+for (const size of [1, 2, 3, 5]) {
+  test(`prepared operations of ${size} processes`, async () => {
+    const results = await onRanks(size, SCENARIOS, "everyWay");
+    results.forEach((got, rank) => {
+      const rounds = [0, 1, 2, 3, 4, 5];
+      const all = Array.from({ length: size }, (_, other) => other);
+      const total = (round) => all.reduce((sum, other) => sum + other + round, 0);
+      assert.deepEqual(got.sums, rounds.map(total));
+      assert.deepEqual(got.told, rounds.map((round) => 7 + round));
+      assert.deepEqual(got.gathered, rounds.map((round) => all.map((other) => other * round)));
+      assert.deepEqual(got.values, [true, true, true, true]);
+      assert.deepEqual(got.sent, rounds.map((round) => (rank + size - 1) % size + round));
+      assert.equal(got.sequences[1] - got.sequences[0], 2);
+    });
+  });
+}
+
+test("wrong arguments are found when an operation is prepared", async () => {
+  const [group, other] = await join(2);
+  const [one, two] = [new Float32Array(1), new Float32Array(2)];
+  const invalid = [
+    () => group.prepareBroadcast(one, 2),
+    () => group.prepareAllgather(one, one),
+    () => group.prepareReduceScatter(two, two),
+    () => group.prepareAlltoall(two, two, { outputSplitSizes: [2, 1], inputSplitSizes: [1, 1] }),
+    () => group.prepareGather([one], one, 0),
+    () => group.prepareScatter(one, [two, two], 0),
+    () => group.prepareSend(one, 2),
+    () => group.prepareRecv(one, 5),
+    () => group.prepareReduce(one, 3),
+  ];
+  for (const prepare of invalid) assert.throws(prepare, pr.InvalidArgumentError, String(prepare));
+  assert.throws(() => group.prepareScan(one, pr.ReduceOp.BAND), pr.UnsupportedDTypeError);
+  assert.throws(() => group.prepareExscan("array"), pr.InvalidTypeError);
+  assert.throws(() => group.prepareBarrier({ signal: 3 }), pr.InvalidTypeError);
+  // None of these was an operation.
+  const [work] = [group, other].map((known) => known.allreduce(one));
+  await work;
+  assert.equal(work.sequence, 1);
+  await leave([group, other]);
+});
+
+test("an array that was given away is found by the start", async () => {
+  const [group] = await join(1);
+  const array = new Float32Array(4);
+  const prepared = group.prepareAllreduce(array);
+  await prepared.run();
+  structuredClone(array.buffer, { transfer: [array.buffer] });
+  assert.throws(() => prepared.start(), pr.InvalidArgumentError);
+  await assert.rejects(prepared.run(), pr.InvalidArgumentError);
+  await leave([group]);
+});
+
+test("hooks and names see the ordinary operation", async () => {
+  const [group] = await join(1);
+  const array = new Float32Array(1);
+  const prepared = group.prepareBroadcast(array, 0);
+  await prepared.run();
+  const seen = [];
+  group.registerPreHook(1, (args) => seen.push([args.name, args.root, args.commName]));
+  await pr.recordComm("layer", () => prepared.run());
+  await prepared.start();
+  group.unregisterPreHook(1);
+  const named = pr.recordComm("other", () => prepared.start());
+  await named;
+  assert.deepEqual(seen, [["BROADCAST", 0, "layer"], ["BROADCAST", 0, null]]);
+  assert.match(String(named), /broadcast 'other'/);
+  await leave([group]);
+});
+
+test("a prepared operation ends with its group, and may be aborted", async () => {
+  const [group] = await join(1);
+  const array = new Float32Array(1);
+  const controller = new AbortController();
+  const aborted = group.prepareAllreduce(array, { signal: controller.signal });
+  await aborted.run();
+  controller.abort(new Error("enough"));
+  await assert.rejects(aborted.run(), /enough/);
+  const ending = [group.prepareAllreduce(array), group.prepareBarrier()];
+  for (const prepared of ending) await prepared.run();
+  await group.shutdown();
+  for (const prepared of ending) {
+    await assert.rejects(prepared.run(), pr.PolyrankError);
+    await assert.rejects(async () => prepared.start(), pr.PolyrankError);
+  }
+  assert.throws(() => group.prepareBarrier(), pr.InvalidGroupError);
+});
