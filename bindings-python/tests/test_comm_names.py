@@ -79,7 +79,7 @@ def test_errors_say_names(pair):
 
 def said_by_every_kind(here):
     def failing(name, kind, call):
-        group = here.make_group(f"comm names: {name}")
+        group = here.make_group(f"comm names: {kind.__name__}")
         with polyrank.record_comm("layer 4"), pytest.raises(kind) as caught:
             call(group)
         assert f"{name} 'layer 4'" in str(caught.value), str(caught.value)
