@@ -93,8 +93,8 @@ partial namespace distributed {
   /// The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
   /// be, the longest first (MPI's `Dims_create`).
   ///
-  /// - `dims`: how many dimensions, or a list of their lengths, in which 0 stands for those that are
-  ///   to be found.
+  /// - `dims`: how many dimensions, or a list of their lengths, in which 0 stands for those that
+  ///   are to be found.
   [Handwritten, Throws=InvalidArgument]
   sequence<unsigned long> compute_dims(unsigned long size, unsigned long dims);
   [Handwritten]

@@ -115,7 +115,7 @@ fn ranks_that_disagree_learn_who_does() {
         let error = group.create_cart(&[2], &[group.rank() == 0]).unwrap_err();
         assert!(matches!(error, Error::TopologyMismatch { rank: 0, other_rank: 1, .. }), "{error}");
         let grid = group.create_cart(&[2, 1], &[]).unwrap();
-        let error = grid.neighbor_alltoall(&mut [vec![0]; 2], &[vec![0]; 4]).unwrap_err();
+        let error = grid.neighbor_alltoall(&mut vec![vec![0]; 2], &vec![vec![0]; 4]).unwrap_err();
         assert!(error.to_string().contains("expected 4 output tensors"), "{error}");
     });
 }

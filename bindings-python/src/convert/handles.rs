@@ -1,5 +1,5 @@
-//! The Python objects of core's groups, meshes, topologies, windows and stores: one for each, for as
-//! long as Python keeps it.
+//! The Python objects of core's groups, meshes, topologies, windows and stores: one for each, for
+//! as long as Python keeps it.
 
 use std::sync::Arc;
 

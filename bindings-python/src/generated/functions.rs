@@ -923,8 +923,8 @@ fn py_record_comm<'py>(
 /// The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
 /// be, the longest first (MPI's `Dims_create`).
 ///
-/// - `dims`: how many dimensions, or a list of their lengths, in which 0 stands for those that are
-///   to be found.
+/// - `dims`: how many dimensions, or a list of their lengths, in which 0 stands for those that
+///   are to be found.
 ///
 /// Forms:
 ///
