@@ -1409,10 +1409,10 @@ impl ProcessGroup {
     /// tensors are kept alive, and their elements may be changed whenever no start is running. Other
     /// ranks may have prepared the call or not.
     ///
-    /// What is saved is finding out what a call means and whether it is right. That is little beside
-    /// waiting for other ranks, and nothing for a call that is made once. In JavaScript a start finds
-    /// again where arrays lie, which can be given away at any time; where they are small, a `run` has
-    /// no handle and no promise of its own.
+    /// What is saved is finding out what a call means and whether it is right: little beside waiting
+    /// for other ranks, and nothing for a call that is made once. In Node, where arrays can be given
+    /// away at any time, a start looks where they lie, and a `run` of small ones has no handle and no
+    /// promise of its own. In browsers a start costs what the call does.
     ///
     /// `op` is `ReduceOp.SUM` by default.
     ///
