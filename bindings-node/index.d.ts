@@ -888,6 +888,12 @@ export interface AllreduceOptions extends WaitOptions {
   asyncOp?: boolean | undefined;
   /** Indices of a sparse tensor's values. Use `allreduceSparse`, which returns the sum. */
   sparseIndices?: unknown;
+  /**
+   * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+   * elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+   * `AVG`; all ranks give the same. `Work.compressionError` says what that cost.
+   */
+  compress?: string | null | undefined;
 }
 
 /** Options of `allreduceCoalesced`: those of `allreduce`. */
@@ -950,6 +956,12 @@ export interface AllgatherOptions extends WaitOptions {
    * @defaultValue `true`
    */
   asyncOp?: boolean | undefined;
+  /**
+   * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+   * elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
+   * the same. `Work.compressionError` says what that cost.
+   */
+  compress?: string | null | undefined;
 }
 
 /** Options of `gather`. */
@@ -998,6 +1010,12 @@ export interface ReduceScatterOptions extends WaitOptions {
    * @defaultValue `true`
    */
   asyncOp?: boolean | undefined;
+  /**
+   * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+   * elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+   * `AVG`; all ranks give the same. `Work.compressionError` says what that cost.
+   */
+  compress?: string | null | undefined;
 }
 
 /** Options of `alltoall` and `allToAllSingle`. */
@@ -3496,6 +3514,8 @@ export function allReduce<T extends TensorLike>(tensor: T, options?: WaitOptions
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
+    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    compress?: string | null | undefined;
   }): Work<T>;
 
 /**
@@ -3513,6 +3533,8 @@ export function allReduceCoalesced<T extends readonly TensorLike[]>(tensors: T, 
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
+    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    compress?: string | null | undefined;
   }): Work<T>;
 
 /**
@@ -3547,6 +3569,8 @@ export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
+    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    compress?: string | null | undefined;
   }): Work<T>;
 
 /**
@@ -3575,6 +3599,8 @@ export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, input
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
+    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    compress?: string | null | undefined;
   }): Work<T>;
 /** Another name of {@link allGatherIntoTensor}. */
 export const allGatherSingle: typeof allGatherIntoTensor;
@@ -3665,6 +3691,8 @@ export function reduceScatter<T extends TensorLike>(output: T, inputList: readon
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
+    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    compress?: string | null | undefined;
   }): Work<T>;
 
 /**
@@ -3683,6 +3711,8 @@ export function reduceScatterTensor<T extends TensorLike>(output: T, input: Tens
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
+    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    compress?: string | null | undefined;
   }): Work<T>;
 /** Another name of {@link reduceScatterTensor}. */
 export const reduceScatterSingle: typeof reduceScatterTensor;

@@ -12,13 +12,15 @@ partial namespace distributed {
   [Collective=allreduce]
   Work? all_reduce([InOut] Tensor tensor, optional ReduceOp op = "SUM",
                    [Group] optional ProcessGroup? group = null,
-                   [AsyncOp] optional boolean async_op = false);
+                   [AsyncOp] optional boolean async_op = false,
+                   [Compression] optional DOMString? compress = null);
 
   /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
   [Collective=allreduce, Coalesced]
   Work? all_reduce_coalesced([InOut] sequence<Tensor> tensors, optional ReduceOp op = "SUM",
                              [Group] optional ProcessGroup? group = null,
-                             [AsyncOp] optional boolean async_op = false);
+                             [AsyncOp] optional boolean async_op = false,
+                             [Compression] optional DOMString? compress = null);
 
   /// Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
   [Collective=reduce]
@@ -31,7 +33,8 @@ partial namespace distributed {
   [Collective=allgather]
   Work? all_gather([Out] sequence<Tensor> tensor_list, [In] Tensor tensor,
                    [Group] optional ProcessGroup? group = null,
-                   [AsyncOp] optional boolean async_op = false);
+                   [AsyncOp] optional boolean async_op = false,
+                   [Compression] optional DOMString? compress = null);
 
   /// All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`.
   /// In Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
@@ -46,7 +49,8 @@ partial namespace distributed {
   [Collective=allgather, Alias=all_gather_single]
   Work? all_gather_into_tensor([Out, Flat] Tensor output_tensor, [In] Tensor input_tensor,
                                [Group] optional ProcessGroup? group = null,
-                               [AsyncOp] optional boolean async_op = false);
+                               [AsyncOp] optional boolean async_op = false,
+                               [Compression] optional DOMString? compress = null);
 
   /// `dst` gets every rank's tensor, in `gather_list`, which only it passes. Rank 0 unless given.
   [Collective=gather]
@@ -72,14 +76,16 @@ partial namespace distributed {
   Work? reduce_scatter([Out] Tensor output, [In] sequence<Tensor> input_list,
                        optional ReduceOp op = "SUM",
                        [Group] optional ProcessGroup? group = null,
-                       [AsyncOp] optional boolean async_op = false);
+                       [AsyncOp] optional boolean async_op = false,
+                       [Compression] optional DOMString? compress = null);
 
   /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
   [Collective=reduce_scatter, Alias=reduce_scatter_single]
   Work? reduce_scatter_tensor([Out] Tensor output, [In, Flat] Tensor input,
                               optional ReduceOp op = "SUM",
                               [Group] optional ProcessGroup? group = null,
-                              [AsyncOp] optional boolean async_op = false);
+                              [AsyncOp] optional boolean async_op = false,
+                              [Compression] optional DOMString? compress = null);
 
   /// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
   /// receives. Sizes are rows; none cuts into equal parts.

@@ -11,6 +11,10 @@ dictionary AllreduceOptions {
   [AsyncOp] boolean async_op = true;
   /// Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum.
   [Unbuilt] Object? sparse_indices = null;
+  /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+  /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+  /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+  [Compression] DOMString? compress = null;
 };
 
 /// Options of `allreduce_coalesced`: those of `allreduce`.
@@ -52,6 +56,10 @@ dictionary AllgatherOptions {
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
+  /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+  /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
+  /// the same. `Work.compression_error` says what that cost.
+  [Compression] DOMString? compress = null;
 };
 
 /// Options of `gather`.
@@ -85,6 +93,10 @@ dictionary ReduceScatterOptions {
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
+  /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+  /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+  /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+  [Compression] DOMString? compress = null;
 };
 
 /// Options of `alltoall` and `all_to_all_single`.

@@ -13,6 +13,16 @@ enum WorkResult {
   "UNKNOWN"
 };
 
+/// What compression lost. In Python it is a `dict` of these.
+[Since=0.1]
+dictionary CompressionLoss {
+  /// The greatest absolute error of an element; infinite if a finite one became infinite or NaN, or
+  /// an infinite one NaN.
+  required double max_abs;
+  /// The root of the mean square error.
+  required double root_mean_square;
+};
+
 /// A handle on an operation that was issued.
 ///
 /// Wait for it on a thread (`wait`), in a task (`await`), or poll it (`is_completed`). The tensors
@@ -59,6 +69,11 @@ interface Work {
   /// How long the operation took, from its call to its end, or has taken so far; zero for one that
   /// was over when its call returned.
   [Handwritten] readonly attribute Duration duration;
+
+  /// The error that compression made of what this rank compressed: of its tensors, and in an
+  /// allreduce of its part of the result. None where nothing is compressed, and before the
+  /// operation is complete.
+  [Handwritten] readonly attribute CompressionLoss? compression_error;
 
   /// This handle; for c10d's callers.
   [Handwritten, NotIn=(javascript, rust)] Work boxed();

@@ -120,6 +120,10 @@ class NativeWork {
   sourceRank() {
     return addon.workSourceRank(this.#work);
   }
+
+  compressionError() {
+    return addon.workCompressionError(this.#work);
+  }
 }
 
 class NativeCall {

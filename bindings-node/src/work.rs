@@ -6,10 +6,11 @@ use std::time::Instant;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
+use polyrank::calls::Answer;
 use polyrank::calls::event_loop::LoopOperation;
 use polyrank::calls::staged::StagedOperation;
 
-use crate::convert::{Js, View, describe, raise, views};
+use crate::convert::{Js, View, describe, raise, to_js, views};
 use crate::realm::{Event, is_ending, realm};
 
 /// An operation on tensors.
@@ -179,6 +180,14 @@ fn work_copy_out(env: Env, work: Unknown<'_>, tensors: Unknown<'_>, budget: f64)
 #[napi]
 fn work_source_rank(work: Unknown<'_>) -> Result<Option<u32>> {
     Ok(this(work)?.operation.staged().work().and_then(polyrank::Work::source_rank))
+}
+
+/// What compression lost; nothing where nothing is compressed.
+#[napi]
+fn work_compression_error<'env>(env: Env, work: Unknown<'_>) -> Result<Unknown<'env>> {
+    let staged = this(work)?.operation.staged();
+    let lost = staged.work().and_then(polyrank::Work::compression_error);
+    Ok(to_js(env, Answer::of_compression(lost))?.into_unknown())
 }
 
 fn this(work: Unknown<'_>) -> Result<&NativeWork> {

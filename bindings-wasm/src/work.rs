@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use js_sys::Array;
 use polyrank::backend::WaitIntent;
 use polyrank::calls::staged::StagedOperation;
-use polyrank::calls::{OperationArguments, entry};
+use polyrank::calls::{Answer, OperationArguments, entry};
 use polyrank::{Error, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -215,6 +215,14 @@ impl NativeWork {
     #[wasm_bindgen(js_name = sourceRank)]
     pub fn source_rank(&self) -> Option<u32> {
         self.staged.borrow().work().and_then(|work| work.source_rank())
+    }
+
+    /// What compression lost; nothing where nothing is compressed.
+    #[wasm_bindgen(js_name = compressionError)]
+    pub fn compression_error(&self) -> JsValue {
+        let staged = self.staged.borrow();
+        let lost = staged.work().and_then(|work| work.compression_error());
+        convert::answer(Answer::of_compression(lost))
     }
 
     /// Gives up the copies, when nothing is to be copied any more.

@@ -182,6 +182,7 @@ pub use generated::dtype::DType;
 pub use generated::error::{Error, ErrorField, Result};
 pub use generated::options;
 pub use generated::reduce_op::ReduceOp;
+pub use kernels::{Compression, CompressionLoss};
 pub use process_group::{
     DEFAULT_TIMEOUT, DeviceBackend, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT,
     SplitOptions, Window, nan_check, nan_check_allowing_infinity,

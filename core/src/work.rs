@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,13 +12,16 @@ use crate::blocking::WaitMode;
 use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
+use crate::kernels::CompressionLoss;
 use crate::store::is_interrupted;
 use crate::tensor::{OnDevice, Tensor};
 use comm_name::CommName;
+use losses::Losses;
 
 pub(crate) mod comm_name;
 mod future;
 pub(crate) mod group_names;
+pub(crate) mod losses;
 mod result;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
@@ -54,6 +57,8 @@ struct Inner {
     outputs: Mutex<Vec<Tensor>>,
     /// The devices of the tensors that are written or read.
     devices: Vec<OnDevice>,
+    /// What was lost where elements travel compressed.
+    losses: OnceLock<Arc<Losses>>,
     /// What the user calls it.
     comm_name: Option<CommName>,
     /// Whether somebody is to be told of its end, so that it is moved without delay.
@@ -111,6 +116,7 @@ impl Work {
         };
         let began = Instant::now();
         let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
+        let losses = OnceLock::new();
         let inner = Inner {
             began,
             sequence,
@@ -119,10 +125,19 @@ impl Work {
             whole,
             outputs,
             devices,
+            losses,
             comm_name,
             is_hastened,
         };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
+    }
+
+    /// The same, where elements travel compressed.
+    pub(crate) fn with_losses(self, losses: Arc<Losses>) -> Work {
+        if let Some(inner) = &self.inner {
+            let _ = inner.losses.set(losses);
+        }
+        self
     }
 
     /// The operations that it waits for.
@@ -162,6 +177,14 @@ impl Work {
     pub fn duration(&self) -> Duration {
         let Some(inner) = &self.inner else { return Duration::ZERO };
         inner.end().map_or_else(|| inner.began.elapsed(), |(_, took)| took)
+    }
+
+    /// The error that compression made of what this rank compressed: its tensors, and in an
+    /// allreduce the part of the result that it reduced. None where nothing is compressed, and
+    /// before it is done.
+    pub fn compression_error(&self) -> Option<CompressionLoss> {
+        let losses = self.inner.as_ref()?.losses.get()?;
+        self.is_done().then(|| losses.all())
     }
 
     /// Waits until it is done, driving it.
@@ -420,7 +443,9 @@ impl Work {
     /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
     pub(crate) fn without_tensors(&self) -> Work {
         let Some(inner) = &self.inner else { return self.clone() };
-        let Inner { began, sequence, parts, endings, whole, devices, comm_name, .. } = &**inner;
+        let Inner {
+            began, sequence, parts, endings, whole, devices, losses, comm_name, ..
+        } = &**inner;
         let inner = Inner {
             began: *began,
             sequence: *sequence,
@@ -429,6 +454,7 @@ impl Work {
             whole: whole.clone(),
             outputs: Mutex::default(),
             devices: devices.clone(),
+            losses: losses.clone(),
             comm_name: comm_name.clone(),
             is_hastened: AtomicBool::new(false),
         };

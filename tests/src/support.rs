@@ -2,6 +2,7 @@
 //! Knows nothing of how a backend does it.
 
 use polyrank::backend::registry::{self, BackendName};
+use polyrank::options::AllreduceOptions;
 use polyrank::backend::{Capabilities, CudaTensors, Mismatches};
 use polyrank::process_group::SplitOptions;
 use polyrank::{
@@ -31,6 +32,9 @@ pub fn observe(group: &ProcessGroup) -> Capabilities {
     }
     if DType::ALL.into_iter().all(|dtype| combines(group, dtype)) {
         seen = seen.with_custom_reductions();
+    }
+    if compresses(group) {
+        seen = seen.with_compression();
     }
     seen.any_source = receives_from_anybody(group);
     seen.highest_tag = highest_tag(group);
@@ -68,6 +72,19 @@ fn combines(group: &ProcessGroup, dtype: DType) -> bool {
         }
         Err(Error::Unsupported { .. }) => false,
         Err(error) => panic!("{dtype:?}: {error}"),
+    }
+}
+
+/// Whether elements travel compressed.
+fn compresses(group: &ProcessGroup) -> bool {
+    let mut tensor = [0.5_f32, 2.0];
+    match group.allreduce(&mut tensor, AllreduceOptions::default().compress("bf16")) {
+        Ok(()) => {
+            assert_eq!(tensor, [1.0, 4.0]);
+            true
+        }
+        Err(Error::Unsupported { .. }) => false,
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -172,6 +189,7 @@ pub fn page() -> String {
                                     every one with `POLYRANK_DEBUG=DETAIL`"
             .to_owned(),
     }));
+    rows.push(row("elements travel compressed", &backends, |it| yes(it.compression)));
     rows.push(row("tensors of CUDA devices", &backends, |it| match it.cuda {
         CudaTensors::Directly => "where they are".to_owned(),
         CudaTensors::ByHost => "collectives, by way of the host".to_owned(),

@@ -126,6 +126,8 @@ export interface NativeWork {
   copyOut(tensors: Uint8Array[], budget: number): number;
   /** Once it ended: the rank in the group that sent what was received; none if nothing was. */
   sourceRank(): number | null | undefined;
+  /** Once it ended: what compression lost; none if nothing was compressed. */
+  compressionError?(): { maxAbs: number; rootMeanSquare: number } | null | undefined;
 }
 
 /** A call of a group that waits: resolved, not begun. */

@@ -6,6 +6,7 @@ import type {
   BackendUnavailableError,
   CollectiveMismatchError,
   CollectiveTimeoutError,
+  CompressionLoss,
   DType,
   InvalidArgumentError,
   InvalidTypeError,
@@ -412,6 +413,11 @@ export class Work<R = unknown> implements PromiseLike<R> {
 
   /** How long the operation took, from its call to its end, or has taken so far, ms. */
   readonly duration: number;
+
+  /** The error that compression made of what this rank compressed: of its tensors, and in an
+   * allreduce of its part of the result. Null where nothing is compressed, and before the operation
+   * is complete. */
+  readonly compressionError: CompressionLoss | null;
 
   /** `Work`. */
   readonly [Symbol.toStringTag]: string;

@@ -98,6 +98,10 @@ export class Work {
     return this.#operation.milliseconds();
   }
 
+  get compressionError() {
+    return this.isCompleted() ? (this.#operation.native.compressionError?.() ?? null) : null;
+  }
+
   get [Symbol.toStringTag]() {
     return "Work";
   }

@@ -793,13 +793,21 @@ class AllreduceOptions(Options):
         """c10d's spelling of `sparse_indices`."""
     @sparseIndices.setter
     def sparseIndices(self, value: object | None) -> None: ...
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
+    @property
+    def compress(self) -> str | None:
+        """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+        elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+        `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+        """
+    @compress.setter
+    def compress(self, value: str | None) -> None: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `allreduce_coalesced`: those of `allreduce`."""
 
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
 
 
 class ReduceOptions(Options):
@@ -912,7 +920,15 @@ class AllgatherOptions(Options):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    @property
+    def compress(self) -> str | None:
+        """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+        elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
+        the same. `Work.compression_error` says what that cost.
+        """
+    @compress.setter
+    def compress(self, value: str | None) -> None: ...
+    def __new__(cls, timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class GatherOptions(Options):
@@ -1005,7 +1021,15 @@ class ReduceScatterOptions(Options):
         """c10d's spelling of `async_op`."""
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ...) -> Self: ...
+    @property
+    def compress(self) -> str | None:
+        """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+        elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+        `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+        """
+    @compress.setter
+    def compress(self, value: str | None) -> None: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class AllToAllOptions(Options):
@@ -2414,6 +2438,12 @@ class Work:
         """How long the operation took, from its call to its end, or has taken so far; zero for one that
         was over when its call returned.
         """
+    @property
+    def compression_error(self) -> Any | None:
+        """The error that compression made of what this rank compressed: of its tensors, and in an
+        allreduce of its part of the result. None where nothing is compressed, and before the operation
+        is complete.
+        """
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits until the operation is complete; true. Raises what the operation failed with.
 
@@ -2780,36 +2810,36 @@ def broadcast(tensor: _Tensor, src: SupportsIndex | None, group: ProcessGroup | 
 def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None: ...
 
 @overload
-def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces a tensor over all ranks, in place; all ranks get the same bits.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
 @overload
-def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_reduce(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+def all_reduce(tensor: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, compress: str | None = None) -> Work | None: ...
 
 @overload
-def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces several tensors over all ranks, in place, each for itself, in one operation.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
 @overload
-def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, compress: str | None = None) -> Work | None: ...
 
 @overload
 def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, group_dst: SupportsIndex | None = None) -> None:
@@ -2828,17 +2858,17 @@ def reduce(tensor: _Tensor, dst: SupportsIndex | None, op: ReduceOp, group: Proc
 def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_dst: SupportsIndex | None = None) -> Work | None: ...
 
 @overload
-def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size."""
 
 @overload
-def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, compress: str | None = None) -> Work | None: ...
 
 @overload
 def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
@@ -2856,19 +2886,19 @@ def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input
 def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input_tensor_list: Sequence[_Tensor], group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
 
 @overload
-def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """All ranks get every rank's tensor in one output: one after the other along dimension 0, or
     stacked.
     """
 
 @overload
-def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | None, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, compress: str | None = None) -> Work | None: ...
 
 all_gather_single = all_gather_into_tensor
 
@@ -2901,36 +2931,36 @@ def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None, src: Suppor
 def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, group_src: SupportsIndex | None = None) -> Work | None: ...
 
 @overload
-def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
 @overload
-def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, compress: str | None = None) -> Work | None: ...
 
 @overload
-def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
 
     `op` is `ReduceOp.SUM` by default.
     """
 
 @overload
-def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True]) -> Work: ...
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True]) -> Work: ...
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp, group: ProcessGroup | None, async_op: Literal[True], compress: str | None = None) -> Work: ...
 
 @overload
-def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False) -> Work | None: ...
+def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: bool = False, compress: str | None = None) -> Work | None: ...
 
 reduce_scatter_single = reduce_scatter_tensor
 

@@ -591,7 +591,7 @@ fn py_broadcast<'py>(
 ///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "all_reduce", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False)")]
+#[pyo3(name = "all_reduce", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False, compress=None)")]
 fn py_all_reduce<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -604,7 +604,7 @@ fn py_all_reduce<'py>(
 ///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "all_reduce_coalesced", signature = (*positional, **keywords), text_signature = "(tensors, op=..., group=None, async_op=False)")]
+#[pyo3(name = "all_reduce_coalesced", signature = (*positional, **keywords), text_signature = "(tensors, op=..., group=None, async_op=False, compress=None)")]
 fn py_all_reduce_coalesced<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -633,7 +633,7 @@ fn py_reduce<'py>(
 
 /// All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
 #[pyfunction]
-#[pyo3(name = "all_gather", signature = (*positional, **keywords), text_signature = "(tensor_list, tensor, group=None, async_op=False)")]
+#[pyo3(name = "all_gather", signature = (*positional, **keywords), text_signature = "(tensor_list, tensor, group=None, async_op=False, compress=None)")]
 fn py_all_gather<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -662,7 +662,7 @@ fn py_all_gather_coalesced<'py>(
 /// All ranks get every rank's tensor in one output: one after the other along dimension 0, or
 /// stacked.
 #[pyfunction]
-#[pyo3(name = "all_gather_into_tensor", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False)")]
+#[pyo3(name = "all_gather_into_tensor", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False, compress=None)")]
 fn py_all_gather_into_tensor<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -678,7 +678,7 @@ fn py_all_gather_into_tensor<'py>(
 
 /// Another name of `all_gather_into_tensor`.
 #[pyfunction]
-#[pyo3(name = "all_gather_single", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False)")]
+#[pyo3(name = "all_gather_single", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False, compress=None)")]
 fn py_all_gather_into_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -719,7 +719,7 @@ fn py_scatter<'py>(
 ///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "reduce_scatter", signature = (*positional, **keywords), text_signature = "(output, input_list, op=..., group=None, async_op=False)")]
+#[pyo3(name = "reduce_scatter", signature = (*positional, **keywords), text_signature = "(output, input_list, op=..., group=None, async_op=False, compress=None)")]
 fn py_reduce_scatter<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -732,7 +732,7 @@ fn py_reduce_scatter<'py>(
 ///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
-#[pyo3(name = "reduce_scatter_tensor", signature = (*positional, **keywords), text_signature = "(output, input, op=..., group=None, async_op=False)")]
+#[pyo3(name = "reduce_scatter_tensor", signature = (*positional, **keywords), text_signature = "(output, input, op=..., group=None, async_op=False, compress=None)")]
 fn py_reduce_scatter_tensor<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,
@@ -748,7 +748,7 @@ fn py_reduce_scatter_tensor<'py>(
 
 /// Another name of `reduce_scatter_tensor`.
 #[pyfunction]
-#[pyo3(name = "reduce_scatter_single", signature = (*positional, **keywords), text_signature = "(output, input, op=..., group=None, async_op=False)")]
+#[pyo3(name = "reduce_scatter_single", signature = (*positional, **keywords), text_signature = "(output, input, op=..., group=None, async_op=False, compress=None)")]
 fn py_reduce_scatter_tensor_alias_0<'py>(
     py: Python<'py>,
     positional: &Bound<'py, PyTuple>,

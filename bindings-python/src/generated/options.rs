@@ -634,6 +634,19 @@ impl AllreduceOptions {
     ) -> PyResult<()> {
         Record::set(slf.as_any(), 3, value)
     }
+
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    #[getter(compress)]
+    fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 4)
+    }
+
+    #[setter(compress)]
+    fn set_compress(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 4, value)
+    }
 }
 
 /// Options of `allreduce_coalesced`: those of `allreduce`.
@@ -931,6 +944,19 @@ impl AllgatherOptions {
     fn set_async_op_in_camel_case(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         Record::set(slf.as_any(), 1, value)
     }
+
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
+    /// the same. `Work.compression_error` says what that cost.
+    #[getter(compress)]
+    fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 2)
+    }
+
+    #[setter(compress)]
+    fn set_compress(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 2, value)
+    }
 }
 
 /// Options of `gather`.
@@ -1158,6 +1184,19 @@ impl ReduceScatterOptions {
     #[setter(asyncOp)]
     fn set_async_op_in_camel_case(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         Record::set(slf.as_any(), 2, value)
+    }
+
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    #[getter(compress)]
+    fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 3)
+    }
+
+    #[setter(compress)]
+    fn set_compress(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 3, value)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use polyrank::calls::Answer as Lost;
 use polyrank::calls::parameters::work::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::Answer;
 use crate::classes::Work;
-use crate::convert::{Call, exception as exception_of, give, invalid, nothing, releasing};
+use crate::convert::{Call, answer, exception as exception_of, give, invalid, nothing, releasing};
 use crate::future::{self, Source};
 
 /// Waits until the operation is complete; true.
@@ -98,6 +99,11 @@ pub(crate) fn sequence<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
 /// How long the operation took, or has taken so far.
 pub(crate) fn duration<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
     give(work.py(), work.get().inner.duration())
+}
+
+/// What compression lost.
+pub(crate) fn compression_error<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
+    answer(work.py(), Lost::of_compression(work.get().inner.compression_error()))
 }
 
 /// The limit of the operation.

@@ -107,6 +107,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Class", &[Value], CLASSES),
     known("Coalesced", &[Operation], Form::Nothing),
     known("Collective", &[Operation], Form::Word),
+    known("Compression", ARGUMENT, Form::Nothing),
     known("Constants", &[Enum], Form::Nothing),
     known("Custom", &[Value], Form::Nothing),
     known("DTypes", &[Namespace, Value], Form::NothingOrText),

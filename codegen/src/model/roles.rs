@@ -10,7 +10,7 @@ const BUFFERS: [(&str, Role); 3] = [("In", Role::In), ("Out", Role::Out), ("InOu
 
 /// Attributes that give a role, the role, and whether a type can have it.
 type Mark = (&'static str, Role, fn(&Type) -> bool, &'static str);
-const MARKS: [Mark; 8] = [
+const MARKS: [Mark; 9] = [
     ("Root", Role::Root, Type::is_integer, "an integer"),
     ("GlobalRoot", Role::GlobalRoot, Type::is_integer, "an integer"),
     ("RootTensor", Role::RootTensor, Type::is_integer, "an integer"),
@@ -18,6 +18,7 @@ const MARKS: [Mark; 8] = [
     ("GlobalPeer", Role::GlobalPeer, Type::is_integer, "an integer"),
     ("Tag", Role::Tag, Type::is_integer, "an integer"),
     ("AsyncOp", Role::AsyncOp, |ty| *ty == Type::Boolean, "a boolean"),
+    ("Compression", Role::Compression, |ty| *ty == Type::String, "a string"),
     ("Unbuilt", Role::Unbuilt, |_| true, "anything"),
 ];
 

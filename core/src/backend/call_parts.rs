@@ -5,6 +5,7 @@ use super::Call;
 use crate::executor::OwnPart;
 use crate::generated::collective::{Blocks, Collective, Sizes};
 use crate::generated::reduce_op::ReduceOp;
+use crate::kernels::Compression;
 use crate::request::CustomOp;
 use crate::tensor::Region;
 use crate::transport::board::board_bytes;
@@ -41,9 +42,14 @@ pub(super) fn equal_blocks(call: &Call) -> bool {
 
 /// The collective whose schedule a call runs. Where the operator, of which this is the number, is a
 /// function of the program, all tensors come to where the result is needed, and the group combines
-/// them there.
+/// them there. Where elements travel compressed, each rank gets what it reduces, and the results
+/// are spread.
 pub(super) fn executed_collective(collective: Collective, reduce_op: u8) -> Collective {
     const CUSTOM: u8 = ReduceOp::Custom(CustomOp::NONE).code();
+    if Compression::of_operator(reduce_op).is_some() {
+        let spreads = Compression::spreads(reduce_op) || collective == Collective::Allgather;
+        return if spreads { Collective::Allgather } else { Collective::Alltoall };
+    }
     match (collective, reduce_op) {
         (Collective::Allreduce | Collective::Scan | Collective::Exscan, CUSTOM) => {
             Collective::Allgather

@@ -20,6 +20,8 @@ pub struct Capabilities {
     pub highest_tag: u32,
     /// How it runs collectives of tensors on CUDA devices.
     pub cuda: CudaTensors,
+    /// Whether it runs collectives whose elements travel compressed.
+    pub compression: bool,
     pub(super) collectives: u16,
     /// For each element type, the operators that it has, by their numbers.
     pub(super) reductions: [u16; DType::ALL.len()],
@@ -48,7 +50,7 @@ pub enum Mismatches {
 }
 
 impl Capabilities {
-    /// Everything that there is, but functions of the program as operators.
+    /// Everything that there is, but functions of the program as operators, and compression.
     pub const fn complete() -> Capabilities {
         let mut reductions = [0; DType::ALL.len()];
         let mut place = 0;
@@ -73,6 +75,7 @@ impl Capabilities {
             any_source: true,
             highest_tag: u32::MAX,
             cuda: if cfg!(feature = "cuda") { CudaTensors::ByHost } else { CudaTensors::Refused },
+            compression: false,
             collectives: (1 << Collective::ALL.len()) - 1,
             reductions,
         }
@@ -94,6 +97,13 @@ impl Capabilities {
             self.reductions[place] |= 1 << ReduceOp::Custom(CustomOp::NONE).code();
             place += 1;
         }
+        self
+    }
+
+    /// The same with elements that travel compressed.
+    #[must_use]
+    pub const fn with_compression(mut self) -> Capabilities {
+        self.compression = true;
         self
     }
 

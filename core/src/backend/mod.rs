@@ -29,7 +29,7 @@ use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
-use crate::kernels;
+use crate::kernels::{self, Compression};
 pub use crate::tensor::LentMemory;
 use crate::tensor::{OnDevice, Region, Tensor};
 use crate::transport::board::BOARD_BYTES;
@@ -92,6 +92,18 @@ pub struct CallFacts {
     pub shared_bytes: Option<u64>,
     /// Hash of what else all ranks must agree on.
     pub detail: u64,
+    /// Which part it is of an operation whose elements travel compressed, if it is one. Its blocks
+    /// are bytes.
+    pub compressed: Option<CompressedPart>,
+}
+
+/// A part of a collective whose elements travel compressed: one that only moves blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressedPart {
+    /// The form in which elements travel.
+    pub compression: Compression,
+    /// Whether it spreads what ranks have reduced, instead of bringing to each what it reduces.
+    pub spreads: bool,
 }
 
 impl CallFacts {
@@ -100,12 +112,18 @@ impl CallFacts {
         kernels::reduce(self.reduce_op, self.dtype, into, from, kernels::Order::IntoFirst);
     }
 
+    /// The number of the operator, as ranks compare it: with how elements travel.
+    pub(crate) fn operator(&self) -> u8 {
+        let operator = self.reduce_op.code();
+        self.compressed.map_or(operator, |it| it.compression.beside(operator, it.spreads))
+    }
+
     /// What the ranks compare of it, which run it by `algorithm`.
     pub(crate) fn fingerprint(&self, algorithm: u8) -> Fingerprint {
         Fingerprint {
             collective: self.collective as u8,
             dtype: self.dtype as u8,
-            reduce_op: self.reduce_op.code(),
+            reduce_op: self.operator(),
             algorithm,
             root: self.root,
             elements: self.elements,
@@ -332,6 +350,17 @@ pub trait Backend: Send + Sync + 'static {
             issued.push(self.collective(call, options)?);
         }
         Ok(issued)
+    }
+    /// Issues two collectives, of which the second begins when the first has ended, and what was
+    /// left to do at its end is done. Only for those that support [`Capabilities::compression`].
+    ///
+    /// # Errors
+    /// As [`Backend::collective`].
+    fn in_turn(&self, calls: [Call; 2], options: IssueOptions) -> Result<[IssuedOperation; 2]> {
+        let [Call { name, .. }, _] = calls;
+        let _ = options;
+        let who = format!("the {} backend", self.name());
+        Err(Error::Unsupported { who, operation: format!("{name} with compression") })
     }
     /// Issues messages that go together, each to or from another rank.
     ///

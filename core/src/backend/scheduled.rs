@@ -77,7 +77,7 @@ struct IssueState {
 
 /// What such backends can do: everything.
 pub(super) fn capabilities() -> Capabilities {
-    Capabilities::complete().with_custom_reductions()
+    Capabilities::complete().with_custom_reductions().with_compression()
 }
 
 /// Joins a group, when all its ranks are there.
@@ -174,42 +174,28 @@ impl Backend for ScheduledBackend {
     }
 
     fn collective(&self, call: Call, options: IssueOptions) -> Result<IssuedOperation> {
-        let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
-        let executed_as = executed_collective(collective, reduce_op.code());
-        let may_be_small = self.is_small(collective, call.shared_bytes) || self.is_direct(&call);
-        let on_board = executed_as == collective && may_be_small;
-        let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
-        let part = own_part(&call, self.size);
-        let fits = on_board && part == OwnPart::Data;
-        let fingerprint = call.fingerprint(self.algorithm(executed_as, known, fits) as u8);
-        let completion = Arc::new(Completion::new());
         let mut issuing = self.issuing();
-        let schedule =
-            self.schedule(&mut issuing, &fingerprint).ok_or_else(|| Error::Unsupported {
-                who: format!("the {} backend", self.backend),
-                operation: call.name.into(),
-            })?;
-        let small = self.small(collective, dtype, reduce_op, root);
-        let slot_progress = on_board.then_some(SlotProgress { small, part, shown: false });
-        issuing.collectives += 1;
-        let sequence = issuing.collectives;
-        let operation = Operation {
-            sequence,
-            fingerprint,
-            schedule,
-            slot_progress,
-            bindings: Bindings { input: call.input, output: call.output },
-            dtype,
-            reduce_op: executed(reduce_op),
-            deadline: options.deadline,
-            finish: call.finish,
-            completion: completion.clone(),
-        };
-        let deferred = self.driver.submit(operation, options.waiting);
+        let (issued, deferred) = self.issue(&mut issuing, call, None, options)?;
         // Callbacks may issue operations.
         drop(issuing);
         drop(deferred);
-        Ok(IssuedOperation { sequence, completion })
+        Ok(issued)
+    }
+
+    fn in_turn(
+        &self,
+        [first, second]: [Call; 2],
+        options: IssueOptions,
+    ) -> Result<[IssuedOperation; 2]> {
+        let mut issuing = self.issuing();
+        let (first, deferred) = self.issue(&mut issuing, first, None, options)?;
+        let second = self.issue(&mut issuing, second, Some(first.sequence), options);
+        // Callbacks may issue operations.
+        drop(issuing);
+        drop(deferred);
+        let (second, deferred) = second?;
+        drop(deferred);
+        Ok([first, second])
     }
 
     fn try_small(&self, call: &SmallCall, memory: &mut LentMemory<'_>) -> Attempt<'_> {
@@ -255,6 +241,7 @@ impl Backend for ScheduledBackend {
                 bindings: Bindings { input, output },
                 dtype,
                 reduce_op: small.reduce_op,
+                after: None,
                 deadline,
                 finish,
                 completion: completion.clone(),
@@ -430,6 +417,51 @@ impl Backend for ScheduledBackend {
 }
 
 impl ScheduledBackend {
+    /// Issues a collective, which begins when operation `after` has ended, if there is one.
+    /// What is returned beside it is dropped without the lock.
+    fn issue<'a>(
+        &'a self,
+        issuing: &mut IssueState,
+        call: Call,
+        after: Option<u64>,
+        options: IssueOptions,
+    ) -> Result<(IssuedOperation, impl Sized + use<'a>)> {
+        let CallFacts { collective, reduce_op, root, compressed, .. } = call.agreed;
+        // Compressed blocks are cut anywhere.
+        let dtype = if compressed.is_some() { DType::U8 } else { call.agreed.dtype };
+        let executed_as = executed_collective(collective, call.operator());
+        let may_be_small = self.is_small(collective, call.shared_bytes) || self.is_direct(&call);
+        let on_board = executed_as == collective && compressed.is_none() && may_be_small;
+        let known = CallSize { bytes: call.shared_bytes, equal_blocks: equal_blocks(&call) };
+        let part = own_part(&call, self.size);
+        let fits = on_board && part == OwnPart::Data;
+        let fingerprint = call.fingerprint(self.algorithm(executed_as, known, fits) as u8);
+        let completion = Arc::new(Completion::new());
+        let schedule = self.schedule(issuing, &fingerprint).ok_or_else(|| Error::Unsupported {
+            who: format!("the {} backend", self.backend),
+            operation: call.name.into(),
+        })?;
+        let small = self.small(collective, dtype, reduce_op, root);
+        let slot_progress = on_board.then_some(SlotProgress { small, part, shown: false });
+        issuing.collectives += 1;
+        let sequence = issuing.collectives;
+        let operation = Operation {
+            sequence,
+            fingerprint,
+            schedule,
+            slot_progress,
+            bindings: Bindings { input: call.input, output: call.output },
+            dtype,
+            reduce_op: executed(reduce_op),
+            after,
+            deadline: options.deadline,
+            finish: call.finish,
+            completion: completion.clone(),
+        };
+        let deferred = self.driver.submit(operation, options.waiting);
+        Ok((IssuedOperation { sequence, completion }, deferred))
+    }
+
     /// Ends the collectives that had time to end and have not: this rank has to hear that what it
     /// issued was not done, and why.
     fn end_late(&self, leaving: Leaving) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::object::{Object, StoreObject};
 use crate::device_mesh::DeviceMesh;
 use crate::generated::error::Result;
+use crate::kernels::CompressionLoss;
 use crate::process_group::{ProcessGroup, Window};
 use crate::store::Store;
 use crate::tensor::{Device, Tensor};
@@ -35,6 +36,18 @@ pub enum Answer {
     Tensor(Tensor),
     /// An object.
     Object(Object),
+}
+
+impl Answer {
+    /// What compression lost, as `Work.compression_error` has it.
+    pub fn of_compression(lost: Option<CompressionLoss>) -> Answer {
+        lost.map_or(Answer::Nothing, |lost| {
+            Answer::Record(vec![
+                ("max_abs", Answer::Float(lost.max_abs)),
+                ("root_mean_square", Answer::Float(lost.root_mean_square())),
+            ])
+        })
+    }
 }
 
 /// The name of a member of a record, as JavaScript spells it: `world_size` -> `worldSize`.

@@ -72,6 +72,7 @@ impl ResolvedCall {
             root_tensor: arguments.root_tensor,
             timeout: arguments.timeout,
             coalesced: method.coalesced,
+            compression: arguments.compression,
             name: method.name,
         })
     }
@@ -103,6 +104,7 @@ impl CallArguments {
             (Role::GlobalRoot, value) => self.global_root = Some(rank(&value).map_err(wrong)?),
             (Role::RootTensor, value) => self.root_tensor = rank(&value).map_err(wrong)?,
             (Role::Timeout, Value::Duration(timeout)) => self.timeout = Some(timeout),
+            (Role::Compression, Value::Str(name)) => self.compress(&name).map_err(wrong)?,
             (Role::Unbuilt, _) => self.unbuilt = Some(name),
             (Role::Options, Value::Record(record, values)) => {
                 let mut members = record.members.iter().zip(values);

@@ -4,6 +4,7 @@ use crate::generated::collective::{Collective, Sizes};
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
+use crate::kernels::Compression;
 use crate::wire::abort::{Abort, Side};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
@@ -132,7 +133,7 @@ fn describe(side: &Side) -> String {
         }
     }
     if facts.reduces {
-        let name = ReduceOp::name_of_code(fingerprint.reduce_op);
+        let name = operator_name(fingerprint);
         text += &format!(" with {name}");
         let factor = f64::from_bits(fingerprint.detail);
         if name == "PREMUL_SUM" && (facts.sizes == Sizes::Equal || !factor.is_nan()) {
@@ -145,9 +146,13 @@ fn describe(side: &Side) -> String {
     if fingerprint.algorithm == BOARD_ALGORITHM {
         text += ", over shared memory";
     }
-    let is_custom = facts.reduces && ReduceOp::name_of_code(fingerprint.reduce_op) == "CUSTOM";
+    let compression = Compression::of_operator(fingerprint.reduce_op);
+    if let Some(compression) = compression {
+        text += &format!(", compressed to {}", compression.name());
+    }
+    let is_custom = facts.reduces && operator_name(fingerprint) == "CUSTOM";
     // Those run the algorithms of other collectives.
-    let is_own = |_: &&_| !is_custom;
+    let is_own = |_: &&_| !is_custom && compression.is_none();
     if let Some(algorithm) =
         collective.algorithms().get(usize::from(fingerprint.algorithm)).filter(is_own)
     {
@@ -157,6 +162,11 @@ fn describe(side: &Side) -> String {
         text += &format!(", with a message of {bytes} bytes between the two");
     }
     text
+}
+
+/// The operator of a fingerprint, whatever else stands beside its number.
+fn operator_name(fingerprint: &Fingerprint) -> &'static str {
+    ReduceOp::name_of_code(Compression::operator(fingerprint.reduce_op))
 }
 
 /// Whom the operation of this name waited for, and what to do where that is known.

@@ -51,6 +51,7 @@ impl State {
         self.issued = sequence;
         self.tried = None;
         self.tell_issued();
+        let after = operation.after;
         let analysis = match self.analyses.get(&operation.schedule, self.rank, self.size) {
             Ok(analysis) => analysis,
             Err(why) => return self.refuse(sequence, operation.completion, why),
@@ -58,10 +59,11 @@ impl State {
         let steps = self.spare_steps.pop().unwrap_or_default();
         let running =
             RunningOperation::new(operation, analysis, steps, &mut self.scratch, self.now);
-        let running = match running {
+        let mut running = match running {
             Ok(running) => running,
             Err((completion, why)) => return self.refuse(sequence, completion, why),
         };
+        running.awaits_input = after.is_some_and(|after| self.in_flight.get(after).is_some());
         self.note_deadline(running.deadline);
         if let Some(exchange) = &mut self.exchange {
             match running.slot_progress {
@@ -91,6 +93,16 @@ impl State {
                 self.list(sequence, step);
             }
         }
+    }
+
+    /// Begins an operation that awaits its input, which is there now.
+    pub(super) fn give_input(&mut self, sequence: u64) {
+        let Some(running) = self.in_flight.get_mut(sequence) else { return };
+        if !std::mem::take(&mut running.awaits_input) {
+            return;
+        }
+        running.progressed = self.now;
+        (0..running.steps.len() as u32).for_each(|step| self.list(sequence, step));
     }
 
     /// Runs the schedule of an operation that was on the board.
@@ -180,6 +192,8 @@ impl State {
         }
         let at = AllowedStep { sequence, step, allowed: running.allowed(step) };
         match running.action(step) {
+            // It is listed again when there is an input.
+            action if running.awaits_input && !matches!(action, Action::Recv { .. }) => {}
             Action::Send { peer, .. } => self.send_step(transport, peer, at),
             Action::Recv { peer, .. } | Action::RecvReduce { peer, .. } => {
                 self.receive_step(transport, peer, at);

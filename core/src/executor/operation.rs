@@ -50,6 +50,9 @@ pub struct Operation {
     pub dtype: DType,
     /// How elements are reduced, if they are (never `Avg` or `PremulSum`: the backend scales).
     pub reduce_op: ReduceOp,
+    /// The operation before it, if this one begins when that has ended: what that does at its end
+    /// makes this one's input. Until then it only receives.
+    pub after: Option<u64>,
     /// When it must be done.
     pub deadline: Instant,
     /// What is left to do on this rank when all steps are done.

@@ -72,6 +72,8 @@ pub(super) struct RunningOperation {
     pub(super) slot_progress: Option<SlotProgress>,
     /// What it has taken out of the memory of others.
     pub(super) direct: DirectProgress,
+    /// Whether the operation that makes its input has not ended: it only receives.
+    pub(super) awaits_input: bool,
     /// Messages that arrived before their step was allowed to take them.
     pub(super) early: Vec<(u32, Vec<u8>)>,
     pub(super) bindings: Bindings,
@@ -110,6 +112,7 @@ impl RunningOperation {
             completion: operation.completion,
             slot_progress: operation.slot_progress,
             direct: DirectProgress::default(),
+            awaits_input: false,
             early: Vec::new(),
             bindings: operation.bindings,
             scratch: Vec::new(),

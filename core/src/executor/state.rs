@@ -271,10 +271,12 @@ impl State {
             let class = running.stores_class(self.ranks_in_a_cache);
             self.stores.note(class, running.result_stores, chosen.elapsed());
         }
+        let sequence = running.sequence;
         let released = running.release(&mut self.scratch);
         if let Some(finish) = released.finish {
             finish();
         }
+        self.give_input(sequence + 1);
         self.finished.push(FinishedOperation::new(released.completion, Ok(())));
         if self.spare_steps.len() < 64 {
             self.spare_steps.push(released.steps);

@@ -12,6 +12,7 @@ impl Argument for AllreduceOptions {
     fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.timeout(self.timeout);
+        call.compress(self.compress);
     }
 }
 
@@ -25,6 +26,7 @@ impl Argument for AllreduceCoalescedOptions {
     fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.timeout(self.timeout);
+        call.compress(self.compress);
     }
 }
 
@@ -66,6 +68,7 @@ impl Argument for &BroadcastOptions {
 impl Argument for AllgatherOptions {
     fn give(self, call: &mut TypedCall) {
         call.timeout(self.timeout);
+        call.compress(self.compress);
     }
 }
 
@@ -105,6 +108,7 @@ impl Argument for ReduceScatterOptions {
     fn give(self, call: &mut TypedCall) {
         call.reduce_op(self.reduce_op);
         call.timeout(self.timeout);
+        call.compress(self.compress);
     }
 }
 

@@ -299,6 +299,7 @@ pub static ALLREDUCE_OPTIONS: RecordType = RecordType {
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
         optional("sparse_indices", Type::Nullable(&Type::Object), Role::Unbuilt, Constant::Null),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -312,6 +313,7 @@ pub static ALLREDUCE_COALESCED_OPTIONS: RecordType = RecordType {
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
         optional("sparse_indices", Type::Nullable(&Type::Object), Role::Unbuilt, Constant::Null),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -350,6 +352,7 @@ pub static ALLGATHER_OPTIONS: RecordType = RecordType {
     members: &[
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -386,6 +389,7 @@ pub static REDUCE_SCATTER_OPTIONS: RecordType = RecordType {
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
+        optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
 
@@ -3383,6 +3387,7 @@ pub static DISTRIBUTED_ALL_REDUCE: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3406,6 +3411,7 @@ pub static DISTRIBUTED_ALL_REDUCE_COALESCED: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3454,6 +3460,7 @@ pub static DISTRIBUTED_ALL_GATHER: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3504,6 +3511,7 @@ pub static DISTRIBUTED_ALL_GATHER_INTO_TENSOR: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3588,6 +3596,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };
@@ -3612,6 +3621,7 @@ pub static DISTRIBUTED_REDUCE_SCATTER_TENSOR: Method = Method {
                 Constant::Null,
             ),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+            optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
         ],
     }],
 };

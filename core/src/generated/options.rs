@@ -14,6 +14,10 @@ pub struct AllreduceOptions {
     pub reduce_op: ReduceOp,
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    pub compress: Option<String>,
 }
 
 impl AllreduceOptions {
@@ -29,6 +33,12 @@ impl AllreduceOptions {
         self.timeout = Some(timeout);
         self
     }
+    /// Sets [`AllreduceOptions::compress`].
+    #[must_use]
+    pub fn compress(mut self, compress: impl Into<String>) -> Self {
+        self.compress = Some(compress.into());
+        self
+    }
 }
 
 /// Options of `allreduce_coalesced`: those of `allreduce`.
@@ -39,6 +49,10 @@ pub struct AllreduceCoalescedOptions {
     pub reduce_op: ReduceOp,
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    pub compress: Option<String>,
 }
 
 impl AllreduceCoalescedOptions {
@@ -52,6 +66,12 @@ impl AllreduceCoalescedOptions {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+    /// Sets [`AllreduceCoalescedOptions::compress`].
+    #[must_use]
+    pub fn compress(mut self, compress: impl Into<String>) -> Self {
+        self.compress = Some(compress.into());
         self
     }
 }
@@ -136,6 +156,10 @@ impl BroadcastOptions {
 pub struct AllgatherOptions {
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
+    /// the same. `Work.compression_error` says what that cost.
+    pub compress: Option<String>,
 }
 
 impl AllgatherOptions {
@@ -143,6 +167,12 @@ impl AllgatherOptions {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+    /// Sets [`AllgatherOptions::compress`].
+    #[must_use]
+    pub fn compress(mut self, compress: impl Into<String>) -> Self {
+        self.compress = Some(compress.into());
         self
     }
 }
@@ -205,6 +235,10 @@ pub struct ReduceScatterOptions {
     pub reduce_op: ReduceOp,
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
+    /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
+    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
+    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    pub compress: Option<String>,
 }
 
 impl ReduceScatterOptions {
@@ -218,6 +252,12 @@ impl ReduceScatterOptions {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+    /// Sets [`ReduceScatterOptions::compress`].
+    #[must_use]
+    pub fn compress(mut self, compress: impl Into<String>) -> Self {
+        self.compress = Some(compress.into());
         self
     }
 }

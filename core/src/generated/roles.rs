@@ -41,6 +41,8 @@ pub enum Role {
     AsyncOp,
     /// The limit of the operation: a `Duration`.
     Timeout,
+    /// The name of the form in which elements travel: `Compression`.
+    Compression,
     /// A record whose members have roles.
     Options,
     /// Something that is not built: any value but none is refused: `Unbuilt`.

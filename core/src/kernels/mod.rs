@@ -21,6 +21,7 @@
 //! | divided by ranks: `f32`; `i32`; `i64`; `u8` | 0.83; 0.55; 0.28; 0.27 | 2.1; 2.1; 1.3; 1.3 |
 //! | copy, streaming: one thread; two | 0.65; 0.64 | 1.4; 1.5 |
 
+mod compression;
 mod dispatch;
 mod forms;
 mod halves;
@@ -32,6 +33,9 @@ mod pairs;
 mod processor;
 mod quotient;
 
+pub use self::compression::{
+    Compression, CompressionLoss, add_compressed, compress, decompress, widen,
+};
 use self::forms::Memory;
 pub use self::non_finite::{NonFinite, first_non_finite};
 use crate::generated::dtype::DType;

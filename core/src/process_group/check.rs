@@ -1,6 +1,7 @@
 //! Whether a request makes sense on this rank: block counts, sizes, types, root. Pure.
 
 use super::check_lists::{check_lists, takes_lists_of_blocks};
+use super::compression;
 use super::disjoint::disjoint;
 use crate::generated::collective::{Blocks, Sizes};
 use crate::generated::dtype::DType;
@@ -157,6 +158,7 @@ pub(super) fn one(
             dtype: dtype.name().into(),
         });
     }
+    compression::check(request, dtype, input.iter().chain(&output))?;
     if facts.reduces && request.reduce_op.takes_pairs() {
         input.iter().chain(&output).try_for_each(|tensor| pairs(request, tensor))?;
     }

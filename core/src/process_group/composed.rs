@@ -65,7 +65,7 @@ impl ProcessGroup {
         mine: Vec<T>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Vec<T>>> {
-        let options = AllgatherOptions { timeout };
+        let options = AllgatherOptions { timeout, ..Default::default() };
         let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER, options)
             .tensors(Role::Out, all.into_iter().map(Tensor::from).collect())
             .tensors(Role::In, vec![mine.into()]);

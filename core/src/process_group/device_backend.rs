@@ -8,7 +8,7 @@ use super::ProcessGroup;
 use crate::backend::registry::BackendName;
 use crate::backend::{Backend, BackendType, Capabilities};
 use crate::generated::error::{Error, Result};
-use crate::tensor::Device;
+use crate::tensor::{Device, Tensor};
 
 /// What runs a group's operations on one kind of device. Cheap to clone.
 #[derive(Clone)]
@@ -96,5 +96,24 @@ impl fmt::Debug for DeviceBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, group) = (self.name, self.group.group_name());
         write!(f, "DeviceBackend({name} of {group}, rank {} of {})", self.rank(), self.size())
+    }
+}
+
+/// The device on which `first` and all others are.
+pub(super) fn one_device<'a>(
+    name: &str,
+    first: &Tensor,
+    mut others: impl Iterator<Item = &'a Tensor>,
+) -> Result<Device> {
+    let device = first.device();
+    match others.find(|other| other.device() != device) {
+        None => Ok(device),
+        Some(other) => {
+            let other = other.device();
+            let message = format!(
+                "{name}: all tensors of a call must be on one device, got {device} and {other}"
+            );
+            Err(Error::InvalidArgument { message })
+        }
     }
 }

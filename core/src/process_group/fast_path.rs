@@ -290,6 +290,7 @@ impl Inner {
             elements: elements as u64,
             shared_bytes: is_shared.then_some((elements * dtype.size_bytes()) as u64),
             detail,
+            compressed: None,
         };
         Some(SmallCall { agreed, waiting })
     }

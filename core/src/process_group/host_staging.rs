@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
+use super::ProcessGroup;
 use super::check::CheckedRequest;
+use super::device_backend::one_device;
 use super::messages::contiguous_on_device;
-use super::{ProcessGroup, one_device};
 use crate::completion::{Completion, WaitIntent};
 use crate::generated::collective::Blocks;
 use crate::generated::error::Result;

@@ -27,6 +27,7 @@ mod check;
 mod check_lists;
 mod comparisons;
 mod composed;
+mod compression;
 mod create;
 mod custom_reduction;
 mod device_backend;
@@ -60,6 +61,7 @@ use comparisons::OpenComparisons;
 pub(crate) use composed::room_for;
 pub use create::GroupOptions;
 pub use device_backend::DeviceBackend;
+use device_backend::one_device;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 use memberships::Memberships;
 pub use messages::MessageRequest;
@@ -426,6 +428,9 @@ impl ProcessGroup {
         if let Some(reduction) = custom_reduction::reduction_of(&request)? {
             return self.issue_custom((&request, operations), &reduction, backend, options);
         }
+        if let Some(compression) = request.compression {
+            return self.issue_compressed((&request, operations), compression, backend, options);
+        }
         let is_regrouped = operations.iter().any(|it| !it.local_lists.is_empty());
         let mut outputs = Vec::new();
         let mut calls = Vec::with_capacity(operations.len());
@@ -542,25 +547,6 @@ impl ProcessGroup {
         let count = splits.entry(membership.into()).or_insert(0);
         *count += 1;
         *count
-    }
-}
-
-/// The device on which `first` and all others are.
-fn one_device<'a>(
-    name: &str,
-    first: &Tensor,
-    mut others: impl Iterator<Item = &'a Tensor>,
-) -> Result<Device> {
-    let device = first.device();
-    match others.find(|other| other.device() != device) {
-        None => Ok(device),
-        Some(other) => {
-            let other = other.device();
-            let message = format!(
-                "{name}: all tensors of a call must be on one device, got {device} and {other}"
-            );
-            Err(Error::InvalidArgument { message })
-        }
     }
 }
 

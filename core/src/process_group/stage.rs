@@ -249,6 +249,7 @@ pub(super) fn agreed(
             words if has_factor => digest(words) | NOT_A_FACTOR,
             _ => digest(&words),
         },
+        compressed: None,
     }
 }
 

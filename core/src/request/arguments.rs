@@ -7,6 +7,7 @@ use super::method::Role;
 use crate::generated::collective::{Blocks, Collective, Facts};
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
+use crate::kernels::Compression;
 use crate::tensor::Tensor;
 
 /// Tensors of one parameter, as they came.
@@ -39,6 +40,7 @@ pub(crate) struct CallArguments {
     pub(crate) uncut_inputs: Vec<Tensor>,
     pub(crate) uncut_outputs: Vec<Tensor>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) compression: Option<Compression>,
     /// The name of something that is not built, but was given.
     pub(crate) unbuilt: Option<&'static str>,
 }
@@ -51,6 +53,19 @@ impl CallArguments {
         self.in_place |= role == Role::InOut;
         self.input_is_flat |= role == Role::FlatIn;
         self.output_is_flat |= role == Role::FlatOut;
+    }
+
+    /// Sets in which form elements travel.
+    ///
+    /// # Errors
+    /// What the name must be.
+    pub(crate) fn compress(&mut self, name: &str) -> Result<(), String> {
+        let Some(compression) = Compression::from_name(name) else {
+            let known = Compression::ALL.map(|known| format!("'{}'", known.name())).join(", ");
+            return Err(format!("must be one of {known}, not '{name}'"));
+        };
+        self.compression = Some(compression);
+        Ok(())
     }
 
     /// Only the root has such buffers: elsewhere a tensor without elements stands for none.

@@ -14,6 +14,7 @@ use std::time::Duration;
 pub use crate::generated::calls as tables;
 use crate::generated::collective::Collective;
 use crate::generated::reduce_op::ReduceOp;
+use crate::kernels::Compression;
 use crate::tensor::Tensor;
 pub(crate) use arguments::{CallArguments, TensorArgument, invalid};
 pub use custom_reduction::{Combine, CustomOp, CustomReduction, ReductionTask};
@@ -49,6 +50,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Whether the lists are independent operations that go together.
     pub coalesced: bool,
+    /// In which form elements travel, if not as they are.
+    pub compression: Option<Compression>,
 }
 
 impl Request {
@@ -66,6 +69,7 @@ impl Request {
             root_tensor: 0,
             timeout: None,
             coalesced: false,
+            compression: None,
         }
     }
 

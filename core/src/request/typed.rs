@@ -58,7 +58,8 @@ impl TypedCall {
     /// its tensors are not given yet, the element type is any.
     pub(crate) fn plain(&self, roles: &[Role]) -> Option<SingleTensorRequest> {
         let Method { name, collective, coalesced, .. } = *self.method;
-        let collective = collective.filter(|_| !coalesced && self.wrong.is_none())?;
+        let is_plain = !coalesced && self.wrong.is_none() && self.arguments.compression.is_none();
+        let collective = collective.filter(|_| is_plain)?;
         let facts = collective.facts();
         let fits = roles.iter().all(|role| is_one_tensor(*role, facts));
         let CallArguments { reduce_op, timeout, root_tensor, .. } = self.arguments;
@@ -122,6 +123,7 @@ impl TypedCall {
             root_tensor: self.arguments.root_tensor,
             timeout: self.arguments.timeout,
             coalesced,
+            compression: self.arguments.compression,
         })
     }
 
@@ -142,6 +144,11 @@ impl TypedCall {
 
     pub(crate) fn timeout(&mut self, timeout: Option<Duration>) {
         self.arguments.timeout = timeout;
+    }
+
+    pub(crate) fn compress(&mut self, name: Option<String>) {
+        let refused = name.and_then(|name| self.arguments.compress(&name).err());
+        self.wrong = refused.map(|what| format!("compress {what}")).or(self.wrong.take());
     }
 
     /// The first list is of both sides, of which only a flat one looks at it; a second one is of

@@ -251,6 +251,7 @@ fn meaning(parameter: &Parameter) -> String {
         Role::AsyncOp => {
             "As in c10d. Here a call returns a {@link Work} either way, which can be awaited."
         }
+        Role::Compression => "How elements travel: `bf16`, `f16` or `int8`; none: as they are.",
         Role::Tag => "Messages match if their tags are equal.",
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",

@@ -93,6 +93,7 @@ fn view_of(dictionary: &Dictionary, members: &[Member]) -> Options {
             Role::Root => "root",
             Role::RootTensor => "root_tensor",
             Role::Timeout => "timeout",
+            Role::Compression => "compress",
             _ => return None,
         };
         Some((member.name.clone(), role))

@@ -174,6 +174,7 @@ impl Rehearsal<'_> {
             bindings: Bindings { input: input.blocks, output: output.blocks.clone() },
             dtype: DType::I64,
             reduce_op: ReduceOp::Sum,
+            after: None,
             // Nothing is lost on this network, so nothing is late.
             deadline: now + Duration::from_secs(u64::from(u32::MAX)),
             finish: None,

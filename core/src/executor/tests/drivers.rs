@@ -76,6 +76,7 @@ pub(super) fn allreduce(rank: u32, size: u32, sequence: u64, tensor: &Region) ->
         bindings: Bindings { input: vec![], output: vec![tensor.clone()] },
         dtype: DType::I32,
         reduce_op: ReduceOp::Sum,
+        after: None,
         deadline: Instant::now() + PATIENCE,
         finish: None,
         completion: Arc::new(Completion::new()),

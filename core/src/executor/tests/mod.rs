@@ -18,6 +18,7 @@ mod drivers;
 mod failures;
 #[cfg(feature = "tcp")]
 mod handover;
+mod in_turn;
 mod messages;
 mod network;
 mod own_messages;

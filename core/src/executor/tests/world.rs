@@ -92,6 +92,7 @@ impl Call {
             bindings: Bindings { input: self.input, output: self.output },
             dtype: DType::I32,
             reduce_op: ReduceOp::Sum,
+            after: None,
             deadline: now + self.timeout,
             finish: None,
             completion: completion.clone(),
@@ -183,9 +184,20 @@ impl World {
 
     /// Issues `call` on `rank`.
     pub(super) fn issue(&mut self, rank: Rank, call: Call) -> Arc<Completion> {
+        self.issue_with(rank, call, |_| {})
+    }
+
+    /// As [`World::issue`], an operation that is changed before.
+    pub(super) fn issue_with(
+        &mut self,
+        rank: Rank,
+        call: Call,
+        change: impl FnOnce(&mut Operation),
+    ) -> Arc<Completion> {
         self.issued[rank as usize] += 1;
         let now = self.now;
-        let (operation, completion) = call.into_operation(self.issued[rank as usize], now);
+        let (mut operation, completion) = call.into_operation(self.issued[rank as usize], now);
+        change(&mut operation);
         self.executor(rank).submit(operation, now);
         completion
     }

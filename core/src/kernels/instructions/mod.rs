@@ -12,6 +12,7 @@ mod streaming;
 mod x86_64;
 
 use self::portable::Portable;
+pub(super) use self::portable::bf16_bits;
 #[cfg(target_arch = "x86_64")]
 use self::x86_64::detected;
 

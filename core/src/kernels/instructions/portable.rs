@@ -53,7 +53,7 @@ impl Instructions for Portable {
 /// The bits of a number whose upper half is the nearest bfloat16, ties to even. NaNs become
 /// canonical.
 #[inline(always)]
-pub(super) fn bf16_bits(element: f32) -> u32 {
+pub(in super::super) fn bf16_bits(element: f32) -> u32 {
     let element = if element.is_nan() { f32::NAN } else { element };
     let bits = element.to_bits();
     bits.wrapping_add(0x7fff + (bits >> 16 & 1))

@@ -1,5 +1,6 @@
 //! Kernels against known values.
 
+mod compression;
 mod oracle;
 
 use half::{bf16, f16};
