@@ -14,7 +14,7 @@ enum WorkResult {
 };
 
 /// What compression lost. In Python it is a `dict` of these.
-[Since=0.1]
+[NotIn=python, Since=0.1]
 dictionary CompressionLoss {
   /// The greatest absolute error of an element; infinite if a finite one became infinite or NaN, or
   /// an infinite one NaN.

@@ -218,7 +218,7 @@ def refusals(here):
         polyrank.all_gather_into_tensor(every, np.full(2, here.rank + 0.5), compress="f16")
         assert (every == np.arange(here.size)[:, None] + 0.5).all()
         several = [np.empty(2) for _ in range(here.size)]
-        polyrank.all_gather(several, np.full(2, here.rank), compress="int8")
+        polyrank.all_gather(several, np.full(2, float(here.rank)), compress="int8")
         assert (np.round(several) == np.arange(here.size)[:, None]).all()
         polyrank.reduce_scatter(output, [np.full(1, 2.0)] * here.size, compress="f16")
         assert output == 2 * here.size

@@ -138,7 +138,7 @@ def test_options_have_defaults_and_take_keywords():
 
 def test_signatures_name_parameters_and_defaults():
     shown = inspect.signature(polyrank.all_reduce)
-    assert list(shown.parameters) == ["tensor", "op", "group", "async_op"]
+    assert list(shown.parameters) == ["tensor", "op", "group", "async_op", "compress"]
     assert shown.parameters["group"].default is None
     assert shown.parameters["async_op"].default is False
     # An operator is not a literal: the signature only says that there is a default.

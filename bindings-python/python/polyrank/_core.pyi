@@ -2441,8 +2441,8 @@ class Work:
     @property
     def compression_error(self) -> Any | None:
         """The error that compression made of what this rank compressed: of its tensors, and in an
-        allreduce of its part of the result. None where nothing is compressed, and before the operation
-        is complete.
+        allreduce of its part of the result. None where nothing is compressed, and before the
+        operation is complete.
         """
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits until the operation is complete; true. Raises what the operation failed with.

@@ -2262,8 +2262,8 @@ impl Work {
     }
 
     /// The error that compression made of what this rank compressed: of its tensors, and in an
-    /// allreduce of its part of the result. None where nothing is compressed, and before the operation
-    /// is complete.
+    /// allreduce of its part of the result. None where nothing is compressed, and before the
+    /// operation is complete.
     #[getter(compression_error)]
     fn get_compression_error<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         implementations::work::compression_error(slf)
