@@ -443,9 +443,8 @@ impl Work {
     /// The same operation, whose [`Work::result`] is empty: its tensors may be borrowed.
     pub(crate) fn without_tensors(&self) -> Work {
         let Some(inner) = &self.inner else { return self.clone() };
-        let Inner {
-            began, sequence, parts, endings, whole, devices, losses, comm_name, ..
-        } = &**inner;
+        let Inner { began, sequence, parts, endings, whole, devices, losses, comm_name, .. } =
+            &**inner;
         let inner = Inner {
             began: *began,
             sequence: *sequence,

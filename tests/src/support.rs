@@ -2,8 +2,8 @@
 //! Knows nothing of how a backend does it.
 
 use polyrank::backend::registry::{self, BackendName};
-use polyrank::options::AllreduceOptions;
 use polyrank::backend::{Capabilities, CudaTensors, Mismatches};
+use polyrank::options::AllreduceOptions;
 use polyrank::process_group::SplitOptions;
 use polyrank::{
     Collective, CustomReduction, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor,
