@@ -1,15 +1,15 @@
 //! The backend that runs schedules over a transport of ours. Knows no process group.
 
 mod messages;
+mod shutdown_driver;
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::call_parts::{equal_blocks, executed, executed_collective, own_part};
-use super::departure::{Departure, OpenComparison, ShutdownDriver};
+use super::departure::{Departure, OpenComparison};
 use super::discovery::Gathering;
-use super::inspect::NumberedFingerprint;
 use super::kept_prices::KeptPrices;
 use super::registration::{Bootstrap, ConnectFuture};
 use super::stall::{AGAIN, StallInspector};
@@ -571,40 +571,6 @@ impl ScheduledBackend {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-}
-
-impl ShutdownDriver for Driver {
-    fn broken(&self) -> Option<Abort> {
-        Driver::broken(self)
-    }
-
-    fn break_with(&self, abort: Abort) {
-        Driver::break_with(self, abort);
-    }
-
-    fn break_as_told(&self, abort: Abort) {
-        Driver::break_as_told(self, abort);
-    }
-
-    fn issued(&self) -> u64 {
-        Driver::issued(self)
-    }
-
-    fn history(&self) -> Vec<NumberedFingerprint> {
-        Driver::history(self)
-    }
-
-    fn is_unconfirmed(&self) -> bool {
-        Driver::is_unconfirmed(self)
-    }
-
-    fn departed(&self) -> usize {
-        Driver::departed(self)
-    }
-
-    fn advance(&self) {
-        self.wait(&Completion::new(), Some(Instant::now()));
     }
 }
 
