@@ -82,6 +82,13 @@ def test_factories_are_given_the_device_and_further_options(environment):
     def without(store, rank, size, timeout, retries=3):
         return Backend(store, rank, size, timeout, retries)
 
+    def group(store, rank, world_size, timeout, device, **options):
+        return polyrank.ProcessGroup(store, rank, world_size, "tcp", timeout)
+
+    _dist2.register_backend("dist2_group", group)
+    over = _dist2.new_group("dist2_group", 5, "cpu")
+    over.allreduce(np.ones(2)).wait()
+    polyrank.destroy_process_group(over)
     _dist2.register_backend("dist2_device", Backend)
     polyrank.register_backend("dist2_exact", exact)
     _dist2.register_backend("dist2_retries", without)

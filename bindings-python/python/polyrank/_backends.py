@@ -361,8 +361,8 @@ def _in_group(task: Any, rank: Any, size: int) -> int:
 
 
 def _wrong(kind: type[Any], message: str) -> Exception:
-    error: Any = kind(message)
-    error.message = message
+    error: Exception = kind(message)
+    setattr(error, "message", message)
     return error
 
 

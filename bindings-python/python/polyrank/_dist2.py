@@ -58,7 +58,8 @@ def register_backend(
 
     A factory gets the device if its fifth parameter is named `device`, or has no default.
     """
-    _core.register_backend(name, func, extended_api, devices)
+    factory: Any = func
+    _core.register_backend(name, factory, extended_api, devices)
 
 
 _OPTIONS = {"nccl": NcclOptions}
