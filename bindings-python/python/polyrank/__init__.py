@@ -21,6 +21,7 @@ from polyrank._future import *
 from polyrank._members import *
 from polyrank._memory import *
 from polyrank._objects import *
+from polyrank._reconfigure import *
 
 
 def _add_backend_types() -> None:

@@ -18,6 +18,7 @@ from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *
 from polyrank._objects import *
+from polyrank._reconfigure import *
 from polyrank.distributed import device_mesh as device_mesh
 from polyrank.distributed import distributed_c10d as distributed_c10d
 from polyrank.distributed.distributed_c10d import (

@@ -23,6 +23,7 @@ from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *
 from polyrank._objects import *
+from polyrank._reconfigure import *
 
 
 def __getattr__(name: str) -> Any:
