@@ -94,6 +94,119 @@ def names(rank, size):
         assert total[0] == size
 
 
+def private_names(rank, size):
+    c10d = dist.distributed_c10d
+    group = dist.default_group()
+    world, ranks = c10d._world, list(range(size))
+    assert world.default_pg == group and world.group_count == dist.get_pg_count() == 1
+    backend, store = world.pg_map[group]
+    assert backend == "tcp" and isinstance(store, dist.Store)
+    assert world.pg_names[group] == c10d._get_process_group_name(group) == group.group_name
+    assert world.pg_group_ranks[group] == {it: it for it in ranks}
+    assert world.pg_backend_config[group] == dist.get_backend_config(group)
+    assert group in world.pg_map and c10d._get_pg_default_device() == "cpu"
+    reverse = dist.new_group(ranks[::-1], sort_ranks=False) if size > 1 else group
+    assert world.pg_group_ranks[reverse] == {it: reverse.ranks().index(it) for it in ranks}
+    with pytest.raises(TypeError, match="not iterable"):
+        list(world.pg_names)
+    if reverse is not group:
+        dist.destroy_process_group(reverse)
+        assert reverse not in world.pg_names
+        with pytest.raises(KeyError):
+            world.pg_group_ranks[reverse]
+    gathered = np.zeros(2 * size)
+    with pytest.warns(FutureWarning, match="all_gather_single"):
+        assert c10d._all_gather_base(gathered, np.full(2, float(rank))) is None
+    assert list(gathered) == [it for it in ranks for _ in range(2)]
+    part = np.zeros(2)
+    with pytest.warns(FutureWarning, match="reduce_scatter_single"):
+        dist._reduce_scatter_base(part, np.arange(2.0 * size), async_op=True).wait()
+    assert list(part) == [size * (2 * rank), size * (2 * rank + 1)]
+    for dst in {0, size - 1}:
+        output = np.zeros((size, 3)) if rank == dst else None
+        dist.gather_single(value(rank, 0), output, dst)
+        assert output is None or np.array_equal(output, [value(it, 0) for it in ranks])
+    with pytest.raises(polyrank.InvalidArgumentError, match="not both"):
+        dist.gather_single(part, None, 0, group_dst=0)
+    manager_of = c10d._coalescing_manager(async_ops=True)
+    with manager_of as manager:
+        dist.all_reduce(part)
+    assert isinstance(manager, c10d._CoalescingManager)
+    manager.wait()
+
+
+def run_private_names(here):
+    with_default(here, "private names", private_names)
+
+
+def test_what_programs_read_of_the_private_module(world):
+    world.run(run_private_names)
+
+
+def shrunk(rank, size):
+    group = dist.default_group()
+    with pytest.raises(polyrank.InvalidArgumentError, match="SHRINK_DEFAULT"):
+        dist.shrink_group([0], shrink_flags=7)
+    if rank == size - 1:
+        return
+    flags = dist.SHRINK_ABORT if size > 2 else dist.SHRINK_DEFAULT
+    assert dist.shrink_group({size - 1}, shrink_flags=flags) == group
+    assert group.size() == size - 1
+    total = np.ones(1)
+    group.allreduce(total).wait()
+    assert total[0] == size - 1
+
+
+def run_shrunk(here):
+    if here.size > 1:
+        with_default(here, "shrunk", shrunk)
+
+
+def test_a_group_goes_on_without_a_rank(world):
+    world.run(run_shrunk)
+
+
+def test_which_operators_take_complex_numbers():
+    with polyrank.ProcessGroup(polyrank.HashStore(), 0, 1) as group:
+        names = ["SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "LAND", "LOR",
+                 "LXOR", "MAXLOC", "MINLOC"]
+        operators = [getattr(dist.ReduceOp, name) for name in names]
+        operators += [dist._make_nccl_premul_sum(2.0), dist.ReduceOp.custom(np.add)]
+        for op in operators:
+            try:
+                group.allreduce(np.ones(2, np.complex64), op).wait()
+                taken = True
+            except polyrank.UnsupportedDTypeError:
+                taken = False
+            assert dist.supports_complex(op) == taken, op
+
+
+def test_names_of_c10d_at_the_top():
+    names = ["all_gather_multigpu", "all_reduce_multigpu", "broadcast_multigpu", "reduce_multigpu",
+             "reduce_scatter_multigpu", "_make_nccl_premul_sum", "dist_backend", "shrink_group"]
+    for module in (polyrank, dist, dist.distributed_c10d):
+        assert [name for name in names if not hasattr(module, name)] == []
+    assert polyrank._make_nccl_premul_sum(2.0) == polyrank.premul_sum(2.0)
+    with pytest.raises(dist.DistQueueEmptyError):
+        polyrank.HashStore().queue_pop("nothing", False)
+
+
+def test_configurations_of_backends():
+    config = dist.BackendConfig
+    assert config("TCP").get_device_backend_map() == {"cpu": "tcp", "cuda": "tcp"}
+    assert repr(config("cpu:gloo,cuda:nccl")) == "cpu:gloo,cuda:nccl"
+    assert config(dist.Backend.UNDEFINED).device_backend_map["cpu"] == "tcp"
+    for wrong in ("cpu:tcp,cpu:tcp", "toaster:tcp", "cpu:", "cpu:nothing", "nothing"):
+        with pytest.raises(ValueError):
+            config(wrong)
+
+
+def test_groups_over_gloo_are_over_tcp():
+    with dist.ProcessGroupGloo(polyrank.HashStore(), 0, 1, 5) as group:
+        assert isinstance(group, dist.ProcessGroup)
+        assert (group.timeout.total_seconds(), dist.get_backend(group)) == (5, "gloo")
+
+
 def run_names(here):
     c10d = dist.distributed_c10d
     assert c10d._backend == dist.Backend.UNDEFINED and c10d.dist_backend is dist.Backend

@@ -2,6 +2,7 @@
 uncommon ways, callbacks that wait, forked children, ranks that have different ones."""
 
 import asyncio
+import concurrent.futures
 import gc
 import subprocess
 import sys
@@ -22,6 +23,19 @@ class Gated(OverStore):
 
     def barrier(self, opts):
         assert self.gate.wait(LIMIT)
+
+
+class Answering:
+    """Its methods return what they are told to."""
+
+    def __init__(self, *_):
+        pass
+
+    def allreduce(self, tensors, opts):
+        return self.answer()
+
+    def recv_anysource(self, tensors, tag):
+        return self.allreduce(tensors, None)
 
 
 class UnclearError(Exception):
@@ -73,7 +87,63 @@ RAISED = []
 
 
 dist.register_backend("gated", Gated)
+dist.register_backend("answering", Answering)
 dist.register_backend("faulty", Faulty)
+
+
+async def coroutine(value):
+    await asyncio.sleep(0)
+    return value
+
+
+def future(value):
+    outcome = concurrent.futures.Future()
+    outcome.set_result(value)
+    return outcome
+
+
+class Received:
+    def __init__(self, source):
+        self.source_rank = lambda: source
+
+    def wait(self):
+        return True
+
+
+WRONG = [0, 5, True, False, 1.5, "done", np.ones(1), [], b"", np.int64(1)]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_what_is_returned_is_nothing_or_is_awaited(monkeypatch, value):
+    group, data = alone("answering"), np.zeros(2)
+    for answer in (lambda self: value, lambda self: coroutine(value)):
+        monkeypatch.setattr(Answering, "answer", answer, raising=False)
+        with pytest.raises(dist.DistBackendError, match="allreduce of a backend returned") as caught:
+            group.allreduce(data).wait()
+        assert isinstance(caught.value.__cause__, dist.InvalidTypeError)
+        assert f"returned {value!r}, which cannot be waited for" in str(caught.value)
+    # What a library's future gives says nothing about the method.
+    for make in (future, lambda it: coroutine(future(it)), lambda it: coroutine(None)):
+        monkeypatch.setattr(Answering, "answer", lambda self, make=make: make(value))
+        group.allreduce(data).wait()
+    group.shutdown()
+
+
+@pytest.mark.parametrize("make", [lambda it: it, coroutine, future, Received])
+def test_the_sender_is_a_rank_of_the_group(monkeypatch, make):
+    group, data = alone("answering"), np.zeros(2)
+    for rank in (0, np.int32(0)):
+        monkeypatch.setattr(Answering, "answer", lambda self, rank=rank: make(rank), raising=False)
+        work = group.recv_anysource([data])
+        work.wait()
+        assert work.source_rank() == 0
+    for rank in (-3, 1, 2**40):
+        monkeypatch.setattr(Answering, "answer", lambda self, rank=rank: make(rank), raising=False)
+        with pytest.raises(dist.DistBackendError, match="recv_anysource of a backend") as caught:
+            group.recv_anysource([data]).wait()
+        assert isinstance(caught.value.__cause__, dist.InvalidArgumentError)
+        assert f"rank {rank} sent; the group has the ranks 0 to 0" in str(caught.value)
+    group.shutdown()
 
 
 def test_what_methods_raise_and_return():

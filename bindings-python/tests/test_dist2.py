@@ -60,8 +60,60 @@ def test_options_of_a_registered_backend_are_its_factorys(environment):
         _dist2.new_group("dist2_plain", 5),
     ]
     assert given == [{"algorithm": "tree"}, options, None]
-    with pytest.raises(TypeError, match="the backend 'dist2_plain' takes no options"):
+    with pytest.raises(TypeError, match="the backend 'dist2_plain' takes no options .*tree"):
         _dist2.new_group("dist2_plain", 5, algorithm="tree")
+    for group in groups:
+        polyrank.destroy_process_group(group)
+
+
+def test_factories_are_given_the_device_and_further_options(environment):
+    given = []
+
+    class Backend:
+        def __init__(self, store, rank, world_size, timeout, device, **options):
+            given.append((rank, world_size, timeout.total_seconds(), device, options))
+
+        def allreduce(self, tensors, opts):
+            tensors[0] += 1
+
+    def exact(store, rank, world_size, timeout, where, *, depth):
+        return Backend(store, rank, world_size, timeout, where, depth=depth)
+
+    def without(store, rank, size, timeout, retries=3):
+        return Backend(store, rank, size, timeout, retries)
+
+    def group(store, rank, world_size, timeout, device, **options):
+        return polyrank.ProcessGroup(store, rank, world_size, "tcp", timeout)
+
+    _dist2.register_backend("dist2_group", group)
+    over = _dist2.new_group("dist2_group", 5, "cpu")
+    over.allreduce(np.ones(2)).wait()
+    polyrank.destroy_process_group(over)
+    _dist2.register_backend("dist2_device", Backend)
+    polyrank.register_backend("dist2_exact", exact)
+    _dist2.register_backend("dist2_retries", without)
+    groups = [
+        _dist2.new_group("dist2_device", 5, "cpu", algorithm="tree", depth=2),
+        _dist2.new_group("dist2_device", 5),
+        _dist2.new_group("dist2_exact", 5, "cpu", depth=4),
+        _dist2.new_group("dist2_retries", 5, "cpu"),
+        _dist2.new_group("dist2_retries", 5, "cpu", retries=7),
+        polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, backend="dist2_device", timeout=6),
+    ]
+    assert given == [
+        (0, 1, 5, "cpu", {"algorithm": "tree", "depth": 2}),
+        (0, 1, 5, None, {}),
+        (0, 1, 5, "cpu", {"depth": 4}),
+        (0, 1, 5, 3, {}),
+        (0, 1, 5, 7, {}),
+        (0, 1, 6, None, {}),
+    ]
+    for group in groups:
+        tensor = np.ones(2)
+        group.allreduce(tensor).wait()
+        assert list(tensor) == [2, 2]
+    with pytest.raises(TypeError, match="'dist2_exact' takes no options .*'width'"):
+        _dist2.new_group("dist2_exact", 5, "cpu", depth=4, width=1)
     for group in groups:
         polyrank.destroy_process_group(group)
 

@@ -158,9 +158,9 @@ def refused(here):
     # A sender whose class has other fields is an error that says so.
     if here.rank == 0:
         other = dataclasses.make_dataclass("Point", ["x"])
-        register(other, name=f"{Point.__module__}.Point")
+        register(other, name=f"{Point.__module__}.Point", replace=True)
         dist.broadcast_object_list([other(1)], src=0)
-        register(Point)
+        register(Point, replace=True)
     else:
         with pytest.raises(ValueError, match="'label', 'y'"):
             dist.broadcast_object_list([None], src=0)
@@ -196,3 +196,51 @@ def test_a_few_bytes_of_a_stranger_take_no_memory(name, plain):
     for read in readers:
         with pytest.raises(TypeError):
             read(plain)
+
+
+def carried_alone(value):
+    """What comes of an object in a group of one rank."""
+    dist.init_process_group(store=polyrank.HashStore(), rank=0, world_size=1)
+    try:
+        gathered = [None]
+        dist.all_gather_object(gathered, value)
+        return gathered[0]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_name_is_that_of_one_class():
+    first = register(collections.namedtuple("Row", "a b"))
+    second = collections.namedtuple("Row", "a b c")
+    assert register(first) is first, "the same class again"
+    with pytest.raises(polyrank.InvalidArgumentError, match="replace=True") as refused:
+        register(second)
+    assert refused.value.message == str(refused.value)
+    assert str(refused.value).count("test_object_types.Row") >= 3, "the name and both classes"
+    assert carried_alone([first(1, 2)]) == [first(1, 2)]
+    assert register(second, replace=True) is second
+    row = carried_alone([second(1, 2, 3)])[0]
+    assert type(row) is second and row == (1, 2, 3)
+    with pytest.raises(polyrank.InvalidTypeError, match="register_object_type"):
+        carried_alone(first(1, 2))
+    register(first, name="an older row")
+    rows = carried_alone([first(1, 2), second(1, 2, 3)])
+    assert [type(row) for row in rows] == [first, second]
+
+
+def test_names_of_library_types_are_theirs():
+    for replace in (False, True):
+        with pytest.raises(polyrank.InvalidArgumentError, match="which polyrank carries"):
+            register(Celsius, str, Celsius, name="uuid.UUID", replace=replace)
+    half = np.float16
+    register(half, lambda it: [it.item()], lambda plain: half(plain[0] + 1))
+    try:
+        assert carried_alone([np.float32(1), half(2)]) == [1, 3], "what the program said of it"
+    finally:
+        register(half, lambda it: it.item(), half)
+
+
+@pytest.mark.parametrize("cls", [int, bool, type(None), float, str, bytes, list, dict, np.ndarray])
+def test_what_is_carried_as_it_is_cannot_be_registered(cls):
+    with pytest.raises(polyrank.InvalidArgumentError, match=f"{cls.__name__} needs no registration"):
+        register(cls, str, cls)

@@ -138,3 +138,42 @@ def destroyed(here):
 
 def test_a_destroyed_group_gets_no_members(pair):
     pair.run(destroyed)
+
+
+KINDS = [list, tuple, iter, lambda it: dict.fromkeys(it).keys(), set, frozenset]
+
+
+@pytest.mark.parametrize("kind", range(6))
+def test_handles_come_in_any_iterable(kind):
+    names = ["b", "a", "c"]
+    options = polyrank.ReconfigureOptions(uuid=18, handles=KINDS[kind](names))
+    assigned = polyrank.ReconfigureOptions()
+    assigned.uuid, assigned.handles = 18, KINDS[kind](names)
+    for made in (options, assigned):
+        assert sorted(made.handles) == sorted(names) and made.uuid == 18
+        assert made.ordered == (kind < 4), "a set has no order"
+        assert not made.ordered or made.handles == names
+    assert not polyrank.ReconfigureOptions(18, KINDS[kind](names), False).ordered
+
+
+def test_what_are_no_handles():
+    for wrong in ("abc", b"abc", {"a": 1}, 5, [1, 2], {1, 2}):
+        with pytest.raises(polyrank.InvalidTypeError, match="Closest: argument 'handles'"):
+            polyrank.ReconfigureOptions(uuid=18, handles=wrong)
+    with pytest.raises(polyrank.InvalidArgumentError, match="a set, which has no order"):
+        polyrank.ReconfigureOptions(uuid=18, handles={"a"}, ordered=True)
+
+
+def in_sets(here):
+    group = here.make_group("in sets")
+    here.store.set(f"in sets/{here.rank}", group.get_reconfigure_handle())
+    handles = {here.store.get(f"in sets/{rank}").decode() for rank in range(here.size)}
+    group.reconfigure(polyrank.ReconfigureOptions(uuid=18, handles=handles)).wait()
+    assert group.rank() == here.rank, "members keep their order"
+    total = np.full(1, 1.0)
+    group.allreduce(total).wait()
+    assert total[0] == here.size
+
+
+def test_members_whose_handles_are_in_a_set(world):
+    world.run(in_sets)

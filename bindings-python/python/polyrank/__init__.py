@@ -10,15 +10,18 @@ from polyrank import _core
 from polyrank import device_mesh as device_mesh
 from polyrank import distributed as distributed
 from polyrank._backends import *
+from polyrank._c10d import *
 from polyrank._coalescing import *
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
+from polyrank._compatible import make_premul_sum as _make_nccl_premul_sum
 from polyrank._core import *
 from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *
 from polyrank._memory import *
 from polyrank._objects import *
+from polyrank._reconfigure import *
 
 
 def _add_backend_types() -> None:

@@ -8,6 +8,7 @@ called is a coroutine, or returns a future or a work.
 # Backends are found by their methods.
 # pyright: basic
 
+import numbers
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,8 +51,20 @@ class DistributedBackendOptions:
 
 #: Whether the factory of a backend takes options, by the names of those that are registered.
 _registered: dict[str, bool] = {}
-#: What was chosen about the backend of a group that is being made, by its name.
-_options: dict[str, Any] = {}
+
+
+@dataclass
+class _Chosen:
+    """What was chosen about the backend of a group that is being made."""
+
+    options: Any
+    device: Any
+    #: What is wrong with that, if its factory cannot take it.
+    refused: TypeError | None = None
+
+
+#: By the name of the group.
+_chosen: dict[str, _Chosen] = {}
 
 
 def is_registered(name: str) -> bool:
@@ -60,18 +73,17 @@ def is_registered(name: str) -> bool:
 
 
 @contextmanager
-def options_of_group(backend: str | None, group_name: str, options: Any) -> Iterator[None]:
-    """Gives the factory of a registered backend these options for the group made meanwhile."""
-    if not options:
-        yield
-        return
-    if not _registered.get((backend or "").lower()):
-        raise TypeError(f"the backend '{backend}' takes no options: register it with extended_api")
-    _options[group_name] = options
+def chosen_for_group(group_name: str, options: Any, device: Any) -> Iterator[None]:
+    """Gives the factory of a registered backend these for the group made meanwhile."""
+    chosen = _chosen[group_name] = _Chosen(options, device)
     try:
         yield
+    except _core.PolyrankError as error:
+        if chosen.refused is not None:
+            raise chosen.refused from error
+        raise
     finally:
-        del _options[group_name]
+        del _chosen[group_name]
 
 
 def _note_registered(name: str, extended_api: bool) -> None:
@@ -111,6 +123,7 @@ class _Runner:
         self._thread = threading.Thread(target=self._run, name="polyrank-backend", daemon=True)
         self._tasks: set[Any] = set()
         self._backend: Any = None
+        self._size = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -160,11 +173,22 @@ class _Runner:
 
     def _made(self, task: Any) -> Any:
         context = task.context
+        self._size = context["group_size"]
+        chosen = _chosen.get(context["group_id"], _Chosen(None, None))
         if self._extended_api:
-            options = _options.get(context["group_id"])
-            return self._factory(DistributedBackendOptions(**context), options)
+            return self._factory(DistributedBackendOptions(**context), chosen.options)
         names = ("store", "group_rank", "group_size", "timeout")
-        return self._factory(*(context[name] for name in names))
+        arguments = [context[name] for name in names]
+        if _takes_device(self._factory):
+            arguments.append(chosen.device)
+        options = chosen.options or {}
+        if not _takes_options(self._factory, arguments, options):
+            chosen.refused = TypeError(
+                f"the factory of the backend '{task.backend}' takes no options {options!r}: "
+                "register one with these as keywords, or with extended_api"
+            )
+            raise chosen.refused
+        return self._factory(*arguments, **options)
 
     async def _finish(self, task: Any, returned: Any) -> None:
         try:
@@ -174,8 +198,7 @@ class _Runner:
                     raise TypeError("the factory returned None, not a backend")
                 task.end()
             else:
-                value = await _awaited(returned)
-                task.end(_sender(task, returned, value))
+                task.end(await _outcome(task, returned, self._size))
         except BaseException as error:
             self._fail(task, error)
 
@@ -217,8 +240,61 @@ def _says_lacking(error: BaseException, method: Any) -> bool:
     return trace.tb_frame.f_code is getattr(function, "__code__", None)
 
 
+def _takes_device(factory: Callable[..., Any]) -> bool:
+    """Whether this is a factory as those of `_dist2`: with the device after the limit."""
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    fifth = [it for it in parameters if it.kind in by_place][4:5]
+    return any(it.name == "device" or it.default is inspect.Parameter.empty for it in fifth)
+
+
+def _takes_options(factory: Callable[..., Any], arguments: list[Any], options: Any) -> bool:
+    """Whether a factory can be given these options as keywords."""
+    import inspect
+
+    if not options:
+        return True
+    if not isinstance(options, dict):
+        return False
+    try:
+        inspect.signature(factory).bind(*arguments, **options)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+async def _outcome(task: Any, returned: Any, size: int) -> int | None:
+    """Waits for what a method returned; the rank that sent what was received, if it says that."""
+    import inspect
+
+    is_coroutine = inspect.iscoroutine(returned)
+    if is_coroutine:
+        # What it returns is what the method returns: that may have to be awaited in its turn.
+        returned = await returned
+    can_say_sender = task.method == "recv_anysource"
+    if returned is None:
+        return None
+    if can_say_sender and _is_rank(returned):
+        return _in_group(task, returned, size)
+    if _can_await(returned) or callable(getattr(returned, "wait", None)):
+        value = await _awaited(returned)
+        # A future of something else says what that says, as `True`.
+        return _sender(task, returned, value, size) if can_say_sender else None
+    what = "the rank that sent" if can_say_sender else "nothing"
+    raise _wrong(
+        _core.InvalidTypeError,
+        f"{task.method} of a backend returned {returned!r}, which cannot be waited for; expected "
+        f"{what}, a work, a coroutine or a future. Results are written to the tensors",
+    )
+
+
 async def _awaited(returned: Any) -> Any:
-    """The value of what a method returned: a work, a future, something that can be awaited."""
+    """The value of a work, a future, something that can be awaited."""
     import asyncio
     import concurrent.futures
     import inspect
@@ -227,14 +303,9 @@ async def _awaited(returned: Any) -> Any:
         return await returned
     if isinstance(returned, concurrent.futures.Future):
         return await asyncio.wrap_future(returned)
-    wait = getattr(returned, "wait", None)
-    if callable(wait):
-        value = await _on_thread(wait)
-        # It may be a coroutine itself.
-        return await value if inspect.isawaitable(value) else value
-    if isinstance(returned, int):
-        return returned
-    raise TypeError(f"a method of a backend returned {returned!r}, which cannot be waited for")
+    value = await _on_thread(returned.wait)
+    # It may be a coroutine itself.
+    return await value if inspect.isawaitable(value) else value
 
 
 def _can_await(returned: Any) -> bool:
@@ -261,18 +332,38 @@ def _on_thread(wait: Callable[[], Any]) -> Any:
     return asyncio.wrap_future(outcome)
 
 
-def _sender(task: Any, returned: Any, value: Any) -> int | None:
-    """The rank that sent what was received, if the backend says it."""
-    if task.method != "recv_anysource":
-        return None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+def _sender(task: Any, returned: Any, value: Any, size: int) -> int | None:
+    """The rank that sent what was received, if the work or its value says it."""
+    if _is_rank(value):
+        return _in_group(task, value, size)
     for name in ("source_rank", "_source_rank"):
         method = getattr(returned, name, None)
         source: Any = method() if callable(method) else None
-        if isinstance(source, int):
-            return source
+        if _is_rank(source):
+            return _in_group(task, source, size)
     return None
+
+
+def _is_rank(value: Any) -> bool:
+    """Whether this is a whole number, also one of NumPy."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _in_group(task: Any, rank: Any, size: int) -> int:
+    """A rank of the group."""
+    if not 0 <= rank < size:
+        raise _wrong(
+            _core.InvalidArgumentError,
+            f"{task.method} of a backend says that rank {rank} sent; the group has the ranks 0 to "
+            f"{size - 1}",
+        )
+    return int(rank)
+
+
+def _wrong(kind: type[Any], message: str) -> Exception:
+    error: Exception = kind(message)
+    setattr(error, "message", message)
+    return error
 
 
 def _text(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from polyrank import _core
 from polyrank._core import (
     NcclConfig,
     NcclOptions,
+    QueueEmptyError,
     ReduceOp,
     UnknownBackendError,
     backend_unavailable_reason,
@@ -16,9 +17,12 @@ from polyrank._core import (
     register_backend,
 )
 
-__all__ = ["ProcessGroupNCCL", "make_premul_sum", "reduce_op"]
+__all__ = ["DistQueueEmptyError", "ProcessGroupNCCL", "make_premul_sum", "reduce_op"]
 
 make_premul_sum = premul_sum
+
+#: The name that c10d's own language has for it.
+DistQueueEmptyError = QueueEmptyError
 
 
 _devices: Callable[[str], list[str]] = getattr(_core, "_backend_devices")

@@ -4,18 +4,20 @@ PyTorch no longer has that module; what it had is kept here.
 """
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
-from polyrank._backends import ProcessGroupFactory, is_registered, options_of_group
+from polyrank import _core
+from polyrank._backends import chosen_for_group, is_registered
 from polyrank._core import (
     BackendOptions,
     NcclOptions,
     ProcessGroup,
+    Store,
     current_process_group,
     join_group,
     process_group,
-    register_backend,
 )
 
 __all__ = [
@@ -26,6 +28,39 @@ __all__ = [
     "process_group",
     "register_backend",
 ]
+
+
+class ProcessGroupFactory(Protocol):
+    """What `register_backend` takes: makes the backend of this rank in a new group.
+
+    `device` and the keywords are those that `new_group` was called with.
+    """
+
+    def __call__(
+        self,
+        store: Store,
+        rank: int,
+        world_size: int,
+        timeout: timedelta,
+        device: Any,
+        /,
+        **options: Any,
+    ) -> Any: ...
+
+
+def register_backend(
+    name: str,
+    func: ProcessGroupFactory | Callable[..., Any],
+    extended_api: bool = False,
+    devices: Any = None,
+) -> None:
+    """As `polyrank.register_backend`: the same backends, and the same factories.
+
+    A factory gets the device if its fifth parameter is named `device`, or has no default.
+    """
+    factory: Any = func
+    _core.register_backend(name, factory, extended_api, devices)
+
 
 _OPTIONS = {"nccl": NcclOptions}
 #: The number of the next group without a name, and who makes one.
@@ -46,7 +81,8 @@ def new_group(
     `MASTER_PORT`), which is registered nowhere: `destroy_process_group(group)` leaves it.
 
     `device` is this rank's, `options` are those of the backend, as attributes of `BackendOptions`
-    or `NcclOptions`; a backend that was registered with `extended_api` is given them as they are.
+    or `NcclOptions`; the factory of a backend that was registered gets them as keywords, or as a
+    dict with `extended_api`.
     Without a `group_name`, all ranks make their groups in one order, in which a group that could
     not be made does not count.
     """
@@ -75,7 +111,7 @@ def _joined(
     global _next_number
 
     def join(name: str) -> ProcessGroup:
-        with options_of_group(backend, name, own):
+        with chosen_for_group(name, own, device):
             return join_group(
                 name, "env://", timeout, backend=backend, device_id=device, pg_options=pg_options
             )

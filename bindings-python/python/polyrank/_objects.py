@@ -20,6 +20,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from polyrank._core import InvalidArgumentError
+
 __all__ = ["register_object_type"]
 
 _Type = TypeVar("_Type", bound=type)
@@ -28,6 +30,10 @@ _Type = TypeVar("_Type", bound=type)
 _WRITERS: dict[type, tuple[int, Callable[[Any], Any]]] = {}
 #: By tag: the type's name, and the object of a plain value.
 _READERS: dict[int, tuple[str, Callable[[Any], Any]]] = {}
+#: By tag: the class that a program registered.
+_REGISTERED: dict[int, type] = {}
+#: What the codec carries itself: these instances never come here.
+_CARRIED = (type(None), bool, int, float, complex, str, bytes, list, tuple, set, dict)
 
 
 def register_object_type(
@@ -36,6 +42,7 @@ def register_object_type(
     decode: Callable[[Any], Any] | None = None,
     *,
     name: str | None = None,
+    replace: bool = False,
 ) -> _Type:
     """Lets object collectives carry instances of `cls`, without pickle; returns `cls`.
 
@@ -45,18 +52,51 @@ def register_object_type(
     another language, gets the plain value: a map of the fields.
 
     May stand before a class, as a decorator. Types of one `name` are the same type on all ranks;
-    without one, the name is the module's and the class's.
+    without one, the name is the module's and the class's. A name that another class has here raises
+    `InvalidArgumentError`, unless `replace` says that `cls` takes its place, as in a notebook that
+    defines a class again: instances of the former class are not carried any more.
     """
     if not isinstance(cls, type):
         raise TypeError(f"register_object_type() takes a class, not {cls!r}")
+    if cls in _CARRIED or (cls.__module__, cls.__qualname__) == ("numpy", "ndarray"):
+        raise _invalid(f"{cls.__qualname__} needs no registration: objects of it are carried as such")
     if (encode is None) != (decode is None):
         raise TypeError("register_object_type() takes both 'encode' and 'decode', or neither")
     if encode is None or decode is None:
         encode, decode = _of_structure(cls)
     # A program that multiprocessing starts anew has another name there.
     module = "__main__" if cls.__module__ == "__mp_main__" else cls.__module__
-    _register(cls, name or f"{module}.{cls.__qualname__}", encode, decode)
+    name = name or f"{module}.{cls.__qualname__}"
+    # The types of a library come first: they would take the place of `cls` later.
+    _register_library(cls)
+    _make_room(cls, name, replace)
+    _register(cls, name, encode, decode)
+    _REGISTERED[_tag_of(name)] = cls
     return cls
+
+
+def _make_room(cls: type, name: str, replace: bool) -> None:
+    """Sees that no other class has this name: its objects would come back as those of `cls`."""
+    tag = _tag_of(name)
+    holders = [it for it, (known, _) in _WRITERS.items() if known == tag and it is not cls]
+    if not holders:
+        return
+    former = _REGISTERED.get(tag)
+    if former is None:
+        library = holders[0]
+        raise _invalid(f"{name} is the name of {library!r}, which polyrank carries; pass another")
+    if not replace:
+        raise _invalid(
+            f"{former!r} is registered as {name}, so {cls!r} cannot be: pass another name, or "
+            "replace=True if it is the same class, defined again"
+        )
+    del _WRITERS[former]
+
+
+def _invalid(message: str) -> InvalidArgumentError:
+    error = InvalidArgumentError(message)
+    error.message = message
+    return error
 
 
 def _register(

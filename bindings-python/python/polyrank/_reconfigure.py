@@ -1,0 +1,66 @@
+"""The options of `reconfigure`, whose handles come in any container."""
+
+# Handles are looked at before they are known to be some.
+# pyright: basic
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Self, SupportsIndex
+
+from polyrank import _core
+from polyrank._core import InvalidArgumentError
+
+__all__ = ["ReconfigureOptions"]
+
+
+class ReconfigureOptions(_core.ReconfigureOptions):
+    """The members of a group from now on.
+
+    `handles` are those of the members, in any iterable. Their positions are the new ranks if
+    `ordered`; those of a set have none, so that it is not ordered unless that is asked for, which
+    is an error.
+    """
+
+    def __new__(
+        cls,
+        uuid: SupportsIndex | None = None,
+        handles: Iterable[str] | None = None,
+        ordered: bool | None = None,
+        timeout: timedelta | float | None = None,
+        hints: object | None = None,
+    ) -> Self:
+        if _has_no_order(handles):
+            if ordered:
+                raise _invalid("the 'handles' are a set, which has no order: pass a list")
+            ordered = False
+        given: dict[str, Any] = {
+            "uuid": uuid,
+            "handles": _listed(handles),
+            "ordered": ordered,
+            "timeout": timeout,
+            "hints": hints,
+        }
+        return super().__new__(cls, **{name: it for name, it in given.items() if it is not None})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "handles":
+            if _has_no_order(value):
+                self.ordered = False
+            value = _listed(value)
+        super().__setattr__(name, value)
+
+
+def _has_no_order(handles: object) -> bool:
+    return isinstance(handles, (set, frozenset))
+
+
+def _listed(handles: Any) -> Any:
+    """A list of an iterable; what the core is to refuse stays what it is."""
+    is_other = isinstance(handles, (str, bytes, Mapping)) or not isinstance(handles, Iterable)
+    return handles if is_other else list(handles)
+
+
+def _invalid(message: str) -> InvalidArgumentError:
+    error = InvalidArgumentError(f"ReconfigureOptions(): {message}")
+    error.message = str(error)
+    return error
