@@ -1031,7 +1031,7 @@ export interface ReconfigureOptions {
   /** A number that no earlier call of any member had. */
   uuid: number | bigint;
   /** Handles of the members; their positions are the new ranks if `ordered`. */
-  handles: readonly string[];
+  handles: Iterable<string>;
   /**
    * Whether positions in `handles` are ranks. If not, ranks are chosen, the same on all members:
    * those that are members keep their order, and newcomers follow.
