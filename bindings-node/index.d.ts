@@ -422,7 +422,10 @@ export class NoMembersError extends PolyrankError {
   readonly operation: string;
 }
 
-/** A point-to-point message and the buffer for it differ in size. */
+/**
+ * A point-to-point message and the buffer for it differ in size. A small message is already
+ * sent, and breaks the group; one of a rank to itself does not.
+ */
 export class MessageSizeError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
@@ -539,7 +542,8 @@ export class CollectiveMismatchError extends DistBackendError {
 
 /**
  * An operation passed its deadline; the group is broken, unless it waited for a signal of a
- * window. `rank` and `missingRanks` name the ranks that did not come.
+ * window. `rank` and `missingRanks` name the ranks that did not come. In JavaScript, a `probe`
+ * with an `AbortSignal` does not break the group either.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
@@ -1065,7 +1069,7 @@ export interface ReconfigureOptions {
   /** A number that no earlier call of any member had. */
   uuid: number | bigint;
   /** Handles of the members; their positions are the new ranks if `ordered`. */
-  handles: readonly string[];
+  handles: Iterable<string>;
   /**
    * Whether positions in `handles` are ranks. If not, ranks are chosen, the same on all members:
    * those that are members keep their order, and newcomers follow.
@@ -3118,7 +3122,8 @@ export class Store {
   multiSet(keys: readonly string[], values: readonly BytesLike[], options?: WaitOptions): Promise<void>;
   /**
    * The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as
-   * it is in PyTorch; queues are not counted.
+   * it is in PyTorch; queues are not counted. A `PrefixStore` counts those of its whole store;
+   * `listKeys` has only its own.
    */
   numKeys(options?: WaitOptions): Promise<number>;
   /** All keys, in no particular order. */

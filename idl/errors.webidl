@@ -130,6 +130,7 @@ dictionary CollectiveMismatch {
 
 /// An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
 /// `rank` and `missing_ranks` name the ranks that did not come.
+/// In JavaScript, a `probe` with an `AbortSignal` does not break the group either.
 [Error, Python=CollectiveTimeoutError, Parent=BackendError, Bases=(TimeoutError),
  Message="{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"]
 dictionary CollectiveTimeout {
@@ -258,6 +259,7 @@ dictionary NoMembers {
 };
 
 /// A point-to-point message and the buffer for it differ in size.
+/// A small message is already sent, and breaks the group; one of a rank to itself does not.
 [Error, Python=MessageSizeError, Bases=(ValueError),
  Message="message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes; {collective} cannot complete"]
 dictionary MessageSize {

@@ -42,12 +42,12 @@ partial interface ProcessGroup {
   /// Waits until there is a message that a receive from `src_rank`, or from any rank, with this tag
   /// would take, and says what it is. The message stays where it is, until it is received. The
   /// backends `tcp` and `websocket` can do that.
-  [Handwritten, Waits, Throws=(InvalidArgument, Unsupported, RankFailed)]
+  [Handwritten, Waits, Unordered, Throws=(InvalidArgument, Unsupported, RankFailed)]
   MessageInfo probe([Positional] optional Rank? src_rank = null,
                          [Positional] optional unsigned long tag = 0);
 
   /// As `probe`, without waiting for a message: nothing if there is none yet.
-  [Handwritten, Waits, Throws=(InvalidArgument, Unsupported, RankFailed)]
+  [Handwritten, Waits, Unordered, Throws=(InvalidArgument, Unsupported, RankFailed)]
   MessageInfo? iprobe([Positional] optional Rank? src_rank = null,
                  [Positional] optional unsigned long tag = 0);
 };

@@ -53,7 +53,8 @@ interface Store {
   undefined multi_set(sequence<DOMString> keys, sequence<Bytes> values);
 
   /// The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as it
-  /// is in PyTorch; queues are not counted.
+  /// is in PyTorch; queues are not counted. A `PrefixStore` counts those of its whole
+  /// store; `list_keys` has only its own.
   [Waits] long long num_keys();
 
   /// All keys, in no particular order.

@@ -39,6 +39,10 @@ test("a function that returns something else than an array of its length fails",
   assert.deepEqual(await onRanks(2, SCENARIOS, "wrongResults"), [true, true]);
 });
 
+test("numbers that the operands' type holds may come in another array", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "likeOperands"), [true, true]);
+});
+
 test("a custom operator against another is a mismatch", async () => {
   for (const text of await onRanks(2, SCENARIOS, "againstAnother")) {
     assert.match(text, /^CollectiveMismatch .*CUSTOM/);
@@ -66,5 +70,13 @@ test("an operator has what it was made of", () => {
   const op = pr.ReduceOp.custom((a) => a, { commute: true });
   assert.deepEqual([op.name, op.value, op.commute], ["CUSTOM", pr.ReduceOp.CUSTOM.value, true]);
   assert.equal(pr.ReduceOp.custom((a) => a).commute, false);
-  assert.throws(() => pr.ReduceOp.custom(3), TypeError);
+  assert.throws(() => pr.ReduceOp.custom(3), {
+    name: "InvalidTypeError",
+    message: "ReduceOp.custom(): 'fn' must be a function, not number",
+  });
+  assert.throws(() => pr.ReduceOp.custom(async (a) => a), {
+    name: "InvalidTypeError",
+    message: /must return an array, not a promise: it cannot be async/,
+  });
+  assert.throws(() => pr.premulSum("2"), { name: "InvalidTypeError", message: /not string/ });
 });

@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import * as pr from "polyrank";
+
 import { onRanks, scenarios } from "./support/ranks.js";
 
 const SCENARIOS = scenarios("hooks");
@@ -69,3 +71,16 @@ for (const size of [1, 2, 3, 5]) {
     assert.ok((await onRanks(size, SCENARIOS, "names")).every(Boolean));
   });
 }
+
+test("a check for NaN is made of nothing but whether infinity is allowed", () => {
+  for (const given of [[], [true], [{ allowInfinity: true }]]) {
+    assert.equal(typeof pr.nanCheck(...given), "function");
+  }
+  const wrongs = [[5, "number"], ["x", "string"], [null, "null"], [{ foo: 1 }, "foo"]];
+  for (const [wrong, text] of wrongs) {
+    assert.throws(() => pr.nanCheck(wrong), (error) => {
+      assert.equal(error.name, "InvalidTypeError");
+      return error.message.startsWith("nanCheck() does not take") && error.message.includes(text);
+    });
+  }
+});

@@ -14,6 +14,7 @@ for (const size of [1, 2, 3, 5]) {
       assert.deepEqual(got.values, [0, 3, 400_000].flatMap((n) => [n, true, n, true]));
       assert.deepEqual(got.senders, Array(6).fill(rank));
       assert.deepEqual(got.batch, [rank, 7]);
+      assert.equal(got.outside, "RankNotInGroup");
       assert.equal(got.one, 41 + rank);
       const all = Array.from({ length: size }, (_, other) => 41 + other);
       assert.deepEqual(got.anyone.sort(), all);

@@ -181,11 +181,19 @@ def test_an_exception_is_the_operation_s_own_and_told_to_all(trio, asynchronous)
         trio.run(raises, culprit, asynchronous)
 
 
+async def asynchronous(a, b):
+    return a
+
+
 def wrong_results(here):
+    failed = polyrank.ReductionFailedError
     cases = [
-        (lambda a, b: a[:1], ValueError, r"shape \(1,\), not \(3,\)"),
-        (lambda a, b: None, TypeError, "returned None"),
-        (lambda a, b: a * 1j, TypeError, "complex128, not float64"),
+        (lambda a, b: a[:1], failed, r"shape \(1,\) where an array of float64 of shape \(3,\)"),
+        (lambda a, b: None, failed, "returned None where an array of float64"),
+        (lambda a, b: a * 1j, failed, "of complex128 where an array of float64"),
+        (lambda a, b: "abc", failed, r"of shape \(\) where an array"),
+        (lambda a, b: [[1], [2, 3], 4], failed, "a list where an array"),
+        (asynchronous, failed, "a coroutine where an array .* must not be async"),
         (lambda a: a, TypeError, "positional argument"),
     ]
     for number, (function, kind, text) in enumerate(cases):

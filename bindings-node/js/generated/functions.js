@@ -347,28 +347,28 @@ export function monitoredBarrier(...given) {
   return calls.invokeAsync(DISTRIBUTED_MONITORED_BARRIER, null, given);
 }
 
-const DISTRIBUTED_SEND = { key: "DISTRIBUTED_SEND", name: "send", required: 1, output: null, group: 2, groupName: "group", nonMember: null, gives: "nothing" };
+const DISTRIBUTED_SEND = { key: "DISTRIBUTED_SEND", name: "send", required: 1, output: null, message: true, group: 2, groupName: "group", nonMember: null, gives: "nothing" };
 
 /** Sends a tensor to `dst`, and waits until it may be changed again. */
 export function send(...given) {
   return calls.operate(DISTRIBUTED_SEND, null, given);
 }
 
-const DISTRIBUTED_RECV = { key: "DISTRIBUTED_RECV", name: "recv", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group", nonMember: -1 };
+const DISTRIBUTED_RECV = { key: "DISTRIBUTED_RECV", name: "recv", required: 1, output: 0, outputName: "tensor", message: true, group: 2, groupName: "group", nonMember: -1 };
 
 /** Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global rank; -1 if this process is not in the group. */
 export function recv(...given) {
   return calls.operate(DISTRIBUTED_RECV, null, given);
 }
 
-const DISTRIBUTED_ISEND = { key: "DISTRIBUTED_ISEND", name: "isend", required: 1, output: null, group: 2, groupName: "group" };
+const DISTRIBUTED_ISEND = { key: "DISTRIBUTED_ISEND", name: "isend", required: 1, output: null, message: true, group: 2, groupName: "group" };
 
 /** Sends a tensor to `dst`, without waiting. */
 export function isend(...given) {
   return calls.operate(DISTRIBUTED_ISEND, null, given);
 }
 
-const DISTRIBUTED_IRECV = { key: "DISTRIBUTED_IRECV", name: "irecv", required: 1, output: 0, outputName: "tensor", group: 2, groupName: "group" };
+const DISTRIBUTED_IRECV = { key: "DISTRIBUTED_IRECV", name: "irecv", required: 1, output: 0, outputName: "tensor", message: true, group: 2, groupName: "group" };
 
 /** Receives a tensor from `src`, or from whichever rank sends first, without waiting. */
 export function irecv(...given) {
@@ -452,7 +452,7 @@ export function exscan(...given) {
   return calls.operate(DISTRIBUTED_EXSCAN, null, given);
 }
 
-const DISTRIBUTED_SENDRECV = { key: "DISTRIBUTED_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor", group: 4, groupName: "group" };
+const DISTRIBUTED_SENDRECV = { key: "DISTRIBUTED_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor", message: true, group: 4, groupName: "group" };
 
 /** Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank. Both go on at once. */
 export function sendrecv(...given) {

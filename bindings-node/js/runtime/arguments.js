@@ -10,7 +10,7 @@ import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
 import { numberOf } from "./reductions.js";
 import { NO_BYTES, Tensor, codeOf, described, flatInfo, inPlace } from "./tensors.js";
-import { bytesOf, bytesOfBuffer } from "./views.js";
+import { bytesOf, bytesOfBuffer, typeName } from "./views.js";
 
 /** A call's arguments: those by position, and the options if the last one is an object of them. */
 export function split(spec, given) {
@@ -110,13 +110,6 @@ export function idlName(name) {
     if (idlNames.size < 1000) idlNames.set(name, known);
   }
   return known;
-}
-
-/** What a message calls the type of `value`. */
-export function typeName(value) {
-  if (value === null) return "null";
-  if (typeof value !== "object") return typeof value;
-  return value.constructor?.name || "object";
 }
 
 /** Whether `value` is an object that is nothing but its properties, of whichever realm. */

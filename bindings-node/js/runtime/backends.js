@@ -3,13 +3,20 @@
 // with the bytes that it has written. So do reduction functions. Knows nothing of operations.
 
 import { Backend, DTYPES, ReduceOp } from "../generated/constants.js";
-import { InvalidTypeError, findCausesBy, wrapped } from "../generated/errors.js";
+import {
+  InvalidArgumentError,
+  InvalidTypeError,
+  ReductionFailedError,
+  findCausesBy,
+  wrapped,
+} from "../generated/errors.js";
 import { camelName } from "./arguments.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
-import { combine } from "./reductions.js";
+import { WrongResult, combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
+import { typeName } from "./views.js";
 import { INSPECT, INTERNAL, Work } from "./work.js";
 
 /** How many errors are kept at most for those that they become. */
@@ -20,6 +27,9 @@ const factories = new Map();
 
 /** The backends, each on one rank of a group, by their numbers in the core. */
 const backends = new Map();
+
+/** How many ranks each one's group has. */
+const sizes = new Map();
 
 /** What backends of groups that are still there threw, the last ones: how the messages end that
  * they became, and whose they are; nobody's, if the backend could not be made. */
@@ -71,6 +81,7 @@ async function run(parts) {
 /** The kind and the text of what was thrown, which may be anything. */
 function described(error) {
   try {
+    if (error instanceof WrongResult) return ["", error.message];
     return [String(error?.kind ?? ""), `${error?.name ?? "Error"}: ${error?.message ?? error}`];
   } catch {
     return ["", "Error: what was thrown has no text"];
@@ -80,6 +91,9 @@ function described(error) {
 /** What was thrown that became the error with this message. */
 function causeOf(message) {
   const found = causes.findLast(({ told }) => message.endsWith(told));
+  if (found?.error instanceof WrongResult) {
+    found.error = Object.assign(new ReductionFailedError(message, {}), { cause: found.error });
+  }
   // The error of a factory is raised once.
   if (found?.owner === null) causes = causes.filter((cause) => cause !== found);
   return found?.error;
@@ -94,6 +108,7 @@ async function perform(task) {
   const method = backend?.[task.method];
   if (task.method === "forget") {
     backends.delete(task.instance);
+    sizes.delete(task.instance);
     // Nobody has a work of that group any more.
     causes = causes.filter(({ owner }) => owner !== task.instance);
   } else if (task.method === "abort" || task.method === "shutdown") {
@@ -114,6 +129,7 @@ async function make({ backend: name, instance, told }) {
     throw new InvalidTypeError(`the factory returned ${String(backend)}, not a backend`);
   }
   backends.set(instance, backend);
+  sizes.set(instance, groupSize);
   return {};
 }
 
@@ -127,7 +143,7 @@ async function operate(task, backend, method) {
   const value = await returned;
   if (!(returned instanceof Work)) {
     const tensors = [...inputs, ...written];
-    expectReturned(task.method, value, tensors, typeof returned?.then === "function");
+    expectReturned(task, value, tensors, typeof returned?.then === "function");
   }
   if (task.method !== "recvAnysource") return { written };
   const source = typeof value === "number" ? value : returned?.sourceRank?.();
@@ -136,24 +152,36 @@ async function operate(task, backend, method) {
 
 /** Refuses what a method returned, or what it promised, if it looks as results do that nobody
  * would take, or as something that nobody would wait for. */
-function expectReturned(method, value, tensors, isPromised) {
+function expectReturned({ method, instance }, value, tensors, isPromised) {
   const isExpected = (value) => {
     if (value === undefined || value === null) return true;
-    if (typeof value === "number" || typeof value === "boolean") return true;
     if (Array.isArray(value)) return value.every(isExpected);
     if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return tensors.includes(value);
-    return isPromised && typeof value.wait !== "function";
+    return isPromised && typeof value === "object" && typeof value.wait !== "function";
   };
+  if (method === "recvAnysource" && typeof value === "number") return expectRank(instance, value);
   if (isExpected(value)) return;
-  const what = typeof value?.wait === "function" ? "an object with wait()" : typeName(value);
+  const what = typeof value?.wait === "function" ? "an object with wait()" : named(value);
   throw new InvalidTypeError(
-    `${method} of a backend returned ${what}; expected nothing, a promise or a Work, and the ` +
-      "results in the tensors that it is given",
+    `${method} of a backend ${isPromised ? "promised" : "returned"} ${what}; expected nothing, a ` +
+      "promise or a Work, and the results in the tensors that it is given",
   );
 }
 
-function typeName(value) {
-  return value?.constructor?.name ?? typeof value;
+/** Refuses a sender that is no rank of the group. */
+function expectRank(instance, rank) {
+  const size = sizes.get(instance);
+  if (Number.isInteger(rank) && rank >= 0 && rank < size) return;
+  throw new InvalidArgumentError(
+    `recvAnysource of a backend returned ${rank}; expected the sender's rank in the group, ` +
+      `from 0 to ${size - 1}`,
+    {},
+  );
+}
+
+/** What a message calls a value. */
+function named(value) {
+  return typeof value === "number" || typeof value === "boolean" ? `${value}` : typeName(value);
 }
 
 /** What a method is called with: c10d's arguments, for one tensor of each rank. */

@@ -7,7 +7,8 @@
 //   `outputName`: their names among the options;
 // - `gives`: what it returns: "nothing", "integer", "group", or anything else if not set;
 // - `nonMember`: the result for a process that is not in the group; not set: an error;
-// - `inOrder`: the call begins after the earlier calls of its groups; `leaves`: it leaves them.
+// - `inOrder`: the call begins after the earlier collectives of its groups; `leaves`: it leaves
+//   them, after the earlier messages, too; `message`: it is a message.
 
 import {
   argument,
@@ -28,8 +29,9 @@ import {
   wrapped,
 } from "../generated/errors.js";
 import { handleOf, isHandle, wrap } from "./handles.js";
-import { inOrder, inOrderOrAfterAbort } from "./queues.js";
+import { BOTH, COLLECTIVES, MESSAGES, inOrder, inOrderOrAfterAbort } from "./queues.js";
 import { commName, named } from "./comm_name.js";
+import { CudaTensor } from "./cuda.js";
 import { forgetHooks, hasHooks, hooked, hooksOf } from "./hooks.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
@@ -132,12 +134,19 @@ export function operate(spec, self, values) {
   const prepare = (maxEagerBytes) => named(name, () => wrapped(() => {
     return native.prepare(handle, spec.key, args, keywords, tensors, infos, maxEagerBytes);
   }));
-  const hook = hookOf(hooks, given, name);
-  const operation = start(given, groupOf(spec, call, handle), prepare, hook);
+  const way = { hook: hookOf(hooks, given, name), orders: ordersOf(spec, arrays) };
+  const operation = start(given, groupOf(spec, call, handle), prepare, way);
   const work = new Work(INTERNAL, operation, value, arrays);
   operation.hooked?.belongsTo(work, operation);
   if (signal !== null) endWith(signal, operation);
   return work;
+}
+
+/** The orders of its group in which an operation has its place. On a device everything runs in the
+ * order in which it was issued, which has to be the same on all ranks: messages, too. */
+function ordersOf(spec, arrays) {
+  if (spec.message !== true) return COLLECTIVES;
+  return arrays.some((array) => array instanceof CudaTensor) ? BOTH : MESSAGES;
 }
 
 /** What gives a prepared operation its hooks. */
@@ -194,7 +203,8 @@ export function operateTogether(messages) {
   const prepare = (maxEagerBytes) => named(name, () => {
     return wrapped(() => native.prepareTogether(calls, maxEagerBytes));
   });
-  const operation = start(all, groupOf(spec, call, null), prepare, hookOf(hooks, all, name));
+  const way = { hook: hookOf(hooks, all, name), orders: BOTH };
+  const operation = start(all, groupOf(spec, call, null), prepare, way);
   const works = parts.map(({ spec, call }) => {
     const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
     return new Work(INTERNAL, operation, value, arrays);

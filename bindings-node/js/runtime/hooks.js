@@ -2,8 +2,8 @@
 // of the event loop. An operation of a group with hooks is prepared first; its hooks run when it is
 // the first of its group's queue, immediately before it is copied in. Knows nothing of copies.
 
-import { InvalidTypeError, asError } from "../generated/errors.js";
-import { argument, split } from "./arguments.js";
+import { InvalidTypeError, asError, wrapped } from "../generated/errors.js";
+import { argument, plainArguments, split } from "./arguments.js";
 import { ReduceOp } from "../generated/constants.js";
 import { commName } from "./comm_name.js";
 import { handleOf } from "./handles.js";
@@ -144,7 +144,11 @@ export const unregisterAbortHook = unregistered("abort");
 
 /** A hook that throws where an input is not finite. */
 export function nanCheck(spec, given) {
-  const allowInfinity = argument(split(spec, given), 0, "allowInfinity") ?? false;
+  const call = split(spec, given);
+  const { args: positional, keywords } = plainArguments(spec, call);
+  // The core refuses what no hook could be made of.
+  wrapped(() => native.resolve(null, spec.key, positional, keywords));
+  const allowInfinity = argument(call, 0, "allowInfinity") ?? false;
   return (args) => {
     const known = described.get(args);
     if (known === undefined) {

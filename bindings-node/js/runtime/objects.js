@@ -3,13 +3,14 @@
 // it. A payload takes two operations, its size and its bytes: collectives keep their group's queue
 // until both are over, and messages go one behind the other from rank to rank.
 
-import { Marked, argument, plainArguments, signalOf, split, typeName } from "./arguments.js";
+import { Marked, argument, plainArguments, signalOf, split } from "./arguments.js";
 import { begun, isNonMember, nonMemberResult, resolved } from "./calls.js";
 import { decode, encode } from "./codec.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { aroundObjects, hasHooks, hooksOf } from "./hooks.js";
 import { inOrder } from "./queues.js";
 import { untilAborted } from "./signals.js";
+import { typeName } from "./views.js";
 
 /** All ranks get the objects of the source, in their lists. */
 export function broadcastObjectList(spec, given) {

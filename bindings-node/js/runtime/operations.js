@@ -9,7 +9,7 @@ import { EndingOperation } from "./ending.js";
 import { findOverlaps, predecessors, registerMemory, releaseMemory } from "./memory_in_use.js";
 import { tellOfFailure, tellOfFailures } from "./hooks.js";
 import { native, platform, whenInstalled } from "./native.js";
-import { enqueue, isFree, ready, resume, unblock, whenReady } from "./queues.js";
+import { COLLECTIVES, enqueue, isFree, leave, ready, stay, unblock, whenReady } from "./queues.js";
 import { byteLengthOf } from "./views.js";
 
 /** Copies of up to this many bytes are made immediately and not counted. */
@@ -169,10 +169,10 @@ export class Operation extends EndingOperation {
 /** The operation of a call, on its way. `group` is the native half of its group, null for the
  * default group. `prepare` makes its own native half; it is given how many bytes that may copy in
  * immediately, -1: it must not start yet. `hook` gives what hooks an operation of the group has; it
- * is null if the group has none. */
-export function start(call, group, prepare, hook = null) {
+ * is null if the group has none. `orders` are those in which it has its place. */
+export function start(call, group, prepare, { hook = null, orders = COLLECTIVES } = {}) {
   const shared = findOverlaps(call);
-  const isNext = shared.length === 0 && isFree(group);
+  const isNext = shared.length === 0 && isFree(group, orders);
   const eager = isNext ? allowance(call.bytes) : -1;
   const operation = new Operation(prepare(hook === null ? eager : -1), call);
   if (operation.native.issued) {
@@ -185,7 +185,7 @@ export function start(call, group, prepare, hook = null) {
   }
   if (shared.length > 0) waitFor(operation, predecessors(shared, operation.native));
   registerMemory(operation);
-  enqueue(operation);
+  enqueue(operation, orders);
   return operation;
 }
 
@@ -261,8 +261,8 @@ function turn() {
     for (const operation of [...arriving]) {
       if (spareBytes > 0) sliceOut(operation);
     }
-    for (const [group, queue] of [...ready]) {
-      if (spareBytes > 0) sliceIn(group, queue);
+    for (const place of [...ready]) {
+      if (spareBytes > 0) sliceIn(place);
     }
   }
   if (arriving.size > 0 || ready.size > 0) askForTurn();
@@ -279,10 +279,10 @@ function sliceOut(operation) {
   }
 }
 
-/** Copies a slice of a queue's first operation in, and issues it if that was all. */
-function sliceIn(group, queue) {
-  const [operation] = queue;
-  ready.delete(group);
+/** Copies a slice of an operation in whose turn it is, and issues it if that was all. */
+function sliceIn(place) {
+  const { operation } = place;
+  ready.delete(place);
   let isOver = true;
   let failure = null;
   try {
@@ -292,8 +292,8 @@ function sliceIn(group, queue) {
   } catch (error) {
     failure = { error: asError(error) };
   }
-  if (isOver) queue.shift();
-  resume(group, queue);
+  if (isOver) leave(place);
+  else stay(place);
   if (failure !== null) operation.giveUp(failure.error);
   else if (isOver) operation.run();
 }

@@ -16,7 +16,9 @@ import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { inOwnMemory, tensorOver } from "./tensors.js";
+import { typeName } from "./views.js";
 
+export { probe } from "./probes.js";
 export { reconfigure, shrinkGroup } from "./reconfigure.js";
 
 /** Default limit of a group's operations, ms. */
@@ -166,31 +168,56 @@ export class P2POp {
     if (typeof op !== "function" || !["isend", "irecv"].includes(op.name)) {
       throw new InvalidArgumentError("Invalid ``op``. Expected ``op`` to be isend or irecv", {});
     }
-    const { groupPeer } = options;
-    if ((peer ?? null) === null && (groupPeer ?? null) === null) {
-      const text = "P2POp: one of 'peer' and 'groupPeer' must be given";
-      throw new InvalidArgumentError(text, {});
+    const group = options?.group ?? invoke(DEFAULT_GROUP, null, []);
+    if (handleOf(group)?.type !== "ProcessGroup" && group !== NON_GROUP_MEMBER) {
+      throw new InvalidTypeError(`P2POp(): 'group' must be a ProcessGroup, not ${typeName(group)}`);
     }
     this.op = op;
     this.tensor = tensor;
-    this.peer = peer ?? undefined;
-    this.group = options.group;
-    this.tag = options.tag ?? 0;
-    this.groupPeer = groupPeer ?? undefined;
+    this.group = group;
+    this.tag = wholeNumber(options?.tag ?? 0, "tag");
+    Object.assign(this, bothRanks(group, peer ?? null, options?.groupPeer ?? null));
     Object.freeze(this);
   }
 }
+
+/** The other rank of a message, global and in the group; it is given as one of the two. Where this
+ * process is not in the group nothing is known of the other. */
+function bothRanks(group, peer, groupPeer) {
+  if (peer !== null && groupPeer !== null) {
+    throw new InvalidArgumentError("P2POp(): give one of 'peer' and 'groupPeer', not both", {});
+  }
+  if (peer === null && groupPeer === null) {
+    throw new InvalidArgumentError("P2POp(): one of 'peer' and 'groupPeer' must be given", {});
+  }
+  if (group === NON_GROUP_MEMBER) {
+    return { peer: peer ?? undefined, groupPeer: groupPeer ?? undefined };
+  }
+  wholeNumber(peer ?? groupPeer, peer === null ? "groupPeer" : "peer");
+  if (peer !== null) return { peer, groupPeer: invoke(GROUP_RANK, null, [group, peer]) };
+  return { peer: invoke(GLOBAL_RANK, null, [group, groupPeer]), groupPeer };
+}
+
+function wholeNumber(value, name) {
+  if (Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
+  const came = typeof value === "number" ? value : typeName(value);
+  const expected = `an integer from 0 to ${2 ** 32 - 1}`;
+  throw new InvalidArgumentError(`P2POp(): '${name}' must be ${expected}, not ${came}`, {});
+}
+
+const GROUP_RANK = { key: "DISTRIBUTED_GET_GROUP_RANK", name: "getGroupRank", required: 2 };
+const GLOBAL_RANK = { key: "DISTRIBUTED_GET_GLOBAL_RANK", name: "getGlobalRank", required: 2 };
 
 /** Issues sends and receives together, in their order; returns a handle for each of them. */
 export function batchIsendIrecv(operations) {
   if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
     throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
   }
-  const messages = operations.map(({ op, tensor, peer, group, tag, groupPeer }) => {
-    const other = op.name === "isend"
-      ? { dst: peer, groupDst: groupPeer }
-      : { src: peer, groupSrc: groupPeer };
-    return { op, spec: MESSAGES[op.name], values: [tensor, { ...other, group, tag }] };
+  const messages = operations.map(({ op, tensor, group, tag, ...ranks }) => {
+    const other = ranks.groupPeer === undefined
+      ? { isend: { dst: ranks.peer }, irecv: { src: ranks.peer } }
+      : { isend: { groupDst: ranks.groupPeer }, irecv: { groupSrc: ranks.groupPeer } };
+    return { op, spec: MESSAGES[op.name], values: [tensor, { ...other[op.name], group, tag }] };
   });
   if (goTogether(operations)) return operateTogether(messages);
   return messages.map(({ op, values }) => op(...values));

@@ -1,16 +1,22 @@
-// One queue of calls for each group: they run in the order in which they were called, as on ranks
-// of languages where a call blocks, because the ranks number their operations in this order. An
-// operation leaves its group's queue when it is issued; a call that waits (objects, new groups,
-// barriers with names) when it is over, because it may issue several operations one after the
-// other.
+// One line of calls for each group, in which they begin in the order in which they were called, as
+// on ranks of languages where a call blocks: collectives, because the ranks number them in this
+// order, and messages, because receives take them in this order. Neither waits for the other, but
+// for memory that they share. An operation leaves its line when it is issued; a call that waits
+// (objects, new groups, barriers with names) when it is over, because it may issue several
+// operations one after the other.
 // Knows nothing of how an operation is copied and issued.
 
-/** Queues whose first operation may be copied in and issued, by group. */
-export const ready = new Map();
-/** Those whose first operation must wait for another one, on the same memory. */
-const blocked = new Map();
-/** Those whose first is a call that is running. */
-const running = new Map();
+/** The orders in which something has its place. */
+export const COLLECTIVES = Object.freeze(["collectives"]);
+export const MESSAGES = Object.freeze(["messages"]);
+export const BOTH = Object.freeze(["collectives", "messages"]);
+
+/** The lines in which something waits or runs, by group. */
+const lines = new Map();
+/** Operations whose turn it is to be copied in and issued, in their places. */
+export const ready = new Set();
+/** Those that must wait for another one all the same, on the same memory. */
+const blocked = new Set();
 
 let notifyReady = () => {};
 
@@ -19,79 +25,127 @@ export function whenReady(callback) {
   notifyReady = callback;
 }
 
-/** Whether an operation may be issued immediately: nothing is queued before it in its group. The
- * group's native half is used only if it matters; null: it is not known here. */
-export function isFree(group) {
+/** Whether an operation may be issued immediately: nothing is before it in these orders of its
+ * group. The group's native half is used only if it matters; null: it is not known here. */
+export function isFree(group, orders) {
   if (ready.size > 0 || blocked.size > 0) return false;
-  return running.size === 0 || (group !== null && !running.has(group.id));
+  if (lines.size === 0) return true;
+  const line = group === null ? null : lines.get(group.id);
+  return line === undefined || (line !== null && orders.every((order) => line.isEmpty(order)));
 }
 
 /** Whether nothing waits in any group. */
 export function isIdle() {
-  return ready.size === 0 && blocked.size === 0 && running.size === 0;
+  return lines.size === 0;
 }
 
-/** Puts an operation at the end of its group's queue. */
-export function enqueue(operation) {
-  append(operation.native.group, operation);
+/** Puts an operation at the end of these orders of its group. */
+export function enqueue(operation, orders) {
+  append(new QueuedOperation(operation.native.group, orders, operation));
 }
 
-/** Runs `begin` once everything called earlier on `groups` is issued; later calls on the first
- * group wait until it ends. */
-export function inOrder(groups, begin) {
+/** Runs `begin` once everything called earlier on `groups`, in these orders, is issued; later calls
+ * on the first group, in these orders, wait until it ends. */
+export function inOrder(groups, begin, orders = COLLECTIVES) {
   const [first, ...others] = groups;
   if (first === undefined) return begin();
-  if (others.length === 0) return waitInQueue(first, begin);
-  const before = Promise.all(others.map((group) => waitInQueue(group, async () => {})));
-  return waitInQueue(first, () => before.then(begin));
+  if (others.length === 0) return waitInLine(first, begin, orders);
+  const before = others.map((group) => waitInLine(group, async () => {}, orders));
+  const all = Promise.all(before);
+  return waitInLine(first, () => all.then(begin), orders);
 }
 
 /** As `inOrder`, for a call that leaves the groups: earlier calls have `limitMs` to end, as
  * operations in flight have. Then `abort` ends them. */
 export function inOrderOrAfterAbort(groups, begin, limitMs, abort) {
-  const isQueued = groups.some((group) => queueOf(group) !== undefined);
+  const isQueued = groups.some((group) => lines.has(group));
   const timer = isQueued ? setTimeout(abort, limitMs) : null;
-  return inOrder(groups, () => {
+  const started = () => {
     clearTimeout(timer);
     return begin();
-  });
+  };
+  return inOrder(groups, started, BOTH);
 }
 
-/** Continues a queue that was taken out of `ready`. */
-export function resume(group, queue) {
-  const [first] = queue;
-  if (first === undefined) return;
-  if (first instanceof QueuedCall) {
-    running.set(group, queue);
-    first.begin(() => next(group, queue));
-  } else if (first.predecessors !== null && first.predecessors.size > 0) {
-    blocked.set(group, queue);
-  } else {
-    ready.set(group, queue);
-    notifyReady();
-  }
+/** Puts an operation that was taken out of `ready` back: its turn is not over. */
+export function stay(place) {
+  ready.add(place);
+  notifyReady();
 }
 
-/** Resumes queues whose first operation is no longer blocked. */
+/** Ends the turn of what was the first in its line. */
+export function leave(place) {
+  const line = lines.get(place.group);
+  for (const order of place.orders) line[order].shift();
+  if (BOTH.every((order) => line.isEmpty(order))) lines.delete(place.group);
+  else line.advance();
+}
+
+/** Resumes operations that are no longer blocked. */
 export function unblock() {
-  for (const [group, queue] of blocked) {
-    if (queue[0].predecessors.size > 0) continue;
-    blocked.delete(group);
-    resume(group, queue);
+  for (const place of blocked) {
+    if (place.operation.predecessors.size > 0) continue;
+    blocked.delete(place);
+    stay(place);
   }
 }
 
-/** A call that holds up its queue until it has ended. */
-class QueuedCall {
+/** What waits or runs in a group, in each order. */
+class Line {
+  collectives = [];
+  messages = [];
+
+  isEmpty(order) {
+    return this[order].length === 0;
+  }
+
+  /** Begins what is the first in all its orders. */
+  advance() {
+    for (const order of BOTH) {
+      const [first] = this[order];
+      if (first === undefined || first.hasBegun) continue;
+      if (!first.orders.every((other) => this[other][0] === first)) continue;
+      first.hasBegun = true;
+      first.begin();
+    }
+  }
+}
+
+/** A place in the line of a group. */
+class Place {
+  hasBegun = false;
+
+  constructor(group, orders) {
+    this.group = group;
+    this.orders = orders;
+  }
+}
+
+class QueuedOperation extends Place {
+  constructor(group, orders, operation) {
+    super(group, orders);
+    this.operation = operation;
+  }
+
+  begin() {
+    const { predecessors } = this.operation;
+    if (predecessors !== null && predecessors.size > 0) blocked.add(this);
+    else stay(this);
+  }
+}
+
+/** A call that holds up what is after it until it has ended. */
+class QueuedCall extends Place {
   #begin;
   #settle;
 
-  constructor(begin, settle) {
+  constructor(group, orders, begin, settle) {
+    super(group, orders);
     this.#begin = begin;
     this.#settle = settle;
   }
 
-  begin(over) {
+  begin() {
     let result;
     try {
       result = Promise.resolve(this.#begin());
@@ -99,26 +153,18 @@ class QueuedCall {
       result = Promise.reject(error);
     }
     this.#settle(result);
+    const over = () => leave(this);
     result.then(over, over);
   }
 }
 
-function waitInQueue(group, begin) {
-  return new Promise((settle) => append(group, new QueuedCall(begin, settle)));
+function waitInLine(group, begin, orders) {
+  return new Promise((settle) => append(new QueuedCall(group, orders, begin, settle)));
 }
 
-function queueOf(group) {
-  return ready.get(group) ?? blocked.get(group) ?? running.get(group);
-}
-
-function append(group, entry) {
-  const queue = queueOf(group);
-  if (queue === undefined) resume(group, [entry]);
-  else queue.push(entry);
-}
-
-function next(group, queue) {
-  running.delete(group);
-  queue.shift();
-  resume(group, queue);
+function append(place) {
+  const line = lines.get(place.group) ?? new Line();
+  lines.set(place.group, line);
+  for (const order of place.orders) line[order].push(place);
+  line.advance();
 }

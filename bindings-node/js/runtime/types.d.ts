@@ -562,6 +562,7 @@ export class P2POp {
    * @param tensor - What is sent, or received into.
    * @param peer - The other rank, global; none if `groupPeer` is given.
    * @throws {@link InvalidArgumentError}
+   * @throws {@link RankNotInGroupError}
    */
   constructor(
     op: typeof isend | typeof irecv,
@@ -581,13 +582,13 @@ export class P2POp {
   /** What is sent, or received into. */
   readonly tensor: TensorLike;
   /** The other rank, global. */
-  readonly peer: number | undefined;
+  readonly peer: number;
   /** The process group. */
-  readonly group: ProcessGroup | undefined;
+  readonly group: ProcessGroup;
   /** The tag. */
   readonly tag: number;
   /** The other rank, in the group. */
-  readonly groupPeer: number | undefined;
+  readonly groupPeer: number;
 }
 
 /**

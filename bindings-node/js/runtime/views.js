@@ -45,6 +45,13 @@ export function bytesOfBuffer(buffer) {
   }
 }
 
+/** What a message calls the type of `value`. */
+export function typeName(value) {
+  if (value === null) return "null";
+  if (typeof value !== "object") return typeof value;
+  return value.constructor?.name || "object";
+}
+
 function gone(cause) {
   const text = "the memory of an array was given away (transferred or detached) before the call";
   return Object.assign(new InvalidArgumentError(text), { cause });

@@ -353,18 +353,74 @@ test("ranks may meet by the user's own URLs", async () => {
 
 test("messages can be issued together", async () => {
   const [here, there] = [new Uint8Array(1), new Uint8Array(2)];
+  // As if the first rank of the group were rank 10 of all.
+  native.answers.set("DISTRIBUTED_GET_GROUP_RANK", ({ args }) => args[1] - 10);
+  native.answers.set("DISTRIBUTED_GET_GLOBAL_RANK", ({ args }) => args[1] + 10);
+  native.answers.set("DISTRIBUTED_DEFAULT_GROUP", { type: "ProcessGroup", id: 8 });
+  const group = pr.currentProcessGroup();
   const works = pr.batchIsendIrecv([
-    new pr.P2POp(pr.isend, here, 1, { tag: 4 }),
-    new pr.P2POp(pr.irecv, there, null, { groupPeer: 2 }),
+    new pr.P2POp(pr.isend, here, 11, { tag: 4 }),
+    new pr.P2POp(pr.irecv, there, null, { groupPeer: 2, group }),
   ]);
-  const [send, receive] = native.calls.slice(-2);
-  assert.deepEqual([send.key, send.keywords], ["DISTRIBUTED_ISEND", { dst: 1, tag: 4 }]);
-  const keywords = { group_src: 2, tag: 0 };
-  assert.deepEqual([receive.key, receive.keywords], ["DISTRIBUTED_IRECV", keywords]);
+  const [send, receive] = native.calls.slice(-2).map(({ key, keywords }) => {
+    return [key, { ...keywords, group: keywords.group.handle.id }];
+  });
+  assert.deepEqual(send, ["DISTRIBUTED_ISEND", { group_dst: 1, tag: 4, group: 8 }]);
+  assert.deepEqual(receive, ["DISTRIBUTED_IRECV", { group_src: 2, tag: 0, group: 8 }]);
   assert.deepEqual(await Promise.all(works), [undefined, there]);
   assert.throws(() => new pr.P2POp(pr.allReduce, here, 1), pr.InvalidArgumentError);
   assert.throws(() => new pr.P2POp(pr.isend, here), pr.InvalidArgumentError);
   assert.throws(() => pr.batchIsendIrecv([5]), pr.InvalidTypeError);
+});
+
+test("a message that is not sent yet says whose it is", () => {
+  const [group, other] = [pr.currentProcessGroup(), pr.NON_GROUP_MEMBER];
+  const made = (peer, options) => {
+    const { op, ...facts } = new pr.P2POp(pr.irecv, null, peer, options);
+    assert.equal(op, pr.irecv);
+    return facts;
+  };
+  const facts = { tensor: null, group, tag: 0, peer: 12, groupPeer: 2 };
+  assert.deepEqual(made(12), facts);
+  assert.deepEqual(made(12, { group: null }), facts);
+  assert.deepEqual(made(null, { groupPeer: 2, tag: 3 }), { ...facts, tag: 3 });
+  assert.deepEqual(made(12, { group: other }), { ...facts, group: other, groupPeer: undefined });
+  const refusals = [
+    [[0, { groupPeer: 0 }], "InvalidArgumentError", /one of 'peer' and 'groupPeer', not both/],
+    [[0, { group: 5 }], "InvalidTypeError", /'group' must be a ProcessGroup, not number/],
+    [[0, { tag: -1 }], "InvalidArgumentError", /'tag' must be an integer from 0 .*, not -1/],
+    [["x"], "InvalidArgumentError", /'peer' must be an integer from 0 .*, not string/],
+  ];
+  for (const [given, name, message] of refusals) {
+    assert.throws(() => made(...given), { name, message });
+  }
+});
+
+test("members of a group are any strings, and what is wrong with options is said", async () => {
+  const pg = await pr.ProcessGroup.join(store, 0, 1);
+  const passed = async (options) => {
+    await pg.reconfigure(options);
+    const call = native.calls.findLast(({ key }) => key === "PROCESS_GROUP_RECONFIGURE");
+    return call.args[0].members;
+  };
+  const [a, list] = [{ uuid: 1 }, ["a", "b"]];
+  assert.deepEqual(await passed({ ...a, handles: list }), { ...a, handles: list });
+  const unordered = { ...a, handles: list, ordered: false };
+  assert.deepEqual(await passed({ ...a, handles: new Set(list) }), unordered);
+  assert.deepEqual(await passed({ ...a, handles: list.values() }), { ...a, handles: list });
+  const wrong = [
+    [{ uuid: "a", handles: list }, "member 'uuid' of argument 'opts' must be an integer, not str"],
+    [{ uuid: 1.5, handles: list }, "member 'uuid' of argument 'opts' must be an integer, not 1.5"],
+    [{ handles: list }, "member 'uuid' of argument 'opts' must be an integer, not undefined"],
+    [{ ...a, handles: "ab" }, "member 'handles' .* must be a list or a Set of strings, not string"],
+    [{ ...a, handles: ["a", 4] }, "member 'handles' .* of strings, not array with number"],
+    [{ ...a, handles: list, ordered: 1 }, "member 'ordered' .* must be boolean, not 1"],
+    [{ ...a, handles: list, order: 1 }, "argument 'opts' has no member 'order'; there are uuid, "],
+  ];
+  for (const [options, text] of wrong) {
+    const message = new RegExp(`^reconfigure\\(\\): ${text}`);
+    assert.throws(() => pg.reconfigure(options), { name: "InvalidTypeError", message });
+  }
 });
 
 test("groups and stores are left at the end of a block", async () => {

@@ -163,3 +163,49 @@ test("objects to one rank follow one another and hold up nothing else", async ()
   sent.end();
   await Promise.all(messages);
 });
+
+test("messages keep their order, and collectives theirs", async () => {
+  const pg = await group(9);
+  const gathered = pr.allGatherObject([], 1, { group: pg });
+  const collective = pg.allreduce(new Uint8Array(4));
+  const large = pg.send([new Uint8Array(6 * MIB)], 1);
+  const small = pg.recv([new Uint8Array(4)], 1);
+  const before = native.issuedInOrder.length;
+  await Promise.all([large, small]);
+  const issued = native.issuedInOrder.slice(before).map(({ method }) => method);
+  assert.deepEqual(issued, ["PROCESS_GROUP_SEND", "PROCESS_GROUP_RECV"]);
+  assert.equal(collective.isCompleted(), false);
+  // What they read may be what a collective writes.
+  const shared = new Uint8Array(4);
+  const [written, read] = [pg.allreduce(shared), pg.send([shared], 1)];
+  await turn();
+  assert.deepEqual([written.isCompleted(), read.isCompleted()], [false, false]);
+  objects.end();
+  await Promise.all([gathered, collective, written, read]);
+});
+
+test("nothing waits for a look for a message, nor does it wait for anything", async () => {
+  const probes = byHand("PROCESS_GROUP_PROBE", { source: 1 });
+  const pg = await group(10);
+  const gathered = pr.allGatherObject([], 1, { group: pg });
+  const found = pg.probe(1, 5);
+  assert.equal(probes.begun, 1);
+  objects.end();
+  await gathered;
+  await pg.send([new Uint8Array(4)], 1, 5);
+  await pg.allreduce(new Uint8Array(4));
+  probes.end();
+  assert.deepEqual(await found, { source: 1 });
+});
+
+test("a group is left after the messages that were called before", async () => {
+  const pg = await group(11);
+  const large = pg.send([new Uint8Array(6 * MIB)], 1);
+  const calls = () => native.calls.filter(({ key }) => key === "PROCESS_GROUP_SHUTDOWN").length;
+  const [before, issued] = [calls(), native.issuedInOrder.length];
+  const left = pg.shutdown();
+  assert.deepEqual([native.issuedInOrder.length - issued, calls() - before], [0, 0]);
+  await left;
+  assert.deepEqual([native.issuedInOrder.length - issued, calls() - before], [1, 1]);
+  await large;
+});

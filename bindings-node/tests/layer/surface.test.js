@@ -25,7 +25,7 @@ const declared = declarations(text);
 
 /** Properties that instances have of themselves, not of their class. */
 const INSTANCES = {
-  P2POp: [new pr.P2POp(pr.isend, new Uint8Array(1), 1)],
+  P2POp: [new pr.P2POp(pr.isend, new Uint8Array(1), 1, { group: pr.NON_GROUP_MEMBER })],
   ReduceOp: [pr.premulSum(2), pr.ReduceOp.custom((one) => one)],
 };
 

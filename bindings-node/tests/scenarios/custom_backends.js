@@ -174,6 +174,22 @@ class Careless {
     return "done";
   }
 
+  reduceScatter() {
+    return 1;
+  }
+
+  async allgather() {
+    return true;
+  }
+
+  async send() {
+    return [7];
+  }
+
+  recvAnysource(_, tag) {
+    return [1, -1, 0.5, Promise.resolve(3), true, 0][tag];
+  }
+
   async gather([outputs], [input]) {
     outputs[0].set(input);
     return outputs;
@@ -295,15 +311,28 @@ export async function careless(here) {
     allreduce: [() => group.allreduce(data), "Float32Array"],
     reduce: [() => group.reduce(data, 0), "Array"],
     broadcast: [() => group.broadcast(data, 0), "an object with wait()"],
-    scatter: [() => group.scatter(data, [data.slice()], 0), "String"],
+    scatter: [() => group.scatter(data, [data.slice()], 0), "string"],
+    reduceScatter: [() => group.reduceScatterSingle(data, data.slice()), "1"],
+    allgather: [() => group.allGatherSingle(data, data.slice()), "true"],
+    send: [() => group.send([data], 0, 1), "Array"],
+    recvAnysource: [() => group.recvAnysource([data], 4), "true"],
   };
   for (const [method, [call, what]] of Object.entries(calls)) {
     await assert.rejects(call(), (error) => {
-      const said = `${method} of a backend returned ${what}; expected nothing, a promise or a Work`;
-      assert.ok(error.message.includes(said), error.message);
+      const said = `of a backend (returned|promised) ${what.replaceAll("()", "..")}`;
+      const expected = new RegExp(`${method} ${said}; expected nothing, a promise or a Work`);
+      assert.match(error.message, expected);
       return true;
     });
   }
+  // Who sent is a rank of the group, of which there is one.
+  for (const [tag, rank] of ["1", "-1", "0.5", "3"].entries()) {
+    const said = `recvAnysource of a backend returned ${rank}; expected the sender's rank`;
+    await assert.rejects(group.recvAnysource([data], tag), (error) => error.message.includes(said));
+  }
+  const received = group.recvAnysource([data], 5);
+  await received;
+  assert.equal(received.sourceRank(), 0);
   const gathered = new Float32Array(2);
   await group.gather([gathered], data, 0);
   assert.deepEqual(gathered, data);

@@ -84,15 +84,49 @@ export async function throws({ rank, group, argument: culprit }) {
 }
 
 export async function wrongResults({ rank, size, store }) {
+  const [floats, whole, large] = [Float32Array, Int32Array, BigUint64Array];
   const cases = [
-    [(a) => a.slice(1), /returned 2 elements, not 3|aborted/],
-    [() => undefined, /must return an array, not undefined|aborted/],
-    [async (a) => a, /must not return a promise|aborted/],
+    [floats, (a) => a.slice(1), "2 elements where 3 were expected"],
+    [floats, () => undefined, "undefined where an array of 3 elements was expected"],
+    [floats, (a) => Promise.reject(a), "a promise where an array .*: it must not be async"],
+    [floats, () => "abc", "string where an array"],
+    [floats, () => ({ length: 3 }), "Object where an array"],
+    [floats, () => ["1", 2, 3], "element 0 of what it returned is string, which no Float32Array"],
+    [whole, () => Float64Array.of(3.5, 1, 1), "a Float64Array where a Int32Array was expected"],
+    [whole, () => [1, 3.5, 1], "element 1 of what it returned is 3.5, which no Int32Array holds"],
+    [whole, () => [1, 1, 2 ** 31], "element 2 of what it returned is 2147483648, which no"],
+    [large, () => [1n, -1, 1], "element 1 of what it returned is -1, which no BigUint64Array"],
   ];
-  for (const [number, [fn, expected]] of cases.entries()) {
+  for (const [number, [Elements, fn, expected]] of cases.entries()) {
     const group = await pr.ProcessGroup.join(store, rank, size, { groupName: `wrong ${number}` });
     const op = pr.ReduceOp.custom(fn);
-    await assert.rejects(async () => group.allreduce(Float32Array.of(1, 2, 3), op), expected);
+    const tensor = Elements.from([1, 2, 3], Elements === large ? BigInt : Number);
+    await assert.rejects(async () => group.allreduce(tensor, op), (error) => {
+      const where = `allreduce \\(operation 1 of group 'wrong ${number}'\\) on rank`;
+      const failed = `the reduction function of ${where} . failed: .*${expected}`;
+      assert.match(error.message, new RegExp(failed));
+      // The other rank may hear of this one's first.
+      if (error instanceof pr.AbortedError) return error.rank !== rank;
+      assert.ok(error instanceof pr.ReductionFailedError && error.cause instanceof Error);
+      return true;
+    });
+  }
+  return true;
+}
+
+/** What is like an array of the operands' type is taken for one. */
+export async function likeOperands({ group }) {
+  const cases = [
+    [Int32Array.of(1, 2), () => [3n, true], [3, 1]],
+    [Int8Array.of(1, 2), () => Int32Array.of(-128, 127), [-128, 127]],
+    [BigInt64Array.of(1n, 2n), () => [3, -(2n ** 63n)], [3n, -(2n ** 63n)]],
+    [Float32Array.of(1, 2), () => Float64Array.of(0.5, 7), [0.5, 7]],
+    [Float64Array.of(1, 2), () => BigInt64Array.of(3n, 4n), [3, 4]],
+    [Uint8Array.of(1, 2), () => Buffer.from([200, 1]), [200, 1]],
+  ];
+  for (const [tensor, fn, expected] of cases) {
+    await group.allreduce(tensor, pr.ReduceOp.custom(fn));
+    assert.deepEqual([...tensor], expected);
   }
   return true;
 }

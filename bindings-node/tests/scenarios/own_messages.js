@@ -21,6 +21,12 @@ export async function ownMessages({ pr, group, rank, size }) {
   ]);
   await Promise.all(batch);
   got.batch = [...into];
+  const outside = () => new pr.P2POp(pr.irecv, into, null, { group, groupPeer: size });
+  try {
+    outside();
+  } catch (error) {
+    got.outside = error.kind;
+  }
   const one = new Int32Array(1);
   const sent = pr.send(Int32Array.of(41 + rank), { groupDst: rank, group });
   await pr.recv(one, { groupSrc: rank, group });

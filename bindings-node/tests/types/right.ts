@@ -206,6 +206,7 @@ export async function meshes(group: pr.ProcessGroup): Promise<void> {
   pr.DeviceMesh.fromGroup(groups, "cpu", { mesh: ranks, ...names });
   const wider = pr.extendDeviceMesh(pr.DeviceMesh.fromGroup(group, "cpu", names), group);
   const size: number = mesh.size() + mesh.size(-1) + mesh.size("dp") + mesh.getLocalRank("dp");
+  group.reconfigure({ uuid: 1, handles: new Set(["a"]) });
   const current = pr.withDeviceMesh(wider, () => pr.currentDeviceMesh().equals(mesh));
   void [coordinate, parts, size, current];
 }

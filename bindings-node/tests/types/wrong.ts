@@ -75,6 +75,8 @@ export function construction(): void {
   pr.tensor({ dtype: "f32" });
   // @ts-expect-error: it is read only
   group.groupName = "other";
+  // @ts-expect-error: handles are strings
+  group.reconfigure({ uuid: 1, handles: new Set([1]) });
   // @ts-expect-error: only sends and receives
   new pr.P2POp(pr.barrier, array, 1);
 }

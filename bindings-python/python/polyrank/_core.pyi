@@ -419,7 +419,9 @@ class NoMembersError(PolyrankError):
     operation: str
 
 class MessageSizeError(PolyrankError, ValueError):
-    """A point-to-point message and the buffer for it differ in size."""
+    """A point-to-point message and the buffer for it differ in size.
+    A small message is already sent, and breaks the group; one of a rank to itself does not.
+    """
 
     from_rank: int
     to_rank: int
@@ -491,6 +493,7 @@ class CollectiveMismatchError(DistBackendError):
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
     """An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
     `rank` and `missing_ranks` name the ranks that did not come.
+    In JavaScript, a `probe` with an `AbortSignal` does not break the group either.
     """
 
     sequence: int
@@ -2356,7 +2359,8 @@ class Store:
         """
     def num_keys(self) -> int:
         """The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as it
-        is in PyTorch; queues are not counted.
+        is in PyTorch; queues are not counted. A `PrefixStore` counts those of its whole
+        store; `list_keys` has only its own.
         """
     def list_keys(self) -> list[str]:
         """All keys, in no particular order."""

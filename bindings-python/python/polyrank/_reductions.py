@@ -1,7 +1,10 @@
 """Functions of whole arrays as reduction operators."""
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from polyrank._core import ReductionFailedError
 
 if TYPE_CHECKING:
     import numpy
@@ -24,17 +27,30 @@ def _operand(result: Any, like: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any
     """What a function returned, as an array like its operands."""
     import numpy
 
+    expected = f"where an array of {like.dtype} of shape {like.shape} was expected"
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            # Nobody awaits it, which Python would warn of.
+            result.close()
+        raise _failed(f"a {type(result).__name__} {expected}: it must not be async")
     if result is None:
-        raise TypeError("the reduction function returned None; it must return an array")
-    array: numpy.ndarray[Any, Any] = numpy.asarray(result)
+        raise _failed(f"None {expected}")
+    try:
+        array: numpy.ndarray[Any, Any] = numpy.asarray(result)
+    except Exception as error:
+        raise _failed(f"a {type(result).__name__} {expected}") from error
     if array.shape != like.shape:
-        raise ValueError(
-            f"the reduction function returned an array of shape {array.shape}, not {like.shape}"
-        )
+        raise _failed(f"an array of shape {array.shape} {expected}")
     if array.dtype == like.dtype:
         return array
     if not numpy.can_cast(array.dtype, like.dtype, "same_kind"):
-        raise TypeError(
-            f"the reduction function returned an array of {array.dtype}, not {like.dtype}"
-        )
+        raise _failed(f"an array of {array.dtype} {expected}")
     return array.astype(like.dtype)
+
+
+def _failed(came: str) -> ReductionFailedError:
+    """The error of a function that returned something else than an array like its operands."""
+    text = f"the reduction function returned {came}"
+    error = ReductionFailedError(text)
+    error.message = text
+    return error

@@ -2036,7 +2036,8 @@ impl Store {
     }
 
     /// The number of keys. The key by which a `TCPStore` counts its workers is not one of them, as it
-    /// is in PyTorch; queues are not counted.
+    /// is in PyTorch; queues are not counted. A `PrefixStore` counts those of its whole
+    /// store; `list_keys` has only its own.
     #[pyo3(name = "num_keys", signature = ())]
     fn py_num_keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);

@@ -111,7 +111,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "CollectiveTimeoutError",
         parent: Some("Backend"),
         bases: &["TimeoutError"],
-        doc: "An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missing_ranks` name the ranks that did not come.",
+        doc: "An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missing_ranks` name the ranks that did not come. In JavaScript, a `probe` with an `AbortSignal` does not break the group either.",
     },
     ErrorClass {
         kind: "WaitTimeout",
@@ -174,7 +174,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "MessageSizeError",
         parent: None,
         bases: &["ValueError"],
-        doc: "A point-to-point message and the buffer for it differ in size.",
+        doc: "A point-to-point message and the buffer for it differ in size. A small message is already sent, and breaks the group; one of a rank to itself does not.",
     },
     ErrorClass {
         kind: "MessageDType",

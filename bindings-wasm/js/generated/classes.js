@@ -219,9 +219,9 @@ const PROCESS_GROUP_UNREGISTER_ABORT_HOOK = { key: "PROCESS_GROUP_UNREGISTER_ABO
 const PROCESS_GROUP_CREATE_CART = { key: "PROCESS_GROUP_CREATE_CART", name: "createCart", required: 1, inOrder: true };
 const PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT = { key: "PROCESS_GROUP_CREATE_DIST_GRAPH_ADJACENT", name: "createDistGraphAdjacent", required: 2, inOrder: true };
 const PROCESS_GROUP_PPERMUTE = { key: "PROCESS_GROUP_PPERMUTE", name: "ppermute", required: 3, output: 0, outputName: "output" };
-const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null };
-const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors" };
-const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors" };
+const PROCESS_GROUP_SEND = { key: "PROCESS_GROUP_SEND", name: "send", required: 2, output: null, message: true };
+const PROCESS_GROUP_RECV = { key: "PROCESS_GROUP_RECV", name: "recv", required: 2, output: 0, outputName: "tensors", message: true };
+const PROCESS_GROUP_RECV_ANYSOURCE = { key: "PROCESS_GROUP_RECV_ANYSOURCE", name: "recvAnysource", required: 1, output: 0, outputName: "tensors", message: true };
 const PROCESS_GROUP_SCAN = { key: "PROCESS_GROUP_SCAN", name: "scan", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_EXSCAN = { key: "PROCESS_GROUP_EXSCAN", name: "exscan", required: 1, durations: [2], output: 0, outputName: "tensor" };
 const PROCESS_GROUP_PREPARE_ALLREDUCE = { key: "PROCESS_GROUP_PREPARE_ALLREDUCE", name: "prepareAllreduce", required: 1, durations: [2], prepares: "allreduce", output: 0, outputName: "tensor" };
@@ -243,9 +243,9 @@ const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "s
 const PROCESS_GROUP_REVOKE = { key: "PROCESS_GROUP_REVOKE", name: "revoke", required: 0, gives: "nothing" };
 const PROCESS_GROUP_AGREE = { key: "PROCESS_GROUP_AGREE", name: "agree", required: 1, durations: [1], inOrder: true, gives: "integer" };
 const PROCESS_GROUP_GET_ERROR = { key: "PROCESS_GROUP_GET_ERROR", name: "getError", required: 0 };
-const PROCESS_GROUP_SENDRECV = { key: "PROCESS_GROUP_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor" };
-const PROCESS_GROUP_PROBE = { key: "PROCESS_GROUP_PROBE", name: "probe", required: 0, inOrder: true };
-const PROCESS_GROUP_IPROBE = { key: "PROCESS_GROUP_IPROBE", name: "iprobe", required: 0, inOrder: true };
+const PROCESS_GROUP_SENDRECV = { key: "PROCESS_GROUP_SENDRECV", name: "sendrecv", required: 4, output: 2, outputName: "recvTensor", message: true };
+const PROCESS_GROUP_PROBE = { key: "PROCESS_GROUP_PROBE", name: "probe", required: 0 };
+const PROCESS_GROUP_IPROBE = { key: "PROCESS_GROUP_IPROBE", name: "iprobe", required: 0 };
 const PROCESS_GROUP_ALLREDUCE_SPARSE = { key: "PROCESS_GROUP_ALLREDUCE_SPARSE", name: "allreduceSparse", required: 2, durations: [3], inOrder: true };
 const PROCESS_GROUP_ALL_GATHER_V = { key: "PROCESS_GROUP_ALL_GATHER_V", name: "allGatherV", required: 3, durations: [3], output: 0, outputName: "output" };
 const PROCESS_GROUP_GATHER_V = { key: "PROCESS_GROUP_GATHER_V", name: "gatherV", required: 4, durations: [4], output: 0, outputName: "output" };
@@ -588,7 +588,7 @@ export class ProcessGroup {
   }
 
   probe(...given) {
-    return calls.invokeAsync(PROCESS_GROUP_PROBE, this, given);
+    return own.probe(PROCESS_GROUP_PROBE, this, given);
   }
 
   iprobe(...given) {

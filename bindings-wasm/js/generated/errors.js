@@ -77,7 +77,7 @@ name(NonFiniteInputError, "NonFiniteInputError", "NonFiniteInput");
 export class NoMembersError extends PolyrankError {}
 name(NoMembersError, "NoMembersError", "NoMembers");
 
-/** A point-to-point message and the buffer for it differ in size. */
+/** A point-to-point message and the buffer for it differ in size. A small message is already sent, and breaks the group; one of a rank to itself does not. */
 export class MessageSizeError extends PolyrankError {}
 name(MessageSizeError, "MessageSizeError", "MessageSize");
 
@@ -113,7 +113,7 @@ name(BackendUnavailableError, "BackendUnavailableError", "BackendUnavailable");
 export class CollectiveMismatchError extends DistBackendError {}
 name(CollectiveMismatchError, "CollectiveMismatchError", "CollectiveMismatch");
 
-/** An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missingRanks` name the ranks that did not come. */
+/** An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missingRanks` name the ranks that did not come. In JavaScript, a `probe` with an `AbortSignal` does not break the group either. */
 export class CollectiveTimeoutError extends DistBackendError {}
 name(CollectiveTimeoutError, "CollectiveTimeoutError", "CollectiveTimeout");
 

@@ -77,6 +77,8 @@ pub struct CommonAttributes {
     pub waits: bool,
     /// `[Blocks]`: a request of a store that waits for what another one does.
     pub blocks: bool,
+    /// `[Unordered]`: the call has no place in the order of its group.
+    pub unordered: bool,
     /// `[Leaves=…]`: the call leaves groups, `in_order` or `immediately`.
     pub leaves: Option<String>,
     /// `[Factory=…]` on a constructor that waits: the static method that stands for it where

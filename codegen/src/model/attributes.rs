@@ -151,6 +151,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Tag", ARGUMENT, Form::Nothing),
     known("Throws", CALLED, Form::Words),
     known("Unbuilt", BUILT, Form::Nothing),
+    known("Unordered", &[Operation], Form::Nothing),
     known("Variant", &[Operation], Form::Word),
     known("Waits", &[Operation, Constructor], Form::Nothing),
 ];
@@ -244,6 +245,7 @@ impl<'a> Attributes<'a> {
             own: texts("Own"),
             waits: self.has("Waits"),
             blocks: self.has("Blocks"),
+            unordered: self.has("Unordered"),
             leaves: self.text("Leaves"),
             factory: self.text("Factory"),
             non_member: self.has("NonMember"),

@@ -196,6 +196,7 @@ fn common(
             (own.handwritten, "Handwritten"),
             (own.waits, "Waits"),
             (own.blocks, "Blocks"),
+            (own.unordered, "Unordered"),
             (own.non_member, "NonMember"),
         ];
         for (flag, name) in all_or_none {
@@ -208,6 +209,7 @@ fn common(
         common.handwritten |= own.handwritten || enclosing.handwritten;
         common.waits |= own.waits;
         common.blocks |= own.blocks;
+        common.unordered |= own.unordered;
         common.non_member |= own.non_member;
     }
     common

@@ -36,7 +36,7 @@ impl Method {
     pub fn order(&self) -> Order {
         let common = &self.common;
         let leaves = common.leaves.as_deref();
-        if !common.waits || leaves == Some("immediately") {
+        if !common.waits || common.unordered || leaves == Some("immediately") {
             Order::Free
         } else if self.owner == Type::GROUP {
             Order::Group

@@ -1040,7 +1040,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_IPROBE",
         method: &calls::PROCESS_GROUP_IPROBE,
-        order: Order::Group,
+        order: Order::Free,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::iprobe(call)))),
     },
@@ -1182,7 +1182,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_PROBE",
         method: &calls::PROCESS_GROUP_PROBE,
-        order: Order::Group,
+        order: Order::Free,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::probe(call)))),
     },

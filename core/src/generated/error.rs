@@ -134,6 +134,7 @@ pub enum Error {
     /// An operation passed its deadline; the group is broken, unless it waited for a signal of a
     /// window.
     /// `rank` and `missing_ranks` name the ranks that did not come.
+    /// In JavaScript, a `probe` with an `AbortSignal` does not break the group either.
     #[error(
         "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]
@@ -261,6 +262,7 @@ pub enum Error {
         operation: String,
     },
     /// A point-to-point message and the buffer for it differ in size.
+    /// A small message is already sent, and breaks the group; one of a rank to itself does not.
     #[error(
         "message from rank {from} to rank {to} with tag {tag} has {sent_bytes} bytes, but the receive buffer has {buffer_bytes} bytes; {collective} cannot complete"
     )]

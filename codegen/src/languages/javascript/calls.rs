@@ -94,7 +94,11 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     }
     fields.extend(method.prepares.as_ref().map(|prepared| format!("prepares: \"{prepared}\"")));
     match kind(method) {
-        Kind::Operation => fields.push(output_fields(method)),
+        Kind::Operation => {
+            fields.push(output_fields(method));
+            let is_message = parameters(method).any(|known| known.role == Role::Tag);
+            fields.extend(is_message.then(|| "message: true".to_owned()));
+        }
         Kind::Objects => {
             let names = objects(method);
             let names: Vec<String> =

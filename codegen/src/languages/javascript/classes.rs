@@ -80,6 +80,7 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("init_process_group", "own.initProcessGroup", "Promise<ProcessGroup>"),
     ("join_group", "own.joinGroup", "Promise<ProcessGroup>"),
     ("nan_check", "hooks.nanCheck", "(args: PreHookArgs) => void"),
+    ("probe", "own.probe", "Promise<MessageInfo>"),
     ("register_abort_hook", "hooks.registerAbortHook", "void"),
     ("register_completion_hook", "hooks.registerCompletionHook", "void"),
     ("register_post_hook", "hooks.registerPostHook", "void"),

@@ -250,7 +250,11 @@ fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
         }
         let default = default(member.default.as_ref());
         lines.extend(default.map(|default| format!("@defaultValue `{default}`")));
-        let ty = accepted(api, &member.ty, true);
+        let ty = match (record.name.as_str(), member.name.as_str()) {
+            // The layer makes a list of them, and reads from a set that they have no order.
+            ("ReconfigureOptions", "handles") => "Iterable<string>".into(),
+            _ => accepted(api, &member.ty, true),
+        };
         let spelt = name(&member.name, &member.common);
         let declared = match (member.required, ty.as_str()) {
             (true, ty) => format!("  {spelt}: {ty};"),
