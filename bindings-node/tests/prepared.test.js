@@ -200,7 +200,7 @@ test("wrong arguments are found when an operation is prepared", async () => {
   assert.throws(() => group.prepareExscan("array"), pr.InvalidTypeError);
   assert.throws(() => group.prepareBarrier({ signal: 3 }), pr.InvalidTypeError);
   // None of these was an operation.
-  const [work] = [group, other].map((known) => known.allreduce(one));
+  const [work] = [group, other].map((known) => known.allreduce(new Float32Array(1)));
   await work;
   assert.equal(work.sequence, 1);
   await leave([group, other]);
