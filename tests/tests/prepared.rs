@@ -212,7 +212,7 @@ fn sums<T: Element + Copy + PartialEq + Debug>(group: &ProcessGroup, one: T, all
     assert_eq!(copy, expected);
     let work = group.allreduce_async(vec![one; 3], ()).unwrap();
     work.wait(None).unwrap();
-    let region = work.result().unwrap()[0].region().read(<[u8]>::to_vec);
+    let region = work.result()[0].region().read(<[u8]>::to_vec);
     assert_eq!(prepared.tensor().region().read(<[u8]>::to_vec), region);
 }
 
@@ -248,7 +248,7 @@ fn wrong_arguments_are_found_when_it_is_prepared() {
             let error = mistake.map(drop).unwrap_err();
             assert!(matches!(error, Error::InvalidArgument { .. }), "{number}: {error:?}");
         }
-        let error = group.prepare_scan(one(), ReduceOp::BAnd).map(drop).unwrap_err();
+        let error = group.prepare_scan(one(), ReduceOp::Band).map(drop).unwrap_err();
         assert!(matches!(error, Error::UnsupportedDType { .. }), "{error:?}");
         // None of these was an operation.
         let work = group.allreduce_async(one(), ()).unwrap();
