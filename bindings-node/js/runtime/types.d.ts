@@ -415,8 +415,7 @@ export class Work<R = unknown> implements PromiseLike<R> {
   readonly duration: number;
 
   /** The error that compression made of what this rank compressed: of its tensors, and in an
-   * allreduce of its part of the result. Null where nothing is compressed, and before the operation
-   * is complete. */
+   * allreduce of its part of the result. Null where there is none, and before the end. */
   readonly compressionError: CompressionLoss | null;
 
   /** `Work`. */
