@@ -43,7 +43,7 @@ def fail() -> Iterator[Callable[[], Any]]:
     store.set("word", "text")
     yield lambda: store.add("word", 1)
     yield lambda: store.queue_pop("queue", False)
-    yield lambda: polyrank.ProcessGroup(store, 0, 1, "nothing")
+    yield lambda: polyrank.ProcessGroup(store, 0, 1, "unheard")
     yield lambda: polyrank.get_group_rank(group, 7)
     yield lambda: group.allreduce(data, polyrank.ReduceOp.BAND)
     yield lambda: polyrank.register_backend("tcp", lambda *_: None)
@@ -92,7 +92,7 @@ def has(module: Any, kind: str, name: str, raised: dict[str, Any]) -> bool:
         owner, field = name.split(".")
         if owner in raised:
             return field in vars(raised[owner])
-        return field in fields_of(getattr(module, owner))
+        return hasattr(module, owner) and field in fields_of(getattr(module, owner))
     missing = object()
     found = reduce(lambda of, part: getattr(of, part, missing), name.split("."), module)
     return found is not missing

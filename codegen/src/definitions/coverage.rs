@@ -300,7 +300,8 @@ fn starts_in_python(text: &str) -> Vec<Start<'_>> {
             decorated = decorated.or(Some(at));
             continue;
         }
-        let code = ["def ", "class "].iter().find_map(|word| code.strip_prefix(word)).unwrap_or(code);
+        let code =
+            ["def ", "class "].iter().find_map(|word| code.strip_prefix(word)).unwrap_or(code);
         let (name, after) = code.split_at(code.find(|it| !is_letter(it)).unwrap_or(code.len()));
         let is_named = after.starts_with(['(', ':']) || after.starts_with(" = ");
         let is_function = code.len() < line.trim_start_matches("async ").len();
