@@ -492,8 +492,8 @@ export class DistBackendError extends PolyrankError {
   protected constructor();
   /** The kind of the error. */
   readonly kind: "Backend" | "BackendUnavailable" | "CollectiveMismatch" | "CollectiveTimeout" | "RankFailed" | "Aborted" | "Reconfigured" | "MonitoredBarrier";
-  /** The backend. */
-  readonly backend: string;
+  /** The backend. Of the cases of this error, only {@link BackendUnavailableError} has it. */
+  readonly backend: string | undefined;
 }
 
 /** A mesh has no dimension of that name, or not in that place. */
@@ -600,8 +600,8 @@ export class AbortedError extends DistBackendError {
   readonly group: string;
   /** The rank that aborted it, or left it with operations in flight. */
   readonly rank: number;
-  /** Why. */
-  readonly why: string;
+  /** Why. {@link ReconfiguredError}, a case of this error, does not have it. */
+  readonly why: string | undefined;
   /** The collective that was running here, or that was called. */
   readonly collective: string;
   /** Its sequence number. */

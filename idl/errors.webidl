@@ -189,7 +189,7 @@ dictionary Aborted {
   required DOMString group;
   /// The rank that aborted it, or left it with operations in flight.
   required Rank rank;
-  /// Why.
+  /// Why. `Reconfigured`, a case of this error, does not have it.
   required DOMString why;
   /// The collective that was running here, or that was called.
   required DOMString collective;
@@ -382,7 +382,7 @@ dictionary MonitoredBarrier {
 [Error, Rust=Backend, Python=DistBackendError,
  Message="{backend}: {message}"]
 dictionary BackendError {
-  /// The backend.
+  /// The backend. Of the cases of this error, only `BackendUnavailable` has it.
   required DOMString backend;
   /// The library's message.
   required DOMString message;

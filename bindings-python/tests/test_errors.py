@@ -71,3 +71,10 @@ def test_operators_and_dtypes_are_values():
     assert dtype.itemsize == 2
     with pytest.raises(ValueError, match="expected one of"):
         polyrank.DType("f8")
+
+
+def test_results_are_members_of_enums():
+    with polyrank.ProcessGroup(polyrank.HashStore(), 0, 1) as group:
+        assert group.get_error() is polyrank.WorkResult.SUCCESS
+        kind = group.get_backend("cpu").backend_type
+        assert kind is polyrank.BackendType.GLOO and kind.value == 1

@@ -55,6 +55,21 @@ def functions() -> None:
         dist.barrier()
     except polyrank.RankFailedError as error:
         assert_type(error.rank, int | None)
+    except polyrank.DistBackendError as error:
+        assert_type(error.backend, str | None)
+        assert_type(error.message, str)
+
+
+def numbers(group: ProcessGroup) -> None:
+    assert_type(group.get_error(), polyrank.WorkResult)
+    assert_type(group.get_backend("cpu").backend_type, polyrank.BackendType)
+
+
+def handles(group: ProcessGroup) -> None:
+    names = {group.get_reconfigure_handle()}
+    group.reconfigure(polyrank.ReconfigureOptions(uuid=1, handles=names))
+    polyrank.ReconfigureOptions(1, dict.fromkeys(names).keys(), ordered=True)
+    polyrank.ReconfigureOptions(1, [1])  # type: ignore[list-item]  # pyright: ignore
 
 
 def meshes(group: ProcessGroup) -> None:

@@ -9,14 +9,17 @@ buffer protocol, or objects with `__dlpack__`. Importing starts no thread.
 from polyrank import _core
 from polyrank import device_mesh as device_mesh
 from polyrank import distributed as distributed
+# Stands in for the class of the core: mypy takes the first of two, Python the last.
+from polyrank._reconfigure import ReconfigureOptions as ReconfigureOptions
 from polyrank._backends import *
 from polyrank._c10d import *
 from polyrank._coalescing import *
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._compatible import make_premul_sum as _make_nccl_premul_sum
-from polyrank._core import *
+from polyrank._core import *  # type: ignore[assignment]
 from polyrank._enums import *
+from polyrank._errors import *
 from polyrank._future import *
 from polyrank._members import *
 from polyrank._memory import *

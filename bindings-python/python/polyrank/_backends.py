@@ -286,10 +286,9 @@ async def _outcome(task: Any, returned: Any, size: int) -> int | None:
         # A future of something else says what that says, as `True`.
         return _sender(task, returned, value, size) if can_say_sender else None
     what = "the rank that sent" if can_say_sender else "nothing"
-    raise _wrong(
-        _core.InvalidTypeError,
+    raise _core.InvalidTypeError(
         f"{task.method} of a backend returned {returned!r}, which cannot be waited for; expected "
-        f"{what}, a work, a coroutine or a future. Results are written to the tensors",
+        f"{what}, a work, a coroutine or a future. Results are written to the tensors"
     )
 
 
@@ -352,18 +351,11 @@ def _is_rank(value: Any) -> bool:
 def _in_group(task: Any, rank: Any, size: int) -> int:
     """A rank of the group."""
     if not 0 <= rank < size:
-        raise _wrong(
-            _core.InvalidArgumentError,
+        raise _core.InvalidArgumentError(
             f"{task.method} of a backend says that rank {rank} sent; the group has the ranks 0 to "
-            f"{size - 1}",
+            f"{size - 1}"
         )
     return int(rank)
-
-
-def _wrong(kind: type[Any], message: str) -> Exception:
-    error: Exception = kind(message)
-    setattr(error, "message", message)
-    return error
 
 
 def _text(error: BaseException) -> str:

@@ -137,7 +137,7 @@ def gather_single(
     if (members := _members(group)) is None:
         return None
     if dst is not None and group_dst is not None:
-        raise _invalid("gather_single() takes 'dst' or 'group_dst', not both")
+        raise InvalidArgumentError("gather_single() takes 'dst' or 'group_dst', not both")
     if group_dst is None:
         group_dst = _core.get_group_rank(members, 0 if dst is None else dst)
     options = GatherOptions(root_rank=group_dst)
@@ -156,13 +156,17 @@ def shrink_group(
     """Goes on without some ranks of the group, which the others all call: its method
     `shrink_group`. What it returns is the group itself, which has the other members then."""
     if shrink_flags not in (SHRINK_DEFAULT, SHRINK_ABORT):
-        raise _invalid(
+        raise InvalidArgumentError(
             f"shrink_group() takes SHRINK_DEFAULT or SHRINK_ABORT, not {shrink_flags!r}"
         )
     if pg_options is not None:
-        raise _invalid("shrink_group() takes no 'pg_options': the group keeps those that it has")
+        raise InvalidArgumentError(
+            "shrink_group() takes no 'pg_options': the group keeps those that it has"
+        )
     if (members := _members(group)) is None:
-        raise _invalid("shrink_group() is called by members of the group; this rank is none")
+        raise InvalidArgumentError(
+            "shrink_group() is called by members of the group; this rank is none"
+        )
     if shrink_flags == SHRINK_ABORT:
         members.revoke()
     members.shrink_group(list(ranks_to_exclude)).wait()
@@ -192,12 +196,12 @@ class BackendConfig:
         for pair in named.split(","):
             device, _, of_device = pair.strip().partition(":")
             if device not in Backend.default_device_backend_map or not of_device:
-                raise _invalid(
+                raise InvalidArgumentError(
                     f"cannot read {pair!r} of the backend {backend!r}. Expected a name as 'tcp', "
                     "or pairs as 'cpu:tcp,cuda:nccl'"
                 )
             if device in self.device_backend_map:
-                raise _invalid(f"the backend {backend!r} gives device {device!r} twice")
+                raise InvalidArgumentError(f"the backend {backend!r} gives device {device!r} twice")
             self.device_backend_map[device] = Backend(of_device)
 
     def __repr__(self) -> str:
@@ -234,12 +238,6 @@ class ProcessGroupMPI:
             return _core.default_group()
         group = _core.new_group(list(ranks), backend="mpi")
         return group if isinstance(group, ProcessGroup) else None
-
-
-def _invalid(message: str) -> InvalidArgumentError:
-    error = InvalidArgumentError(message)
-    error.message = message
-    return error
 
 
 def _members(group: ProcessGroup | None) -> ProcessGroup | None:

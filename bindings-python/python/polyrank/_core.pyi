@@ -18,6 +18,8 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
+from polyrank._enums import BackendType, WorkResult
+
 __all__ = [
     "AbortedError",
     "AllToAllOptions",
@@ -317,6 +319,8 @@ class PolyrankError(RuntimeError):
     """The base class of all errors, and the class of failures without one of their own."""
 
     kind: str | None
+    message: str
+    """What it says; of a kind that has a field of this name, that part of it."""
     rank: int | None
     collective: str | None
     seq: int | None
@@ -327,17 +331,11 @@ DistError = PolyrankError
 class InvalidArgumentError(PolyrankError, ValueError):
     """An argument has a value that the call cannot take."""
 
-    message: str
-
 class MeshDimensionError(InvalidArgumentError, KeyError):
     """A mesh has no dimension of that name, or not in that place."""
 
-    message: str
-
 class InvalidTypeError(PolyrankError, TypeError):
     """An argument has the wrong type, or no overload takes the arguments."""
-
-    message: str
 
 class NotInitializedError(PolyrankError, ValueError):
     """The default group does not exist."""
@@ -347,8 +345,6 @@ class AlreadyInitializedError(PolyrankError, ValueError):
 
 class InvalidGroupError(PolyrankError, ValueError):
     """The group was destroyed, or does not belong to this process."""
-
-    message: str
 
 class DuplicateGroupError(PolyrankError):
     """`new_group` was given the name of a group that this process has already."""
@@ -381,8 +377,6 @@ class UnsupportedDTypeError(PolyrankError, TypeError):
 class RankNotInGroupError(PolyrankError, ValueError):
     """A rank is not part of a group."""
 
-    message: str
-
 class WaitTimeoutError(PolyrankError, TimeoutError):
     """`Work.wait(timeout)` expired; the operation continues."""
 
@@ -392,14 +386,10 @@ class WaitTimeoutError(PolyrankError, TimeoutError):
 class HookFailedError(PolyrankError):
     """A pre-hook failed with an error that is not one of polyrank's."""
 
-    message: str
-
 class ReductionFailedError(PolyrankError):
     """The function of a custom reduction failed on this rank. The group is aborted. What the function
     threw is what the operation fails with where the language can carry that.
     """
-
-    message: str
 
 class NonFiniteInputError(PolyrankError, ValueError):
     """What an operation was to read has an element that is not a finite number: found by `nan_check`."""
@@ -443,12 +433,8 @@ class MessageDTypeError(PolyrankError, TypeError):
 class RendezvousError(PolyrankError, ValueError):
     """Another failure of the rendezvous: a URL, a variable, a stale file."""
 
-    message: str
-
 class DistStoreError(PolyrankError):
     """The store refused a request."""
-
-    message: str
 
 class NotACounterError(DistStoreError, TypeError):
     """The store's value is not a number that `add` can add to, or the sum has more than 64 bits."""
@@ -461,13 +447,10 @@ class QueueEmptyError(DistStoreError):
 class DistNetworkError(PolyrankError):
     """A socket failed: connecting, binding, reading, writing."""
 
-    message: str
-
 class DistBackendError(PolyrankError):
     """A failure of a backend's own library."""
 
-    backend: str
-    message: str
+    backend: str | None
 
 class TopologyMismatchError(InvalidArgumentError):
     """Ranks disagree on the topology that they make. All ranks that make it get this."""
@@ -479,7 +462,6 @@ class TopologyMismatchError(InvalidArgumentError):
 class BackendUnavailableError(DistBackendError):
     """The backend exists, but cannot be used here."""
 
-    backend: str
     why: str
 
 class CollectiveMismatchError(DistBackendError):
@@ -511,7 +493,7 @@ class RankFailedError(DistBackendError):
 class AbortedError(DistBackendError):
     """The group was aborted."""
 
-    why: str
+    why: str | None
     sequence: int
 
 class ReconfiguredError(AbortedError):
@@ -528,7 +510,6 @@ class RendezvousTimeoutError(RendezvousError, TimeoutError):
     """
 
     missing_ranks: list[int]
-    message: str
 
 class StoreTimeoutError(DistStoreError, TimeoutError):
     """A key was not there in time."""
@@ -541,7 +522,6 @@ class MonitoredBarrierError(DistBackendError, TimeoutError):
     """A barrier found ranks missing."""
 
     missing_ranks: list[int]
-    message: str
 
 @disjoint_base
 class Options:
@@ -1226,7 +1206,7 @@ class DeviceBackend:
     def options(self) -> BackendOptions:
         """The options with which it was made."""
     @property
-    def backend_type(self) -> Literal["UNDEFINED", "GLOO", "NCCL", "UCC", "MPI", "XCCL", "CUSTOM"]:
+    def backend_type(self) -> BackendType:
         """Its kind: `CUSTOM` for one that the program registered, and for those that c10d does not know."""
     def name(self) -> str:
         """The backend's name, lower case, as it was asked for: `tcp`, `gloo`."""
@@ -2178,7 +2158,7 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`, `InvalidGroupError`, `DistNetworkError`, `NoMembersError`, `RankFailedError`, `RendezvousTimeoutError`.
         """
-    def get_error(self) -> Literal["SUCCESS", "TIMEOUT", "COMM_ERROR", "UNKNOWN"]:
+    def get_error(self) -> WorkResult:
         """How the group stands, as far as this rank knows: `SUCCESS` as long as it works. Asks nobody,
         and never raises.
         """

@@ -59,7 +59,9 @@ def register_object_type(
     if not isinstance(cls, type):
         raise TypeError(f"register_object_type() takes a class, not {cls!r}")
     if cls in _CARRIED or (cls.__module__, cls.__qualname__) == ("numpy", "ndarray"):
-        raise _invalid(f"{cls.__qualname__} needs no registration: objects of it are carried as such")
+        raise InvalidArgumentError(
+            f"{cls.__qualname__} needs no registration: objects of it are carried as such"
+        )
     if (encode is None) != (decode is None):
         raise TypeError("register_object_type() takes both 'encode' and 'decode', or neither")
     if encode is None or decode is None:
@@ -84,19 +86,15 @@ def _make_room(cls: type, name: str, replace: bool) -> None:
     former = _REGISTERED.get(tag)
     if former is None:
         library = holders[0]
-        raise _invalid(f"{name} is the name of {library!r}, which polyrank carries; pass another")
+        raise InvalidArgumentError(
+            f"{name} is the name of {library!r}, which polyrank carries; pass another"
+        )
     if not replace:
-        raise _invalid(
+        raise InvalidArgumentError(
             f"{former!r} is registered as {name}, so {cls!r} cannot be: pass another name, or "
             "replace=True if it is the same class, defined again"
         )
     del _WRITERS[former]
-
-
-def _invalid(message: str) -> InvalidArgumentError:
-    error = InvalidArgumentError(message)
-    error.message = message
-    return error
 
 
 def _register(

@@ -31,7 +31,9 @@ class ReconfigureOptions(_core.ReconfigureOptions):
     ) -> Self:
         if _has_no_order(handles):
             if ordered:
-                raise _invalid("the 'handles' are a set, which has no order: pass a list")
+                raise InvalidArgumentError(
+                    "ReconfigureOptions(): the 'handles' are a set, which has no order: pass a list"
+                )
             ordered = False
         given: dict[str, Any] = {
             "uuid": uuid,
@@ -58,9 +60,3 @@ def _listed(handles: Any) -> Any:
     """A list of an iterable; what the core is to refuse stays what it is."""
     is_other = isinstance(handles, (str, bytes, Mapping)) or not isinstance(handles, Iterable)
     return handles if is_other else list(handles)
-
-
-def _invalid(message: str) -> InvalidArgumentError:
-    error = InvalidArgumentError(f"ReconfigureOptions(): {message}")
-    error.message = str(error)
-    return error

@@ -25,14 +25,17 @@ pub fn find_tests(all: &mut [Definition], sources: &[TestSource]) {
 /// The words of all tests, and where they stand.
 struct Index<'a> {
     parts: Vec<Part<'a>>,
+    /// By part: the tests that run it.
+    credited: Vec<Vec<usize>>,
     words: BTreeMap<&'a str, Vec<Place>>,
 }
 
-/// One test, or what stands before the first of a file.
+/// One test, a function that tests call, or what else stands in a file.
 struct Part<'a> {
     path: &'a str,
-    /// Empty for what is no test.
+    /// Empty for what is neither a test nor a function.
     name: &'a str,
+    is_test: bool,
     text: &'a str,
 }
 
@@ -58,13 +61,15 @@ impl<'a> Index<'a> {
                 words.entry(word).or_default().push(Place { part, at });
             }
         }
-        Index { parts, words }
+        let of_part = |part| tests_of(&parts, &words, part);
+        let credited = (0..parts.len()).map(of_part).collect();
+        Index { parts, credited, words }
     }
 
     /// The test that says most plainly that it is about the definition; the first of several.
     fn best(&self, definition: &Definition) -> Option<String> {
         let named = last(&definition.name).trim_start_matches('_').to_lowercase();
-        let mut best: Option<(usize, &Part)> = None;
+        let mut best: Option<(usize, &str, &str)> = None;
         for (form, word) in forms(definition) {
             for place in self.words.get(word.as_str()).into_iter().flatten() {
                 let part = &self.parts[place.part];
@@ -75,19 +80,25 @@ impl<'a> Index<'a> {
                 if !form.fits(&occurrence) || !self.is_about(definition, place.part) {
                     continue;
                 }
-                let title = part.name.to_lowercase().replace([' ', '-'], "_");
                 let of = owner(&definition.name).is_some_and(|owner| part.text.contains(owner));
-                let score = usize::from(!part.name.is_empty()) * 8
-                    + usize::from(of) * 4
-                    + usize::from(title.contains(&named)) * 2
-                    + usize::from(part.path.contains(&definition.topic));
-                if best.is_none_or(|(known, _)| score > known) {
-                    best = Some((score, part));
+                let tests = self.credited[place.part].iter().map(|test| self.parts[*test].name);
+                // What no test runs that is known counts for its file.
+                let is_of_file = self.credited[place.part].is_empty();
+                for name in tests.chain(is_of_file.then_some("")) {
+                    let title = name.to_lowercase().replace([' ', '-'], "_");
+                    let score = usize::from(!is_of_file) * 16
+                        + usize::from(of) * 8
+                        + usize::from(title.contains(&named)) * 4
+                        + usize::from(part.path.contains(&definition.topic)) * 2
+                        + usize::from(part.is_test);
+                    if best.is_none_or(|(known, ..)| score > known) {
+                        best = Some((score, part.path, name));
+                    }
                 }
             }
         }
-        best.map(|(_, Part { path, name, .. })| match *name {
-            "" => (*path).to_owned(),
+        best.map(|(_, path, name)| match name {
+            "" => path.to_owned(),
             name => format!("{path}: {name}"),
         })
     }
@@ -223,34 +234,128 @@ fn owner(name: &str) -> Option<&str> {
     (!before.is_empty()).then_some(before)
 }
 
-/// A file's tests, and what stands before them.
-fn parts(source: &TestSource) -> Vec<Part<'_>> {
-    let TestSource { path, text } = source;
-    let mut starts: Vec<(usize, &str)> = vec![(0, "")];
-    let (mut at, mut is_marked) = (0, false);
-    for line in text.split_inclusive('\n') {
-        let code = line.trim_start();
-        let title = match path.rsplit('.').next() {
-            Some("py") => code.strip_prefix("def test_").and_then(|_| between(code, "def ", "(")),
-            Some("rs") if is_marked => between(code, "fn ", "("),
-            Some("js" | "mjs") => ["test(\"", "it(\"", "test.concurrent(\""]
-                .iter()
-                .find_map(|call| code.strip_prefix(call)?.split('"').next()),
-            _ => None,
-        };
-        is_marked = code.starts_with("#[test]") || (is_marked && code.starts_with("#["));
-        if let Some(title) = title {
-            starts.push((at, title));
+/// The tests that run a part: itself, or those that name the function, also by way of others.
+fn tests_of(parts: &[Part], words: &BTreeMap<&str, Vec<Place>>, part: usize) -> Vec<usize> {
+    let mut tests = Vec::new();
+    let mut reached = vec![part];
+    let mut next = 0;
+    while let Some(&current) = reached.get(next) {
+        next += 1;
+        let Part { path, name, is_test, .. } = parts[current];
+        if is_test {
+            tests.push(current);
+            continue;
         }
-        at += line.len();
+        for place in words.get(name).into_iter().flatten() {
+            let other = &parts[place.part];
+            // A member of something else may have the same name.
+            let is_member = other.text[..place.at].ends_with('.');
+            if other.path == path && !is_member && !reached.contains(&place.part) {
+                reached.push(place.part);
+            }
+        }
     }
-    let ends = starts.iter().skip(1).map(|(at, _)| *at).chain([text.len()]);
-    let parts = starts.iter().zip(ends);
-    parts.map(|((start, name), end)| Part { path, name, text: &text[*start..end] }).collect()
+    tests.sort_unstable();
+    tests
 }
 
-fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
-    Some(text.split_once(start)?.1.split_once(end)?.0)
+/// Where a part begins, what it is called, and whether it is a test.
+type Start<'a> = (usize, &'a str, bool);
+
+/// A file's tests and functions, and what else stands there.
+fn parts(source: &TestSource) -> Vec<Part<'_>> {
+    let TestSource { path, text } = source;
+    let mut starts: Vec<Start> = vec![(0, "", false)];
+    starts.extend(match path.rsplit('.').next() {
+        Some("py") => starts_in_python(text),
+        Some("rs") => starts_in_rust(text),
+        Some("js" | "mjs") => starts_in_javascript(text),
+        _ => Vec::new(),
+    });
+    let ends = starts.iter().skip(1).map(|(at, ..)| *at).chain([text.len()]);
+    let parts = starts.iter().zip(ends);
+    parts
+        .map(|(&(start, name, is_test), end)| Part { path, name, is_test, text: &text[start..end] })
+        .collect()
+}
+
+/// Lines, and where they begin.
+fn lines_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.split_inclusive('\n');
+    lines.map(|line| (line.as_ptr() as usize - text.as_ptr() as usize, line))
+}
+
+/// Functions, classes and values that stand at the left, with the decorators before them.
+fn starts_in_python(text: &str) -> Vec<Start<'_>> {
+    let mut starts = Vec::new();
+    let (mut is_in_string, mut decorated): (bool, Option<usize>) = (false, None);
+    for (at, line) in lines_of(text) {
+        let is_statement = !is_in_string && line.starts_with(|it| is_letter(it) || it == '@');
+        is_in_string ^= line.matches("\"\"\"").count() % 2 == 1;
+        if !is_statement {
+            continue;
+        }
+        let code = line.strip_prefix("async ").unwrap_or(line);
+        if code.starts_with('@') {
+            decorated = decorated.or(Some(at));
+            continue;
+        }
+        let code =
+            ["def ", "class "].iter().find_map(|word| code.strip_prefix(word)).unwrap_or(code);
+        let (name, after) = code.split_at(code.find(|it| !is_letter(it)).unwrap_or(code.len()));
+        let is_named = after.starts_with(['(', ':']) || after.starts_with(" = ");
+        let is_function = code.len() < line.trim_start_matches("async ").len();
+        let is_named = is_named && (is_function || !after.starts_with('('));
+        let is_test = is_function && name.starts_with("test_");
+        let start = decorated.take().unwrap_or(at);
+        starts.push((start, if is_named { name } else { "" }, is_test));
+    }
+    starts
+}
+
+/// Functions, also those in modules.
+fn starts_in_rust(text: &str) -> Vec<Start<'_>> {
+    let (mut starts, mut marked) = (Vec::new(), None);
+    for (at, line) in lines_of(text) {
+        let code = line.trim_start();
+        let is_mark = code.starts_with("#[test]");
+        if is_mark || (marked.is_some() && code.starts_with("#[")) {
+            marked = marked.or(Some(at));
+            continue;
+        }
+        let code = ["pub ", "pub(crate) ", "pub(super) ", "async "]
+            .iter()
+            .fold(code, |code, word| code.strip_prefix(word).unwrap_or(code));
+        // Methods of a type of the tests are found by no name of theirs.
+        if let Some(name) = code.strip_prefix("fn ").filter(|_| !line.contains("self")) {
+            let name = &name[..name.find(|it| !is_letter(it)).unwrap_or(name.len())];
+            starts.push((marked.unwrap_or(at), name, marked.is_some()));
+        }
+        marked = None;
+    }
+    starts
+}
+
+/// Tests, and functions that stand at the left.
+fn starts_in_javascript(text: &str) -> Vec<Start<'_>> {
+    let calls = ["test(\"", "it(\"", "test.concurrent(\""];
+    let mut starts = Vec::new();
+    for (at, line) in lines_of(text) {
+        let titled = calls.iter().find_map(|call| line.trim_start().strip_prefix(call));
+        if let Some(title) = titled.and_then(|title| title.split('"').next()) {
+            starts.push((at, title, true));
+            continue;
+        }
+        let code = ["export ", "async "]
+            .iter()
+            .fold(line, |code, word| code.strip_prefix(word).unwrap_or(code));
+        let words = ["function ", "function* ", "class ", "const "];
+        if let Some(name) = words.iter().find_map(|word| code.strip_prefix(word)) {
+            let name = &name[..name.find(|it| !is_letter(it)).unwrap_or(name.len())];
+            starts.push((at, name, false));
+        }
+    }
+    starts
 }
 
 fn words_of(text: &str) -> impl Iterator<Item = (usize, &str)> {

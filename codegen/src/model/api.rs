@@ -203,6 +203,11 @@ impl Enum {
     pub fn constants(&self) -> impl Iterator<Item = (String, &str, &str)> {
         self.values.iter().map(|it| (it.value.to_uppercase(), &*it.value, &*it.doc))
     }
+
+    /// Whether its values have numbers.
+    pub fn is_numbered(&self) -> bool {
+        self.values.iter().all(|value| value.number.is_some())
+    }
 }
 
 /// One string of an enum.
@@ -253,6 +258,22 @@ pub struct Dictionary {
 }
 
 impl Api {
+    /// What an error is a case of: its parent, that one's parent, and so on.
+    pub fn parents<'a>(&'a self, error: &'a ErrorKind) -> impl Iterator<Item = &'a ErrorKind> {
+        let parent = |error: &ErrorKind| {
+            self.errors.iter().find(|known| Some(&known.name) == error.parent.as_ref())
+        };
+        std::iter::successors(parent(error), move |above| parent(above))
+    }
+
+    /// Whether an error that is a case of this one does not have a field of it.
+    pub fn is_lacked_by_case(&self, error: &ErrorKind, field: &str) -> bool {
+        let is_case =
+            |other: &&ErrorKind| self.parents(other).any(|above| above.name == error.name);
+        let mut cases = self.errors.iter().filter(is_case);
+        cases.any(|case| case.fields.iter().all(|known| known.name != field))
+    }
+
     /// The dictionaries that callbacks are given.
     pub fn callback_arguments(&self) -> impl Iterator<Item = &Dictionary> {
         let parameters = self.callbacks.iter().flat_map(|callback| &callback.parameters);

@@ -192,7 +192,7 @@ pub enum Error {
         group: String,
         /// The rank that aborted it, or left it with operations in flight.
         rank: u32,
-        /// Why.
+        /// Why. `Reconfigured`, a case of this error, does not have it.
         why: String,
         /// The collective that was running here, or that was called.
         collective: String,
@@ -370,7 +370,7 @@ pub enum Error {
     /// A failure of a backend's own library.
     #[error("{backend}: {message}")]
     Backend {
-        /// The backend.
+        /// The backend. Of the cases of this error, only `BackendUnavailable` has it.
         backend: String,
         /// The library's message.
         message: String,

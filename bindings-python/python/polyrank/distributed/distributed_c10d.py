@@ -11,6 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from polyrank import _core
+# Stands in for the class of the core: mypy takes the first of two, Python the last.
+from polyrank._reconfigure import ReconfigureOptions as ReconfigureOptions
 from polyrank._c10d import *
 from polyrank._backends import *
 from polyrank._coalescing import *
@@ -18,7 +20,7 @@ from polyrank._coalescing import CoalescingManager as _CoalescingManager
 from polyrank._coalescing import coalescing_manager as _coalescing_manager
 from polyrank._compatible import *
 from polyrank._compatible import make_premul_sum as _make_nccl_premul_sum
-from polyrank._core import *
+from polyrank._core import *  # type: ignore[assignment]
 from polyrank._enums import *
 from polyrank._future import *
 from polyrank._members import *

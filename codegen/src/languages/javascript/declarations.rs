@@ -204,10 +204,13 @@ fn errors(api: &Api) -> Vec<Error> {
             .filter(|field| field.name != "message")
             .map(|field| Field {
                 name: name(&field.name, &field.common),
-                ty: match &field.ty {
-                    Type::Sequence(_) => "number[]",
-                    ty if ty.is_integer() => "number",
-                    _ => "string",
+                ty: match (&field.ty, api.is_lacked_by_case(error, &field.name)) {
+                    (Type::Sequence(_), false) => "number[]",
+                    (Type::Sequence(_), true) => "number[] | undefined",
+                    (ty, false) if ty.is_integer() => "number",
+                    (ty, true) if ty.is_integer() => "number | undefined",
+                    (_, false) => "string",
+                    (_, true) => "string | undefined",
                 },
                 doc: plain(api, &field.doc, "  "),
             })

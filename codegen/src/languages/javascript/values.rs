@@ -107,7 +107,7 @@ pub(super) fn objects(api: &Api) -> impl Iterator<Item = &Enum> {
 
 /// Whether an enum is an object of JavaScript.
 pub(super) fn is_object(known: &Enum) -> bool {
-    known.common.constants || known.values.iter().all(|value| value.number.is_some())
+    known.common.constants || known.is_numbered()
 }
 
 /// The values of an enum that is an object: name, literal, doc comment.

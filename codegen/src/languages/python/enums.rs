@@ -27,9 +27,7 @@ struct PythonEnum {
 
 /// What the template prints.
 pub(super) fn view(api: &Api) -> Enums {
-    let is_class = |known: &&Enum| {
-        known.common.constants || known.values.iter().all(|value| value.number.is_some())
-    };
+    let is_class = |known: &&Enum| known.common.constants || known.is_numbered();
     let enums: Vec<PythonEnum> = api.enums.iter().filter(is_class).map(view_of).collect();
     let names: Vec<String> = enums.iter().map(|known| format!("\"{}\"", known.name)).collect();
     Enums { stamp: stamp("idl/*.webidl"), names: names.join(", "), enums }

@@ -32,6 +32,29 @@ pub(super) fn view(api: &Api) -> Errors {
     Errors { stamp: stamp("idl/errors.webidl"), errors }
 }
 
+/// `_error_fields.py`.
+#[derive(Template)]
+#[template(path = "python/error_fields.py.jinja", escape = "none")]
+pub(super) struct LackedFields {
+    stamp: String,
+    /// The class, and the names in a tuple.
+    lacked: Vec<(String, String)>,
+}
+
+/// The fields that cases of an error lack.
+pub(super) fn lacked_fields(api: &Api) -> LackedFields {
+    let of_error = |error: &ErrorKind| {
+        let fields = error.fields.iter().filter(|it| it.name != "message");
+        let names: Vec<String> = fields
+            .filter(|field| api.is_lacked_by_case(error, &field.name))
+            .map(|field| format!("\"{}\",", name(&field.name, &field.common)))
+            .collect();
+        (!names.is_empty()).then(|| (exception(api, &error.name), names.join(" ")))
+    };
+    let lacked = api.errors.iter().filter_map(of_error).collect();
+    LackedFields { stamp: stamp("idl/errors.webidl"), lacked }
+}
+
 /// The name of the core's variant, which is the kind's name in the table.
 fn variant(error: &ErrorKind) -> &str {
     error.common.rust.as_deref().unwrap_or(&error.name)

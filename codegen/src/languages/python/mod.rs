@@ -43,5 +43,6 @@ pub fn files(api: &Api) -> Result<Files, askama::Error> {
     add(format!("{RUST}/functions.rs"), classes::functions(api).render())?;
     add(format!("{PYTHON}/_core.pyi"), stub::view(api).render())?;
     add(format!("{PYTHON}/_enums.py"), enums::view(api).render())?;
+    add(format!("{PYTHON}/_error_fields.py"), errors::lacked_fields(api).render())?;
     Ok(files)
 }

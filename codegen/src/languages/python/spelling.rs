@@ -64,6 +64,7 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
             "Any".into()
         }
         Type::Dictionary(name) | Type::Interface(name) => name.clone(),
+        Type::Enum(name) if is_numbered(api, name) => format!("{name} | {}", literal(api, name)),
         Type::Enum(name) => literal(api, name),
         Type::Callback(name) => callable(api, name),
         Type::Sequence(inner) => format!("Sequence[{}]", accepted(api, inner)),
@@ -104,6 +105,7 @@ pub(super) fn returned(api: &crate::model::Api, ty: &Type) -> String {
     match ty {
         Type::Long | Type::UnsignedLong | Type::LongLong | Type::UnsignedLongLong => "int".into(),
         Type::Bytes => "bytes".into(),
+        Type::Enum(name) if is_numbered(api, name) => name.clone(),
         Type::Duration => "timedelta".into(),
         Type::Tensor | Type::Object => "Any".into(),
         Type::Sequence(inner) => format!("list[{}]", returned(api, inner)),
@@ -114,6 +116,11 @@ pub(super) fn returned(api: &crate::model::Api, ty: &Type) -> String {
         }
         other => accepted(api, other),
     }
+}
+
+/// Whether the values of an enum are an `IntEnum` of Python.
+fn is_numbered(api: &crate::model::Api, name: &str) -> bool {
+    api.enums.iter().any(|known| known.name == name && known.is_numbered())
 }
 
 fn literal(api: &crate::model::Api, name: &str) -> String {

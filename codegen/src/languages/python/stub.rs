@@ -30,6 +30,8 @@ pub(super) struct Stub {
     functions: Vec<Function>,
     /// Values of the module: name, type, doc.
     values: Vec<(String, String, String)>,
+    /// Enums whose values are returned.
+    enums: String,
     /// Whether some call takes one of a few strings.
     has_literals: bool,
     /// Every public name, sorted.
@@ -41,7 +43,7 @@ struct Exception {
     bases: String,
     doc: String,
     /// Name, type.
-    fields: Vec<(String, &'static str)>,
+    fields: Vec<(String, String)>,
 }
 
 struct Class {
@@ -90,8 +92,9 @@ const EXTRA: &[(&str, &str)] = &[
     ("CurrentProcessGroup", include_str!("../../../templates/python/current_process_group.pyi")),
 ];
 
-/// What the root class has: None where it has no meaning, so that no class below it may say more.
-const COMMON_FIELDS: [&str; 5] = ["kind", "rank", "collective", "seq", "group"];
+/// What the root class has: None where it has no meaning, so that no class below it may say more;
+/// but every error has a message.
+const COMMON_FIELDS: [&str; 6] = ["kind", "message", "rank", "collective", "seq", "group"];
 
 /// What the template prints.
 pub(super) fn view(api: &Api) -> Stub {
@@ -101,6 +104,8 @@ pub(super) fn view(api: &Api) -> Stub {
     let values = api.namespaces.iter().flat_map(|namespace| &namespace.attributes);
     let values =
         values.map(|value| (value.name.clone(), returned(api, &value.ty), one_line(&value.doc)));
+    let numbered = api.enums.iter().filter(|known| !known.common.constants && known.is_numbered());
+    let numbered = numbered.map(|known| known.name.as_str());
     let mut stub = Stub {
         stamp: stamp("idl/*.webidl"),
         dtype_doc: docstring(&lines(api, &api.dtype_doc), "    "),
@@ -118,6 +123,7 @@ pub(super) fn view(api: &Api) -> Stub {
             .map(|method| function(api, method, "", "    "))
             .collect(),
         values: values.collect(),
+        enums: numbered.collect::<Vec<_>>().join(", "),
         has_literals: false,
         all: Vec::new(),
     };
@@ -177,13 +183,22 @@ fn exception_of(api: &Api, error: &ErrorKind) -> Exception {
             ty if ty.is_integer() => "int",
             _ => "str",
         };
-        (name(&field.name, &field.common).to_owned(), ty)
+        let or_none = if api.is_lacked_by_case(error, &field.name) { " | None" } else { "" };
+        (name(&field.name, &field.common).to_owned(), format!("{ty}{or_none}"))
     });
+    // What a class above may lack is of its type below it, too: it can be set.
+    let is_above = |name: &str| {
+        api.parents(error).any(|above| {
+            above.fields.iter().any(|field| field.name == name)
+                && api.is_lacked_by_case(above, name)
+        })
+    };
+    let is_own = |name: &str| !COMMON_FIELDS.contains(&name) && !is_above(name);
     Exception {
         name: exception(api, &error.name),
         bases: bases.join(", "),
         doc: docstring(&lines(api, &error.doc), "    "),
-        fields: fields.filter(|(name, _)| !COMMON_FIELDS.contains(&name.as_str())).collect(),
+        fields: fields.filter(|(name, _)| is_own(name)).collect(),
     }
 }
 
