@@ -542,8 +542,8 @@ export class CollectiveMismatchError extends DistBackendError {
 
 /**
  * An operation passed its deadline; the group is broken, unless it waited for a signal of a
- * window. `rank` and `missingRanks` name the ranks that did not come. In JavaScript, a `probe`
- * with an `AbortSignal` does not break the group either.
+ * window. `rank` and `missingRanks` name the ranks that did not come. A `probe` that finds
+ * nothing does not break the group either.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
