@@ -1094,6 +1094,17 @@ export interface MessageInfo {
   bytes: number | bigint;
 }
 
+/** What compression lost. In Python it is a `dict` of these. */
+export interface CompressionLoss {
+  /**
+   * The greatest absolute error of an element; infinite if a finite one became infinite or NaN,
+   * or an infinite one NaN.
+   */
+  maxAbs: number;
+  /** The root of the mean square error. */
+  rootMeanSquare: number;
+}
+
 /** Options of `gatherV`. */
 export interface GatherVOptions extends WaitOptions {
   /** Rows of the output that come from each rank; none: equal parts. */
