@@ -542,8 +542,8 @@ export class CollectiveMismatchError extends DistBackendError {
 
 /**
  * An operation passed its deadline; the group is broken, unless it waited for a signal of a
- * window. `rank` and `missingRanks` name the ranks that did not come. In JavaScript, a `probe`
- * with an `AbortSignal` does not break the group either.
+ * window. `rank` and `missingRanks` name the ranks that did not come. A `probe` that finds
+ * nothing does not break the group either.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();
@@ -1092,6 +1092,17 @@ export interface MessageInfo {
   dtype: string;
   /** The bytes of all its elements. */
   bytes: number | bigint;
+}
+
+/** What compression lost. In Python it is a `dict` of these. */
+export interface CompressionLoss {
+  /**
+   * The greatest absolute error of an element; infinite if a finite one became infinite or NaN,
+   * or an infinite one NaN.
+   */
+  maxAbs: number;
+  /** The root of the mean square error. */
+  rootMeanSquare: number;
 }
 
 /** Options of `gatherV`. */

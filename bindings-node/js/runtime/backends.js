@@ -168,7 +168,7 @@ function expectReturned({ method, instance }, value, tensors, isPromised) {
   );
 }
 
-/** Refuses a sender that is no rank of the group. */
+/** Refuses a sender that is not a rank of the group. */
 function expectRank(instance, rank) {
   const size = sizes.get(instance);
   if (Number.isInteger(rank) && rank >= 0 && rank < size) return;

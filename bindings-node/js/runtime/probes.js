@@ -1,6 +1,6 @@
-// Waiting for a message that is not received yet. One wait in the native half cannot be taken
-// back, and ends its group when the group's limit has passed: where a signal may end it before, it
-// is made of looks, which do not wait. Knows nothing of how messages travel.
+// Waiting for a message that is not received yet. Where a signal may end the wait it is made of
+// looks, which do not wait themselves: nothing is left of one that was given up. Knows nothing of
+// how messages travel.
 
 import { asError } from "../generated/errors.js";
 import { argument, plainArguments, signalOf, split } from "./arguments.js";
@@ -11,7 +11,7 @@ const LOOK = { key: "PROCESS_GROUP_IPROBE", name: "iprobe", required: 0 };
 
 /** Between two looks, at first and at most. */
 const FIRST_PAUSE_MS = 1;
-const LONGEST_PAUSE_MS = 20;
+const MAX_PAUSE_MS = 20;
 
 /** Waits until there is a message: what it is. */
 export function probe(spec, group, given) {
@@ -27,7 +27,7 @@ export function probe(spec, group, given) {
 async function looked(group, call, given, signal) {
   const began = performance.now();
   const limit = group.timeout;
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, MAX_PAUSE_MS)) {
     const found = await invokeAsync(LOOK, group, given);
     if (found !== null) return found;
     const waited = Math.round(performance.now() - began);

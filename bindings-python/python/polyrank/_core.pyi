@@ -475,7 +475,7 @@ class CollectiveMismatchError(DistBackendError):
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
     """An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
     `rank` and `missing_ranks` name the ranks that did not come.
-    In JavaScript, a `probe` with an `AbortSignal` does not break the group either.
+    A `probe` that finds nothing does not break the group either.
     """
 
     sequence: int

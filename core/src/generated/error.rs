@@ -134,7 +134,7 @@ pub enum Error {
     /// An operation passed its deadline; the group is broken, unless it waited for a signal of a
     /// window.
     /// `rank` and `missing_ranks` name the ranks that did not come.
-    /// In JavaScript, a `probe` with an `AbortSignal` does not break the group either.
+    /// A `probe` that finds nothing does not break the group either.
     #[error(
         "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]

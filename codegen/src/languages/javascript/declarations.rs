@@ -229,7 +229,13 @@ fn kinds_under(api: &Api, error: &ErrorKind) -> String {
 
 fn records(api: &Api) -> Vec<Record> {
     let told = api.callback_arguments().chain(api.results());
-    let told: Vec<&str> = told.map(|known| known.name.as_str()).collect();
+    let told = told.map(|known| known.name.as_str());
+    let attributes = api.interfaces.iter().flat_map(|interface| &interface.attributes);
+    let kept = attributes.filter_map(|attribute| match attribute.ty.non_null() {
+        Type::Dictionary(name) => Some(name.as_str()),
+        _ => None,
+    });
+    let told: Vec<&str> = told.chain(kept).collect();
     let is_told = |known: &Dictionary| told.contains(&known.name.as_str());
     let records = api.dictionaries.iter().filter(|known| known.is_argument || is_told(known));
     let records = records.filter(|known| !known.common.is_out_of(LANGUAGE));
