@@ -12,17 +12,17 @@ export type StoreLike = Store | StoreMethods;
 
 /**
  * An object that is a store: of any class, or a plain one. Where it is passed, its methods are what
- * the store does. A class that extends {@link Store} and has these methods is made by `new`, and has
- * all other methods of `Store`.
+ * the store does. A class that extends {@link Store} and has these methods is made by `new`, and
+ * has all other methods of `Store`.
  *
  * The methods that can be left out are made of the others: `wait` of `check`, `multiGet` of `wait`
- * and `get`, `multiSet` of `set`, `numKeys` of `listKeys`, `barrier` of `add`, `set` and `wait`. Calls
- * of the rest raise {@link UnsupportedError}.
+ * and `get`, `multiSet` of `set`, `numKeys` of `listKeys`, `barrier` of `add`, `set` and `wait`.
+ * Calls of the rest raise {@link UnsupportedError}.
  *
  * Methods are called on the thread that the object belongs to, between turns of its event loop, in
  * the order of the calls; one that awaits does not hold up the next. Values come as bytes. What a
- * method throws is what the call of the store, or what needed it, fails with. An error whose name is
- * `TimeoutError` is a {@link StoreTimeoutError}, and so is a method that takes longer than the
+ * method throws is what the call of the store, or what needed it, fails with. An error whose name
+ * is `TimeoutError` is a {@link StoreTimeoutError}, and so is a method that takes longer than the
  * store's timeout.
  */
 export interface StoreMethods {
@@ -58,8 +58,8 @@ export interface StoreMethods {
   listKeys?(): string[] | PromiseLike<string[]>;
   /** Appends `value` to the queue `key`. */
   queuePush?(key: string, value: Uint8Array): unknown;
-  /** Takes the first value of the queue `key`. If there is none, it waits for one if `block`, else it
-   * throws an error whose `kind` is `QueueEmpty`. */
+  /** Takes the first value of the queue `key`. If there is none, it waits for one if `block`, else
+   * it throws an error whose `kind` is `QueueEmpty`. */
   queuePop?(key: string, options: { block: boolean }): BytesLike | PromiseLike<BytesLike>;
   /** Length of the queue `key`. */
   queueLen?(key: string): number | PromiseLike<number>;
