@@ -11,6 +11,7 @@ import * as hooks from "../runtime/hooks.js";
 import * as meshes from "../runtime/meshes.js";
 import * as own from "../runtime/own.js";
 import { prepare } from "../runtime/prepared.js";
+import "../runtime/store_tasks.js";
 
 /** How a group that the free functions made is left. */
 const DESTROY = {
