@@ -12,6 +12,7 @@
  */
 
 import type { DeviceBackend } from "./js/runtime/backends.js";
+import type { StoreLike } from "./js/runtime/stores.js";
 import type {
   BackendOverride,
   BytesLike,
@@ -26,6 +27,7 @@ import type {
 } from "./js/runtime/types.js";
 
 export * from "./js/runtime/backends.js";
+export * from "./js/runtime/stores.js";
 export * from "./js/runtime/types.js";
 
 /**
@@ -1146,7 +1148,7 @@ export interface InitProcessGroupOptions extends WaitOptions {
    */
   rank?: number | undefined;
   /** Where ranks meet, instead of `initMethod`. */
-  store?: Store | null | undefined;
+  store?: StoreLike | null | undefined;
   /**
    * The group's name; empty: `default_pg`.
    * @defaultValue `""`
@@ -1182,7 +1184,7 @@ export interface JoinGroupOptions extends WaitOptions {
    */
   rank?: number | undefined;
   /** The store to meet in, instead of a URL; needs `rank` and `worldSize`. */
-  store?: Store | null | undefined;
+  store?: StoreLike | null | undefined;
   /** None: as for `initProcessGroup`. */
   backend?: string | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
@@ -1638,7 +1640,7 @@ export class ProcessGroup {
    * @throws {@link UnknownBackendError}
    * @throws {@link RendezvousTimeoutError}
    */
-  static join(store: Store, rank: number, size: number, options?: WaitOptions & {
+  static join(store: StoreLike, rank: number, size: number, options?: WaitOptions & {
     /** `tcp` unless given. */
     backend?: string | null | undefined;
     /** Limit of joining and of each operation, 30 min unless given. In ms. */
@@ -1714,7 +1716,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link RendezvousTimeoutError}
    */
-  mergeRemoteGroup(store: Store, size: number, options?: WaitOptions & {
+  mergeRemoteGroup(store: StoreLike, size: number, options?: WaitOptions & {
     /**
      * Limit of joining and of the new group's operations. In ms.
      * @defaultValue `1800000`
@@ -3045,8 +3047,9 @@ export class ProcessGroup {
  * hold up later ones. The one connection of a `TCPStore` handles one request at a time,
  * though: make calls that must not wait for such a request on a `clone`.
  */
-export class Store {
-  protected constructor();
+export abstract class Store {
+  /** For classes that are derived from it: those have the methods of a store. */
+  constructor();
   /** Limit of requests that wait; zero is none. In ms. */
   readonly timeout: number;
   /**
@@ -3224,7 +3227,7 @@ export class HashStore extends Store {
  * The file must not be left over from an earlier job.
  */
 export class FileStore extends Store {
-  private constructor();
+  protected constructor();
   /** The file. */
   readonly path: string;
   /**
@@ -3251,7 +3254,7 @@ export class PrefixStore extends Store {
    * @param prefix - What every key begins with, without the slash.
    * @param store - The store.
    */
-  constructor(prefix: string, store: Store);
+  constructor(prefix: string, store: StoreLike);
   /** The store that this one is a view of. */
   readonly underlyingStore: Store;
   /** The prefix. */
@@ -3263,7 +3266,7 @@ export class PrefixStore extends Store {
  * may each be PyTorch.
  */
 export class TCPStore extends Store {
-  private constructor();
+  protected constructor();
   /** The host that was passed. */
   readonly host: string;
   /** The port on which the server listens. */
@@ -3289,7 +3292,7 @@ export class TCPStore extends Store {
  * that, they take it to be dead.
  */
 export class WebSocketStore extends Store {
-  private constructor();
+  protected constructor();
   /** The address of the store. */
   readonly url: string;
   /**

@@ -17,4 +17,5 @@ mod native;
 mod object;
 mod realm;
 mod short;
+mod stores;
 mod work;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use napi::{Env, Result};
 use polyrank::calls::Answer;
 use polyrank::calls::custom_backend::BackendTask;
+use polyrank::calls::custom_store::StoreTask;
 use polyrank::calls::event_loop::AdaptiveWait;
 use polyrank::{CustomReduction, Error, Region};
 
@@ -30,9 +31,11 @@ pub(crate) enum Event {
     Unused(u32),
     /// A backend that this thread registered is asked for something.
     Task(Box<BackendTask>),
+    /// A store that is an object of this thread is asked for something.
+    StoreTask(Box<StoreTask>),
 }
 
-/// What the listener is told where tasks have come for backends of its thread.
+/// What the listener is told where tasks have come for backends or stores of its thread.
 const TASKS_CAME: f64 = f64::INFINITY;
 
 /// The part of a realm that other threads use.
@@ -64,6 +67,9 @@ struct State {
     tasks: HashMap<u32, BackendTask>,
     /// Those of which the listener does not know what they are.
     new_tasks: VecDeque<u32>,
+    /// As `tasks` and `new_tasks`, for stores.
+    store_tasks: HashMap<u32, StoreTask>,
+    new_store_tasks: VecDeque<u32>,
     /// Operators that are functions of this thread.
     reductions: HashMap<u32, CustomReduction>,
 }
@@ -196,6 +202,18 @@ impl Realm {
         self.state.borrow_mut().tasks.remove(&id)
     }
 
+    /// What `look` sees of the next task for a store that has come, and its number.
+    pub(crate) fn take_store_task<T>(&self, look: impl FnOnce(u32, &StoreTask) -> T) -> Option<T> {
+        let mut state = self.state.borrow_mut();
+        let id = state.new_store_tasks.pop_front()?;
+        state.store_tasks.get(&id).map(|task| look(id, task))
+    }
+
+    /// Takes a task for a store, which is done.
+    pub(crate) fn remove_store_task(&self, id: u32) -> Option<StoreTask> {
+        self.state.borrow_mut().store_tasks.remove(&id)
+    }
+
     /// Keeps an operator; its number.
     pub(crate) fn keep_reduction(&self, reduction: CustomReduction) -> u32 {
         let number = reduction.number();
@@ -213,7 +231,7 @@ impl Realm {
             let mut events = self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner);
             events.as_mut().map(std::mem::take).unwrap_or_default()
         };
-        let (mut completed, mut outcome) = (Vec::new(), Ok(()));
+        let (mut completed, mut outcome, mut has_tasks) = (Vec::new(), Ok(()), false);
         for event in events {
             match event {
                 // Nobody waits for these.
@@ -230,12 +248,22 @@ impl Realm {
                     let mut state = self.state.borrow_mut();
                     state.tasks.insert(id, *task);
                     state.new_tasks.push_back(id);
+                    has_tasks = true;
+                    continue;
+                }
+                Event::StoreTask(task) => {
+                    let id = self.next_id();
+                    let mut state = self.state.borrow_mut();
+                    state.store_tasks.insert(id, *task);
+                    state.new_store_tasks.push_back(id);
+                    has_tasks = true;
                     continue;
                 }
                 _ => self.event_came(env),
             }
             match event {
-                Event::Unused(_) | Event::Failed(_) | Event::Task(_) => {}
+                Event::Unused(_) | Event::Failed(_) => {}
+                Event::Task(_) | Event::StoreTask(_) => {}
                 Event::Completed(id) => completed.push(f64::from(id)),
                 Event::Ended(deferred, cancellation, result) => {
                     if let Some(id) = cancellation {
@@ -257,7 +285,7 @@ impl Realm {
                 }
             }
         }
-        if !self.state.borrow().new_tasks.is_empty() {
+        if has_tasks {
             completed.push(TASKS_CAME);
         }
         if completed.is_empty() { outcome } else { self.tell(env, &completed).and(outcome) }
@@ -313,7 +341,9 @@ fn end() {
     let Some(realm) = REALM.with_borrow_mut(Option::take) else { return };
     realm.mailbox.waker.end();
     let events = realm.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let tasks = std::mem::take(&mut realm.state.borrow_mut().tasks);
+    let mut state = realm.state.borrow_mut();
+    let tasks = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.store_tasks));
+    drop(state);
     // Tasks that nobody will run tell their callers.
     drop((events, tasks));
     for flag in realm.state.borrow().cancellations.values() {

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyTimeoutError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::classes::Store;
 use crate::convert::error_kind;
@@ -100,12 +100,12 @@ impl PythonStore {
         let began = Instant::now();
         let mut answer = None;
         attach(|py| {
-            static ASK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            let asked = ASK.import(py, "polyrank._stores", "ask").and_then(|ask| {
-                let answer = ask.call1((self.object.bind(py), method, arguments(py)?))?;
-                read(&answer)
+            let store = self.object.bind(py);
+            let asked = arguments(py).and_then(|given| store.call_method1(method, given));
+            answer = Some(match asked {
+                Ok(value) => read(&value).map_err(|_| wrong_answer(store, method, &value)),
+                Err(error) => Err(core_error(store, method, keys, began, error)),
             });
-            answer = Some(asked.map_err(|error| core_error(py, method, keys, began, error)));
         });
         answer.unwrap_or_else(|| {
             Err(Error::Store { message: format!("{method}: the interpreter is ending") })
@@ -113,15 +113,47 @@ impl PythonStore {
     }
 }
 
+/// The core's error for an answer that a method is not to give.
+fn wrong_answer(store: &Bound<'_, PyAny>, method: &str, answer: &Bound<'_, PyAny>) -> Error {
+    let expected = match method {
+        "get" | "compare_set" | "queue_pop" => "bytes or str",
+        "multi_get" => "a list of bytes or str",
+        "list_keys" => "a list of str",
+        "add" | "num_keys" | "queue_len" => "int",
+        _ => "bool",
+    };
+    let came = answer.get_type().name().map_or_else(|_| "another".to_owned(), |it| it.to_string());
+    let store = class_name(store);
+    Error::Store { message: format!("{store}.{method} must return {expected}, not {came}") }
+}
+
+fn class_name(store: &Bound<'_, PyAny>) -> String {
+    store.get_type().name().map_or_else(|_| "Store".to_owned(), |it| it.to_string())
+}
+
 /// The core's error for what a method raised.
-fn core_error(py: Python<'_>, method: &str, keys: &[&str], began: Instant, error: PyErr) -> Error {
+fn core_error(
+    store: &Bound<'_, PyAny>,
+    method: &str,
+    keys: &[&str],
+    began: Instant,
+    error: PyErr,
+) -> Error {
+    let py = store.py();
     let kind = error_kind(error.value(py));
     match kind.as_deref() {
         Some("NotACounter") => return Error::NotACounter { key: keys.join(", ") },
         Some("QueueEmpty") => return Error::QueueEmpty,
         Some("Unsupported") => {
-            let who = error.value(py).to_string();
-            return Error::Unsupported { who, operation: method.to_owned() };
+            // A part of what was asked may be what the class lacks.
+            let part = error.value(py).getattr(intern!(py, "operation"));
+            let part = part.and_then(|part| part.extract::<String>()).unwrap_or_default();
+            let operation = match part.as_str() {
+                "" => method.to_owned(),
+                part if part == method => method.to_owned(),
+                part => format!("{method}, which needs {part}"),
+            };
+            return Error::Unsupported { who: class_name(store), operation };
         }
         _ => {}
     }
@@ -130,7 +162,7 @@ fn core_error(py: Python<'_>, method: &str, keys: &[&str], began: Instant, error
         return Error::StoreTimeout { operation: method.into(), keys: keys.join(", "), waited_ms };
     }
     if error.is_instance_of::<PyNotImplementedError>(py) {
-        let who = error.value(py).to_string();
+        let who = class_name(store);
         return Error::Unsupported { who, operation: method.to_owned() };
     }
     let message = format!("{method}: the store's class raised {error}");
@@ -232,6 +264,15 @@ impl CoreStore for PythonStore {
         self.ask("queue_len", &[key], |py| (key,).into_pyobject(py), |it| it.extract())
     }
 
+    fn has_extended_api(&self) -> bool {
+        let mut has = None;
+        attach(|py| {
+            let answer = self.object.bind(py).call_method0(intern!(py, "has_extended_api"));
+            has = answer.and_then(|it| it.is_truthy()).ok();
+        });
+        has.unwrap_or(false)
+    }
+
     fn timeout(&self) -> Duration {
         let mut timeout = None;
         attach(|py| {
@@ -260,7 +301,7 @@ impl CoreStore for PythonStore {
 
     fn description(&self) -> String {
         let mut name = None;
-        attach(|py| name = self.object.bind(py).get_type().name().ok().map(|it| it.to_string()));
+        attach(|py| name = Some(class_name(self.object.bind(py))));
         format!("{}()", name.unwrap_or_else(|| "Store".to_owned()))
     }
 }
@@ -334,6 +375,10 @@ impl CoreStore for AbstractStore {
         self.0.set_timeout(timeout);
     }
 
+    fn has_extended_api(&self) -> bool {
+        false
+    }
+
     fn clone_store(&self) -> Result<Arc<dyn CoreStore>> {
         not_implemented("clone")
     }
@@ -345,6 +390,14 @@ impl CoreStore for AbstractStore {
 
 #[pymethods]
 impl Store {
+    /// Gives a class that is derived from it what is made of the methods that it has.
+    #[classmethod]
+    fn __init_subclass__(class: &Bound<'_, PyType>) -> PyResult<()> {
+        static COMPLETE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = class.py();
+        COMPLETE.import(py, "polyrank._stores", "complete")?.call1((class,)).map(drop)
+    }
+
     /// For the classes that are derived from it.
     #[new]
     #[pyo3(signature = (*_positional, **_keywords), text_signature = None)]

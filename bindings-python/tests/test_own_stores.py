@@ -170,3 +170,100 @@ def test_methods_of_derived_classes_are_called():
     plain = Plain()
     polyrank.PrefixStore("p", plain).set("a", "1")
     assert plain.get("p/a") == b"1"
+
+
+class Listed(DictStore):
+    """A class that knows its keys, too."""
+
+    def list_keys(self):
+        return list(self.shared.values)
+
+
+def test_what_is_made_of_a_class_is_there_on_the_object_itself():
+    store = Listed(Shared())
+    store.multi_set(["a", "b"], [b"1", b"2"])
+    assert store.multi_get(["b", "a"]) == [b"2", b"1"] and store.multi_get([]) == []
+    assert store.num_keys() == 2 == polyrank.PrefixStore("p", store).num_keys()
+    store.wait(["a"])
+    store.barrier("door", 1)
+    on_threads(2, lambda rank: store.barrier("gate", 2))
+    with pytest.raises(polyrank.InvalidArgumentError, match="2 keys, 1 values"):
+        store.multi_set(["a", "b"], [b"1"])
+    with pytest.raises(polyrank.StoreTimeoutError, match="never") as caught:
+        store.wait(["never"], timedelta(milliseconds=20))
+    assert caught.value.operation == "wait" and caught.value.waited_ms == 20
+    with pytest.raises(polyrank.StoreTimeoutError, match="barrier"):
+        store.barrier("alone", 2, timedelta(milliseconds=20))
+    with pytest.raises(polyrank.UnsupportedError, match="append"):
+        store.append("a", b"x")
+    assert not store.has_extended_api()
+    assert not polyrank.PrefixStore("p", store).has_extended_api()
+
+
+def test_a_class_with_all_methods_says_so():
+    below = polyrank.HashStore()
+    names = ("append", "queue_push", "queue_pop", "queue_len")
+    forwarded = {name: lambda self, *given, n=name: getattr(below, n)(*given) for name in names}
+    store = type("All", (DictStore,), forwarded)(Shared())
+    assert store.has_extended_api() and Plain().has_extended_api()
+    view = polyrank.PrefixStore("p", store)
+    assert view.has_extended_api()
+    view.queue_push("q", b"1")
+    assert view.queue_len("q") == 1 and view.queue_pop("q") == b"1"
+
+
+def test_what_a_class_lacks_is_named_once():
+    store = polyrank.PrefixStore("p", DictStore(Shared()))
+    with pytest.raises(polyrank.UnsupportedError) as caught:
+        store.list_keys()
+    assert str(caught.value).count("list_keys") == 1 and "DictStore" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "value", "message"),
+    [
+        ("get", ("k",), None, "must return bytes or str, not NoneType"),
+        ("compare_set", ("k", b"", b"1"), 5, "must return bytes or str, not int"),
+        ("add", ("k", 1), "many", "must return int, not str"),
+        ("multi_get", (["k"],), 5, "must return a list of bytes or str, not int"),
+        ("list_keys", (), 5, "must return a list of str, not int"),
+    ],
+)
+def test_answers_of_a_wrong_type_say_what_is_expected(method, given, value, message):
+    answers = {method: lambda self, *given: value}
+    store = polyrank.PrefixStore("p", type("Wrong", (DictStore,), answers)(Shared()))
+    with pytest.raises(polyrank.DistStoreError, match=rf"Wrong\.{method} {message}"):
+        getattr(store, method)(*given)
+
+
+def test_text_is_its_utf8():
+    class Texts(DictStore):
+        def get(self, key):
+            return super().get(key).decode()
+
+    store = Texts(Shared())
+    store.set("k", "ä".encode())
+    assert store.multi_get(["k"]) == ["ä".encode()]
+    view = polyrank.PrefixStore("p", store)
+    view.set("k", "ö")
+    assert view.get("k") == "ö".encode()
+
+    def rank_main(rank):
+        with polyrank.ProcessGroup(store, rank, 2, timeout=60) as group:
+            value = np.ones(3)
+            group.allreduce(value).wait()
+            assert value[0] == 2
+
+    on_threads(2, rank_main)
+
+
+def test_what_is_overridden_is_what_others_are_made_of():
+    class Shouting(polyrank.HashStore):
+        def get(self, key):
+            return super().get(key).upper()
+
+    store = Shouting()
+    store.set("k", "v")
+    assert store.multi_get(["k"]) == [b"V"]
+    store.queue_push("q", "raw")
+    assert store.queue_pop("q") == b"raw" and store.has_extended_api()

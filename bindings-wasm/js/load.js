@@ -59,4 +59,8 @@ export const native = {
   deviceBackend: module.deviceBackend,
   takeBackendTask: module.takeBackendTask,
   endBackendTask: module.endBackendTask,
+  makeStore: module.makeStore,
+  holdStore: module.holdStore,
+  takeStoreTask: module.takeStoreTask,
+  endStoreTask: module.endStoreTask,
 };

@@ -11,6 +11,7 @@ mod connections;
 mod convert;
 pub mod drawing;
 mod events;
+mod foreign_stores;
 mod memory;
 mod numbered;
 mod objects;

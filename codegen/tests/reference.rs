@@ -135,7 +135,8 @@ fn public_names() -> Vec<(String, &'static str)> {
         let list = list.split(']').next().unwrap();
         names.extend(list.split('"').skip(1).step_by(2).map(|it| (it.to_owned(), "```python")));
     }
-    for file in ["index.d.ts", "js/runtime/types.d.ts", "js/runtime/backends.d.ts"] {
+    let files = ["index.d.ts", "js/runtime/types.d.ts"].into_iter();
+    for file in files.chain(["js/runtime/backends.d.ts", "js/runtime/stores.d.ts"]) {
         let text = fs::read_to_string(format!("../bindings-node/{file}")).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("export ")) {
             let mut words = line.split([' ', '<', '(', ':', '{']);

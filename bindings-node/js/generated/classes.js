@@ -5,11 +5,13 @@ import { getBackend } from "../runtime/backends.js";
 import * as calls from "../runtime/calls.js";
 import { BackendType } from "./constants.js";
 import { InvalidTypeError } from "./errors.js";
+import { keepStore, opened } from "../runtime/foreign_stores.js";
 import { MADE, handleOf, keep, register } from "../runtime/handles.js";
 import * as hooks from "../runtime/hooks.js";
 import * as meshes from "../runtime/meshes.js";
 import * as own from "../runtime/own.js";
 import { prepare } from "../runtime/prepared.js";
+import "../runtime/store_tasks.js";
 
 /** How a group that the free functions made is left. */
 const DESTROY = {
@@ -669,8 +671,7 @@ const STORE_BARRIER = { key: "STORE_BARRIER", name: "barrier", required: 2, dura
 /** A key-value store that ranks share. Keys are strings, values are bytes. */
 export class Store {
   constructor(...given) {
-    if (given[0] !== MADE) throw new InvalidTypeError("a Store is not made by `new`");
-    keep(this, given[1]);
+    keepStore(this, new.target === Store, given);
   }
 
   get timeout() {
@@ -871,7 +872,7 @@ export class FileStore extends Store {
   }
 
   static open(...given) {
-    return calls.invokeAsync(FILE_STORE_NEW, null, given);
+    return opened(this, FileStore, calls.invokeAsync(FILE_STORE_NEW, null, given));
   }
 
   get path() {
@@ -917,7 +918,7 @@ export class TCPStore extends Store {
   }
 
   static connect(...given) {
-    return calls.invokeAsync(TCP_STORE_NEW, null, given);
+    return opened(this, TCPStore, calls.invokeAsync(TCP_STORE_NEW, null, given));
   }
 
   get host() {
@@ -948,7 +949,7 @@ export class WebSocketStore extends Store {
   }
 
   static connect(...given) {
-    return calls.invokeAsync(WEB_SOCKET_STORE_NEW, null, given);
+    return opened(this, WebSocketStore, calls.invokeAsync(WEB_SOCKET_STORE_NEW, null, given));
   }
 
   get url() {

@@ -5,6 +5,7 @@
 import { ReduceOp } from "../generated/constants.js";
 import { CudaTensor, describedOnDevice } from "./cuda.js";
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
+import { isStoreLike, markedStore } from "./foreign_stores.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
@@ -16,7 +17,7 @@ import { bytesOf, bytesOfBuffer, typeName } from "./views.js";
 export function split(spec, given) {
   let end = given.length;
   let options = null;
-  if (end > spec.required && isPlain(given[end - 1])) {
+  if (end > spec.required && isPlain(given[end - 1]) && !isStoreLike(given[end - 1])) {
     end -= 1;
     options = given[end];
   }
@@ -222,6 +223,7 @@ function otherObject(object, ofObject, depth) {
   if (object[HANDLE] !== undefined) return object[HANDLE].marked;
   if (object instanceof ReduceOp) return reduceOp(object);
   if (object instanceof Marked) return object.marked;
+  if (isStoreLike(object)) return markedStore(object);
   if (isPlain(object)) {
     return { kind: "record", members: members(object, ofObject, deeper(depth)) ?? {} };
   }

@@ -3,24 +3,16 @@
 // with the bytes that it has written. So do reduction functions. Knows nothing of operations.
 
 import { Backend, DTYPES, ReduceOp } from "../generated/constants.js";
-import {
-  InvalidArgumentError,
-  InvalidTypeError,
-  ReductionFailedError,
-  findCausesBy,
-  wrapped,
-} from "../generated/errors.js";
+import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { camelName } from "./arguments.js";
+import { described, forgetCauses, noteCause } from "./causes.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
-import { WrongResult, combine } from "./reductions.js";
+import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
 import { typeName } from "./views.js";
 import { INSPECT, INTERNAL, Work } from "./work.js";
-
-/** How many errors are kept at most for those that they become. */
-const MAX_CAUSES = 16;
 
 /** What is called for a new group, by the names of the backends. */
 const factories = new Map();
@@ -30,10 +22,6 @@ const backends = new Map();
 
 /** How many ranks each one's group has. */
 const sizes = new Map();
-
-/** What backends of groups that are still there threw, the last ones: how the messages end that
- * they became, and whose they are; nobody's, if the backend could not be made. */
-let causes = [];
 
 /** Registers a backend, whose parts `factory` makes. */
 export function registerBackend(name, factory, options = {}) {
@@ -69,34 +57,13 @@ async function run(parts) {
     const [kind, text] = described(error);
     if (method === "combine") {
       // A reduction function is no backend's; `backend` is what messages call the operation.
-      causes.push({ told: `${backend} failed: ${text}`, error });
+      noteCause(`${backend} failed: ${text}`, undefined, error);
     } else {
-      causes.push({ told: `${place}: ${text}`, owner: method === "make" ? null : instance, error });
+      // The error of a factory is raised once.
+      noteCause(`${place}: ${text}`, method === "make" ? null : instance, error);
     }
-    if (causes.length > MAX_CAUSES) causes.shift();
     native.endBackendTask(id, -1, [], kind, text);
   }
-}
-
-/** The kind and the text of what was thrown, which may be anything. */
-function described(error) {
-  try {
-    if (error instanceof WrongResult) return ["", error.message];
-    return [String(error?.kind ?? ""), `${error?.name ?? "Error"}: ${error?.message ?? error}`];
-  } catch {
-    return ["", "Error: what was thrown has no text"];
-  }
-}
-
-/** What was thrown that became the error with this message. */
-function causeOf(message) {
-  const found = causes.findLast(({ told }) => message.endsWith(told));
-  if (found?.error instanceof WrongResult) {
-    found.error = Object.assign(new ReductionFailedError(message, {}), { cause: found.error });
-  }
-  // The error of a factory is raised once.
-  if (found?.owner === null) causes = causes.filter((cause) => cause !== found);
-  return found?.error;
 }
 
 async function perform(task) {
@@ -110,7 +77,7 @@ async function perform(task) {
     backends.delete(task.instance);
     sizes.delete(task.instance);
     // Nobody has a work of that group any more.
-    causes = causes.filter(({ owner }) => owner !== task.instance);
+    forgetCauses(task.instance);
   } else if (task.method === "abort" || task.method === "shutdown") {
     if (typeof method === "function") await method.call(backend);
   } else {
@@ -290,7 +257,6 @@ export function getBackend(group, device) {
   return new DeviceBackend(INTERNAL, group, name, kind);
 }
 
-findCausesBy(causeOf);
 whenTasksCome(() => {
   for (let task; (task = native.takeBackendTask() ?? null) !== null; ) run(task);
 });

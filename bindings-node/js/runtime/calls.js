@@ -28,7 +28,7 @@ import {
   asError,
   wrapped,
 } from "../generated/errors.js";
-import { handleOf, isHandle, wrap } from "./handles.js";
+import { handleOf, isHandle, receiverOf, wrap } from "./handles.js";
 import { BOTH, COLLECTIVES, MESSAGES, inOrder, inOrderOrAfterAbort } from "./queues.js";
 import { commName, named } from "./comm_name.js";
 import { CudaTensor } from "./cuda.js";
@@ -256,7 +256,7 @@ function groupOf(spec, call, handle) {
 /** The native half of the object that a method is called on; none for a function. */
 export function receiver(spec, self) {
   if (self === null) return null;
-  const handle = handleOf(self);
+  const handle = receiverOf(self, spec.name);
   if (handle !== null) return handle;
   const name = spec.name ?? "this attribute";
   throw new InvalidTypeError(

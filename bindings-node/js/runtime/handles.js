@@ -8,6 +8,7 @@ export const HANDLE = Symbol("polyrank.handle");
 export const MADE = Symbol("polyrank.made");
 
 const classes = new Map();
+const prototypes = new Set();
 
 /** The objects that are alive, by handle id: one process group is one object. */
 const alive = new Map();
@@ -18,6 +19,12 @@ const ended = new FinalizationRegistry((id) => {
 /** Registers a class for handles of the type `name`, and the interfaces that it has. */
 export function register(name, made, interfaces) {
   classes.set(name, { made, interfaces });
+  prototypes.add(made.prototype);
+}
+
+/** Whether an object is the prototype of a class of this package. */
+export function isOwnPrototype(object) {
+  return prototypes.has(object);
 }
 
 /** Keeps `handle` in `object`, which wraps it from now on. */
@@ -26,13 +33,24 @@ export function keep(object, handle) {
   const marked = { kind: "handle", handle, typeName: handle.type, interfaces };
   Object.defineProperty(object, HANDLE, { value: { handle, marked, id: handle.id } });
   if (handle.id === undefined) return;
-  alive.set(handle.id, new WeakRef(object));
-  ended.register(object, handle.id);
+  keepAs(object, handle.id);
+}
+
+/** Has `object` stand for handles of this number. */
+export function keepAs(object, id) {
+  alive.set(id, new WeakRef(object));
+  ended.register(object, id);
 }
 
 /** The native handle of `object`; none if it wraps nothing native. */
 export function handleOf(object) {
   return object?.[HANDLE]?.handle ?? null;
+}
+
+/** The native handle for a call of the method of this name on `object`. */
+export function receiverOf(object, name) {
+  const kept = object?.[HANDLE];
+  return kept?.receiver?.(name) ?? kept?.handle ?? null;
 }
 
 /** Whether `value` is a handle of the native half. */

@@ -289,6 +289,22 @@ export interface Native {
     kind: string,
     text: string | undefined,
   ): void;
+  /** The store that an object is, which is not kept, under a name for messages. `base` is the store
+   * that it is besides. Its number is that of the object. */
+  makeStore(name: string, base: NativeObject | null): NativeObject;
+  /** The same for calls, with the methods that the object has, in the IDL's spelling, between
+   * commas. The object is to be kept until a task, `forget`, says otherwise: once for each. */
+  holdStore(made: NativeObject, methods: string): NativeObject;
+  /** Takes the next that a store of this realm is asked, as `takeBackendTask` does. */
+  takeStoreTask(): StoreTask | null | undefined;
+  /** Ends a task: with a number in digits and values, or with the kind and the text of an error. */
+  endStoreTask(
+    id: number,
+    number: string,
+    values: Uint8Array[],
+    kind: string,
+    text: string | undefined,
+  ): void;
   /** Calls `callback`, between turns of the event loop, with watched operations that ended. */
   onCompleted(callback: (ids: number[]) => void): void;
 }
@@ -315,6 +331,22 @@ export type BackendTask = [
   store: NativeObject | null | undefined,
   groupName: string,
   globalRanks: number[],
+];
+
+/** What a store that is written in JavaScript is asked. */
+export type StoreTask = [
+  id: number,
+  store: number,
+  /** `forget`, or a method, in the IDL's spelling. */
+  method: string,
+  keys: string[],
+  values: Uint8Array[],
+  /** What is added, or how many come to a barrier. */
+  number: number | bigint,
+  /** Whether to wait for a value of a queue. */
+  block: boolean,
+  /** The limit that the caller gave, ms; -1: none. */
+  timeout: number,
 ];
 
 /** The platform: Node, or a browser. */

@@ -305,18 +305,18 @@ function slice() {
 }
 
 /** What is called when backends of this realm are asked for something. */
-let onTasks = () => {};
+const onTasks = [];
 
-/** Calls `callback` when backends of this realm are asked for something. */
+/** Calls `callback` when backends or stores of this realm are asked for something. */
 export function whenTasksCome(callback) {
-  onTasks = callback;
+  onTasks.push(callback);
 }
 
 whenReady(askForTurn);
 whenInstalled(() => {
   native.onCompleted((ids) => {
     for (const id of ids) {
-      if (id === Infinity) onTasks();
+      if (id === Infinity) onTasks.forEach((callback) => callback());
       else if (id < 0) tellOfFailure(-id);
       else running.get(id)?.poll();
     }

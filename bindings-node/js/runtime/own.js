@@ -12,6 +12,7 @@ import {
   UnknownBackendError,
   asError,
 } from "../generated/errors.js";
+import { isStore } from "./foreign_stores.js";
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
@@ -156,7 +157,7 @@ function handlerOf(url) {
 
 async function meet(handler, url, { rank = -1, worldSize = -1, timeout }) {
   const met = await handler(url, { rank, worldSize, timeout: timeout ?? DEFAULT_TIMEOUT_MS });
-  if (handleOf(met?.store) !== null && met.rank >= 0 && met.worldSize > met.rank) {
+  if (isStore(met?.store) && met.rank >= 0 && met.worldSize > met.rank) {
     return { store: met.store, rank: met.rank, worldSize: met.worldSize };
   }
   throw new RendezvousError("the rendezvous handler gives no { store, rank, worldSize }", {});

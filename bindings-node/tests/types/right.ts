@@ -104,6 +104,28 @@ export async function stores(): Promise<void> {
   const view = new pr.PrefixStore("job", new pr.HashStore());
   const under: pr.Store = view.underlyingStore;
   void under;
+  const methods: pr.StoreMethods = {
+    set: async (key, value) => void (await base.set(key, value)),
+    get: (key) => base.get(key),
+    add: (key, amount) => base.add(key, amount),
+    check: () => true,
+    compareSet: (key, _expected, desired) => desired,
+    deleteKey: async () => false,
+  };
+  const ofObject: pr.PrefixStore = new pr.PrefixStore("own", methods);
+  class Own extends pr.Store {
+    override async get(key: string): Promise<Uint8Array> {
+      return Uint8Array.of(key.length);
+    }
+  }
+  class Louder extends pr.TCPStore {
+    override set(key: string, value: pr.BytesLike): Promise<void> {
+      return super.set(key, value);
+    }
+  }
+  const like: pr.StoreLike[] = [methods, new Own(), ofObject, await Louder.connect("localhost", 1)];
+  await pr.initProcessGroup({ store: like[0], rank: 0, worldSize: 1 });
+
   const group = await pr.ProcessGroup.join(await pr.FileStore.open("/tmp/x"), 0, 1);
   same<pr.ProcessGroup, typeof group>();
 }

@@ -69,6 +69,8 @@ export function construction(): void {
   new pr.Work();
   // @ts-expect-error: a prefix is needed
   new pr.PrefixStore(store);
+  // @ts-expect-error: an object that lacks methods of a store
+  new pr.PrefixStore("own", { set: () => undefined });
   // @ts-expect-error: no such dtype
   pr.alloc("float32", [1]);
   // @ts-expect-error: the memory comes first

@@ -198,8 +198,8 @@ const MESSAGES = {
   QueueEmpty: "queue is empty",
 };
 
-/** An error of the native half as its class, or what a reduction function threw; any other value as
- * it is. */
+/** An error of the native half as its class, or what a reduction function or a store that is written
+ * in JavaScript threw; any other value as it is. */
 export function asError(error) {
   const data = error?.data ?? (typeof error?.kind === "string" && !(error instanceof Error) ? error : null);
   if (data === null || typeof data.kind !== "string") return error;
@@ -208,20 +208,18 @@ export function asError(error) {
     fields[camelCase(field)] = value;
     if (field === "sequence") fields.seq = value;
   }
-  if (data.kind === "ReductionFailed") {
-    const thrown = causeOf(data.message);
-    if (thrown !== undefined) return thrown;
-  }
+  const thrown = causeOf(data.message);
+  const isWhatFailed = data.kind === "ReductionFailed" || data.kind === "Store";
+  if (isWhatFailed && thrown !== undefined) return thrown;
   const made = new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
-  const cause = data.kind === "Backend" ? causeOf(data.message) : undefined;
-  if (cause !== undefined) made.cause = cause;
+  if (thrown !== undefined) made.cause = thrown;
   return made;
 }
 
 /** What was thrown that became an error of this message, if that is known. */
 let causeOf = () => undefined;
 
-/** Finds what was thrown by a backend that is written in JavaScript. */
+/** Finds what was thrown by what is written in JavaScript. */
 export function findCausesBy(find) {
   causeOf = find;
 }

@@ -35,6 +35,46 @@ export const local = {
     equal(await store.check(["in/side"]), true);
   },
 
+  async "objects with the methods of a store are stores"(pr) {
+    const inner = new pr.HashStore();
+    const methods = {};
+    for (const name of ["set", "get", "add", "check", "compareSet", "deleteKey", "listKeys"]) {
+      methods[name] = (...given) => inner[name](...given);
+    }
+    class Own extends pr.Store {
+      constructor() {
+        super();
+        Object.assign(this, methods);
+      }
+    }
+    for (const store of [methods, new Own()]) {
+      const view = new pr.PrefixStore("own", store);
+      equal(view.underlyingStore === store, true);
+      await view.multiSet(["a", "b"], ["1", "2"]);
+      equal(await view.multiGet(["b", "a"]), [Uint8Array.of(50), Uint8Array.of(49)]);
+      equal(await view.hasExtendedApi(), false);
+      await fails("StoreTimeout", "none", view.wait(["none"], { timeout: 20 }));
+      await fails("Unsupported", "append", view.append("a", "x"));
+      const join = (_, rank) => pr.ProcessGroup.join(store, rank, 2, { groupName: "own" });
+      const groups = await Promise.all(Array.from({ length: 2 }, join));
+      const sums = groups.map((_, rank) => Float32Array.of(rank + 1));
+      await Promise.all(groups.map((group, rank) => group.allreduce(sums[rank])));
+      for (const sum of sums) equal(sum, Float32Array.of(3));
+      await leave(groups);
+      for (const key of await inner.listKeys()) await inner.deleteKey(key);
+    }
+    class Louder extends pr.HashStore {
+      async get(key) {
+        return new TextDecoder().decode(await super.get(key)).toUpperCase();
+      }
+    }
+    const view = new pr.PrefixStore("p", new Louder());
+    await view.set("k", "quiet");
+    equal(new TextDecoder().decode(await view.get("k")), "QUIET");
+    const wrong = new pr.PrefixStore("p", { ...methods, get: () => undefined });
+    await fails("InvalidType", "must give bytes or a string, not undefined", wrong.get("k"));
+  },
+
   async "a source rank is known of what was received, and of nothing else"(pr) {
     const groups = await join(pr, 2);
     const got = new Int32Array(1);

@@ -169,8 +169,10 @@ fn declarations(workspace: &Workspace, generated: &Files) -> Result<Declarations
         .into_iter()
         .chain(["_memory.py", "_backends.py"])
         .map(|name| text(format!("bindings-python/python/polyrank/{name}")));
-    let script = ["index.d.ts", "js/runtime/types.d.ts", "js/runtime/backends.d.ts"];
-    let typescript = script.into_iter().map(|name| text(format!("bindings-node/{name}")));
+    let script = ["index.d.ts", "js/runtime/types.d.ts"]
+        .into_iter()
+        .chain(["js/runtime/backends.d.ts", "js/runtime/stores.d.ts"]);
+    let typescript = script.map(|name| text(format!("bindings-node/{name}")));
     Ok(Declarations {
         python: python.collect::<Result<_>>()?,
         typescript: typescript.collect::<Result<_>>()?,

@@ -223,8 +223,10 @@ impl Invocation {
             Order::StoreUntilBegun => true,
             Order::Free | Order::Group | Order::Left => return None,
         };
-        let store = self.this.as_ref()?.store().ok()?.underlying_identity();
-        Some(StorePlace { store, until_begun })
+        let store = self.this.as_ref()?.store().ok()?;
+        // Methods of the language may call others of the same store.
+        let until_begun = until_begun || store.is_foreign();
+        Some(StorePlace { store: store.underlying_identity(), until_begun })
     }
 
     /// The rank in the group with which it exchanges a message; none: with any, or it is none.

@@ -8,6 +8,7 @@ pub(crate) mod answer;
 mod constructor;
 pub mod custom_backend;
 pub mod custom_reduction;
+pub mod custom_store;
 mod describe;
 #[cfg(not(target_family = "wasm"))]
 pub mod event_loop;

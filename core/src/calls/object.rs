@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::custom_store::ForeignStore;
 use crate::device_mesh::DeviceMesh;
 use crate::generated::error::{Error, Result};
 use crate::process_group::topology::Topology;
@@ -47,6 +48,8 @@ pub struct StoreObject {
 enum Kind {
     /// A store of which no more is known than its interfaces.
     Only(&'static [&'static str]),
+    /// An object of the language, and what it is besides.
+    Foreign(Arc<ForeignStore>, &'static [&'static str]),
     Hash,
     #[cfg(not(target_family = "wasm"))]
     File(Arc<Path>),
@@ -83,7 +86,7 @@ impl Object {
             Object::Mesh(_) => &["DeviceMesh"],
             Object::Topology(_) => &["Topology"],
             Object::Store(store) => match store.kind {
-                Kind::Only(interfaces) => interfaces,
+                Kind::Only(interfaces) | Kind::Foreign(_, interfaces) => interfaces,
                 Kind::Hash => &["HashStore", "Store"],
                 #[cfg(not(target_family = "wasm"))]
                 Kind::File(_) => &["FileStore", "Store"],
@@ -214,6 +217,31 @@ impl StoreObject {
     pub fn of(store: Arc<dyn Store>, interfaces: &'static [&'static str]) -> StoreObject {
         let interfaces = if interfaces.is_empty() { &["Store"] } else { interfaces };
         Self::new(store, Kind::Only(interfaces))
+    }
+
+    /// An object of the language, which is also of these interfaces.
+    pub(super) fn foreign(
+        store: Arc<ForeignStore>,
+        interfaces: &'static [&'static str],
+    ) -> StoreObject {
+        let (identity, kind) = (store.number(), Kind::Foreign(store.clone(), interfaces));
+        StoreObject { identity, store, kind }
+    }
+
+    /// The object of the language that it is, and the interfaces that it has.
+    pub(super) fn as_foreign(&self) -> Option<(&ForeignStore, &'static [&'static str])> {
+        if let Kind::Foreign(store, interfaces) = &self.kind {
+            return Some((store, interfaces));
+        }
+        None
+    }
+
+    /// Whether requests reach code of the language in the end, through all prefixes.
+    pub(super) fn is_foreign(&self) -> bool {
+        match self.prefixed().and_then(|(_, underlying)| underlying.store().ok()) {
+            Some(underlying) => underlying.is_foreign(),
+            None => self.as_foreign().is_some(),
+        }
     }
 
     /// The store, whatever it is.

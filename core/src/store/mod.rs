@@ -38,7 +38,7 @@ use std::time::Duration;
 
 pub(crate) use deadline::{Deadline, WaitError};
 use table::Refusal;
-use timeout::TimeoutSetting;
+pub(crate) use timeout::TimeoutSetting;
 
 use crate::generated::error::{Error, Result};
 use crate::transport::websocket::Relay;
@@ -208,7 +208,7 @@ fn of_barrier(error: Error, key: &str) -> Error {
 }
 
 /// Checks that there is one value for each key.
-fn equal_lengths(keys: &[&str], values: &[&[u8]]) -> Result<()> {
+pub(crate) fn equal_lengths(keys: &[&str], values: &[&[u8]]) -> Result<()> {
     if keys.len() == values.len() {
         return Ok(());
     }

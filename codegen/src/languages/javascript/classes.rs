@@ -154,7 +154,10 @@ fn class(api: &Api, interface: &Interface) -> Class {
         factory_unbuilt: unbuilt,
         factory_call: match interface.name.as_str() {
             Type::MESH => format!("meshes.create({constant}, given)"),
-            _ => format!("calls.invokeAsync({constant}, null, given)"),
+            name => {
+                let call = format!("calls.invokeAsync({constant}, null, given)");
+                if base == Type::STORE { format!("opened(this, {name}, {call})") } else { call }
+            }
         },
         attributes: attributes(interface),
         methods: built,

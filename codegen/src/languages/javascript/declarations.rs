@@ -79,6 +79,7 @@ struct Record {
 
 struct Class {
     name: String,
+    is_abstract: bool,
     base: String,
     doc: String,
     constructors: Vec<Form>,
@@ -315,10 +316,12 @@ fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
                 let forms = forms(api, constructor, Place::Factory, named);
                 let name = format!("static {factory}");
                 all.push(Callable { name, forms, aliases: Vec::new() });
-                vec![hidden("private")]
+                // A class that is derived from it may have methods of its own.
+                vec![hidden(if interface.inherits.is_some() { "protected" } else { "private" })]
             }
             None => public(forms(api, constructor, Place::Constructor, named)),
         },
+        None if interface.name == Type::STORE => vec![of_derived()],
         None => vec![hidden(if is_base(api, interface) { "protected" } else { "private" })],
     };
     let mut attributes = Vec::new();
@@ -330,6 +333,7 @@ fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
     let extra = EXTRA.iter().find(|(name, _)| *name == interface.name);
     Class {
         name: interface.name.clone(),
+        is_abstract: interface.name == Type::STORE,
         base: interface.inherits.clone().unwrap_or_default(),
         doc: plain(api, &interface.doc, ""),
         constructors,
@@ -346,6 +350,12 @@ fn is_base(api: &Api, interface: &Interface) -> bool {
 fn public(forms: Vec<Form>) -> Vec<Form> {
     let named = |form: Form| Form { signature: format!("constructor{}", form.signature), ..form };
     forms.into_iter().map(named).collect()
+}
+
+/// The constructor of the base class of stores, for classes that are derived from it.
+fn of_derived() -> Form {
+    let text = "For classes that are derived from it: those have the methods of a store.";
+    Form { doc: format!("  /** {text} */"), signature: "constructor()".to_owned() }
 }
 
 fn hidden(visibility: &str) -> Form {

@@ -21,6 +21,8 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
             let names = api.extensions(name).map(|extension| &extension.name);
             std::iter::once(name).chain(names).cloned().collect::<Vec<_>>().join(" | ")
         }
+        // An object with the methods of a store is one.
+        Type::Interface(name) if name == Type::STORE => "StoreLike".into(),
         Type::Interface(name) | Type::Enum(name) => name.clone(),
         Type::Callback(name) => callback(api, name),
         Type::Sequence(inner) => {
