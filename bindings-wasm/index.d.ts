@@ -1499,12 +1499,12 @@ export class Topology {
    * The ranks from which this one gets blocks, in the order of the outputs; none where a grid
    * ends.
    */
-  readonly sources: number | null[];
+  readonly sources: (number | null)[];
   /**
    * The ranks to which this one gives blocks, in the order of the inputs; none where a grid
    * ends.
    */
-  readonly destinations: number | null[];
+  readonly destinations: (number | null)[];
   /**
    * The index of a rank in each dimension of a grid (MPI's `Cart_coords`). The last dimension
    * counts fastest.
@@ -1527,7 +1527,7 @@ export class Topology {
    *
    * @throws {@link InvalidArgumentError}
    */
-  shift(dimension: number, displacement?: number): number | null[];
+  shift(dimension: number, displacement?: number): (number | null)[];
   /**
    * Gives one tensor to all destinations, and gets one from each source (MPI's
    * `Neighbor_allgatherv`): output `i` is the input of `sources[i]`, whose size it has.

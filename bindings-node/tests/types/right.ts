@@ -235,3 +235,12 @@ export async function backends(): Promise<void> {
   same<typeof pr.BackendType, typeof pr.ProcessGroup.BackendType>();
   void [kind === pr.ProcessGroup.BackendType.CUSTOM, served.name(), served.options.timeout];
 }
+
+export async function neighbours(group: pr.ProcessGroup): Promise<void> {
+  const grid: pr.Topology = await group.createCart(pr.computeDims(group.size(), 2), [true, false]);
+  const [before, after]: (number | null)[] = grid.shift(0);
+  const outputs = [new Float32Array(2), new Float32Array(2)];
+  const done = await grid.neighborAlltoall(outputs, grid.sources.map(() => new Float32Array(2)));
+  same<typeof done, Float32Array<ArrayBuffer>[]>();
+  void [before, after, grid.dims?.length, grid.periods?.[0]];
+}

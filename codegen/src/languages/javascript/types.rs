@@ -44,7 +44,10 @@ pub(super) fn returned(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::Object => "unknown".into(),
         Type::Interface(name) if name == "Work" => "Work<unknown>".into(),
         Type::Interface(name) => name.clone(),
-        Type::Sequence(inner) => format!("{}[]", returned(api, inner, is_function)),
+        Type::Sequence(inner) => {
+            let inner = returned(api, inner, is_function);
+            if inner.contains(' ') { format!("({inner})[]") } else { format!("{inner}[]") }
+        }
         Type::Nullable(inner) => match (&**inner, is_function) {
             (ty, true) if ty.is_group() => "GroupLike".into(),
             (inner, _) => format!("{} | null", returned(api, inner, is_function)),
