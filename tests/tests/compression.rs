@@ -35,7 +35,8 @@ fn all_ranks_get_the_same_bits_near_the_sum() {
             });
             let bits = |of: &[f32]| of.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
             assert!(found.iter().all(|it| bits(it) == bits(&found[0])), "{name}, {count}, {size}");
-            let sum = |index| (0..size).map(|rank| values(rank, count)[index]).sum::<f32>();
+            let given: Vec<Vec<f32>> = (0..size).map(|rank| values(rank, count)).collect();
+            let sum = |index: usize| given.iter().map(|one| one[index]).sum::<f32>();
             // All of many would take long.
             let places: Vec<usize> = (0..count).step_by(count / 100 + 1).collect();
             let sums: Vec<f32> = places.iter().map(|index| sum(*index)).collect();
