@@ -40,8 +40,8 @@ partial interface ProcessGroup {
   PreparedOperation prepare_gather([Out] sequence<Tensor> output_tensors, [In] Tensor input_tensor,
                                    [Root] Rank root, optional Duration? timeout = null);
 
-  /// Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an empty
-  /// list.
+  /// Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an
+  /// empty list.
   [Prepares=scatter, Throws=InvalidArgument]
   PreparedOperation prepare_scatter([Out] Tensor output_tensor, [In] sequence<Tensor> input_tensors,
                                     [Root] Rank root, optional Duration? timeout = null);

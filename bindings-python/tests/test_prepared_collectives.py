@@ -86,7 +86,6 @@ def reductions(here, kind, count):
 
 def exchanges(here, kind, count):
     group, rank, ranks, size = here.group, here.rank, range(here.size), here.size
-    root = size - 1
     one, all_ = np.zeros(count, kind), np.zeros(count * size, kind)
     part = lambda r, round_: values(r + round_, count, kind)
     row = lambda r, round_: np.concatenate([part(10 * r + other, round_) for other in ranks])
@@ -129,6 +128,12 @@ def exchanges(here, kind, count):
             lambda round_: np.concatenate([part(10 * r + rank, round_) for r in ranks]),
         ),
     )
+
+
+def lists(here, kind, count):
+    group, rank, ranks, size = here.group, here.rank, range(here.size), here.size
+    root, one = size - 1, np.zeros(count, kind)
+    part = lambda r, round_: values(r + round_, count, kind)
     places = [np.zeros(count, kind) for _ in ranks] if rank == root else []
 
     def gather(round_):
@@ -166,6 +171,7 @@ def every_prepared_collective(here):
         for count in COUNTS:
             reductions(here, kind, count)
             exchanges(here, kind, count)
+            lists(here, kind, count)
     barrier = here.group.prepare_barrier(timeout=60.0)
     in_turns(here, barrier, here.group.barrier, lambda _: lambda: None)
     assert "PreparedOperation(barrier in " in repr(barrier)

@@ -105,8 +105,8 @@ export interface NativeWork {
   facts(): OperationFacts | null | undefined;
   /** Throws if an input has an element that is not finite. */
   checkFinite(tensors: Uint8Array[], allowInfinity: boolean): void;
-  /** What `runPrepared` starts, of an operation that is not issued; none if its calls are not short.
-   * In Node only. */
+  /** What `runPrepared` starts, of an operation that is not issued; none if its calls are not
+   * short. In Node only. */
   prepared?(): object | null;
   /** Does not issue it, though it was called: its group is aborted, for a reason that all ranks
    * are told. */

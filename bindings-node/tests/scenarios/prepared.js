@@ -52,7 +52,8 @@ export async function everyWay({ group, rank, size }) {
   const after = prepared.gather.start();
   await after;
   const isRight = after.timeout === group.timeout && after.isSuccess();
-  got.values = [last === all, work.result()[0] === all, isRight, (await prepared.sum.wait()) === one];
+  const summed = await prepared.sum.wait();
+  got.values = [last === all, work.result()[0] === all, isRight, summed === one];
   got.sequences = [work.sequence, after.sequence];
   return got;
 }

@@ -2066,8 +2066,8 @@ class ProcessGroup:
         Raises `InvalidArgumentError`.
         """
     def prepare_scatter(self, output_tensor: _Tensor, input_tensors: Sequence[_Tensor], root: SupportsIndex, timeout: _Duration | None = None) -> PreparedOperation:
-        """Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an empty
-        list.
+        """Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an
+        empty list.
 
         Raises `InvalidArgumentError`.
         """

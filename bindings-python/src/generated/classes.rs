@@ -1477,8 +1477,8 @@ impl ProcessGroup {
         convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_GATHER, positional, keywords)
     }
 
-    /// Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an empty
-    /// list.
+    /// Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an
+    /// empty list.
     ///
     /// Raises `InvalidArgumentError`.
     #[pyo3(name = "prepare_scatter", signature = (*positional, **keywords), text_signature = "($self, output_tensor, input_tensors, root, timeout=None)")]

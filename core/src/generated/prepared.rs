@@ -119,8 +119,7 @@ impl ProcessGroup {
     }
 
     /// Prepares a scatter: each rank gets its tensor of the root's list. The other ranks pass an
-    /// empty
-    /// list.
+    /// empty list.
     ///
     /// `arguments`: `()`, `ScatterOptions`, `root` or `(root, Duration)`, as for
     /// [`ProcessGroup::scatter`].
