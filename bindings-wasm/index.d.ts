@@ -543,9 +543,9 @@ export class CollectiveMismatchError extends DistBackendError {
 }
 
 /**
- * An operation passed its deadline; the group is broken, unless it waited for a signal of a
- * window. `rank` and `missingRanks` name the ranks that did not come. A `probe` that finds
- * nothing does not break the group either.
+ * An operation passed its deadline; the group is broken, unless it only looked for a message
+ * (`probe`) or a signal of a window. `rank` and `missingRanks` name the ranks that did not
+ * come.
  */
 export class CollectiveTimeoutError extends DistBackendError {
   protected constructor();

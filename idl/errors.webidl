@@ -128,9 +128,8 @@ dictionary CollectiveMismatch {
   required DOMString theirs;
 };
 
-/// An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
-/// `rank` and `missing_ranks` name the ranks that did not come.
-/// A `probe` that finds nothing does not break the group either.
+/// An operation passed its deadline; the group is broken, unless it only looked for a message
+/// (`probe`) or a signal of a window. `rank` and `missing_ranks` name the ranks that did not come.
 [Error, Python=CollectiveTimeoutError, Parent=BackendError, Bases=(TimeoutError),
  Message="{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"]
 dictionary CollectiveTimeout {

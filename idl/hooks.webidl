@@ -107,8 +107,9 @@ partial interface ProcessGroup {
 
   /// Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
   /// ids; operations of this rank that were in flight report it afterwards, so that it must not
-  /// wait for them. At once, if that is known already; not if this rank aborts or leaves the group. Over libraries (`mpi`, `nccl`) it
-  /// is called when an operation has reported it. An error in it is reported, and changes nothing.
+  /// wait for them. At once, if that is known already; not if this rank aborts or leaves the group.
+  /// Over libraries (`mpi`, `nccl`) it is called when an operation has reported it. An error in it
+  /// is reported, and changes nothing.
   ///
   /// - `hook_id`: its number; a hook of the same number is replaced.
   undefined register_abort_hook(long long hook_id, AbortHook hook);

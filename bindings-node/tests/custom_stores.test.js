@@ -97,7 +97,7 @@ for (const size of [1, 2, 3, 5]) {
     await meet(new Table(), size);
   });
 
-  test(`${size} ranks meet through an object that is no Store`, async () => {
+  test(`${size} ranks meet through an object that is not a Store`, async () => {
     await meet(new Plain(), size);
     await meet(tableMethods(), size);
   });
@@ -414,7 +414,7 @@ test("waits for keys that do not come end with their limit", async () => {
   await assert.rejects(aborted, { name: "TimeoutError" });
 });
 
-test("what is no store is refused as before", () => {
+test("what is not a store is refused as before", () => {
   const { compareSet, ...five } = tableMethods();
   assert.equal(typeof compareSet, "function");
   class Five {}

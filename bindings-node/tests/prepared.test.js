@@ -28,8 +28,8 @@ const sum = (until, value) => {
 };
 
 /** The cases of `size` ranks, on arrays that `make` makes of so many elements. Each has, for a
- * rank: the methods `name` and `call`, with what `arrays` makes; `fill` gives what the last of those
- * holds before a round, `expected` what the first of them holds after it. */
+ * rank: the methods `name` and `call`, with what `arrays` makes; `fill` gives what the last of
+ * those holds before a round, `expected` what the first of them holds after it. */
 function cases(size, count, make) {
   const root = size - 1;
   const ranks = Array.from({ length: size }, (_, rank) => rank);

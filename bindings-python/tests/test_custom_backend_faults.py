@@ -118,7 +118,8 @@ def test_what_is_returned_is_nothing_or_is_awaited(monkeypatch, value):
     group, data = alone("answering"), np.zeros(2)
     for answer in (lambda self: value, lambda self: coroutine(value)):
         monkeypatch.setattr(Answering, "answer", answer, raising=False)
-        with pytest.raises(dist.DistBackendError, match="allreduce of a backend returned") as caught:
+        said = "allreduce of a backend returned"
+        with pytest.raises(dist.DistBackendError, match=said) as caught:
             group.allreduce(data).wait()
         assert isinstance(caught.value.__cause__, dist.InvalidTypeError)
         assert f"returned {value!r}, which cannot be waited for" in str(caught.value)

@@ -242,5 +242,6 @@ def test_names_of_library_types_are_theirs():
 
 @pytest.mark.parametrize("cls", [int, bool, type(None), float, str, bytes, list, dict, np.ndarray])
 def test_what_is_carried_as_it_is_cannot_be_registered(cls):
-    with pytest.raises(polyrank.InvalidArgumentError, match=f"{cls.__name__} needs no registration"):
+    said = f"{cls.__name__} needs no registration"
+    with pytest.raises(polyrank.InvalidArgumentError, match=said):
         register(cls, str, cls)

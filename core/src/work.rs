@@ -97,8 +97,8 @@ impl Work {
         Work::followed(label, issued, Vec::new(), outputs, devices)
     }
 
-    /// As [`Work::on_devices`], done when `endings` are, which follow the parts; they need nobody to
-    /// move them.
+    /// As [`Work::on_devices`], done when `endings` are, which follow the parts; they need nobody
+    /// to move them.
     pub(crate) fn followed(
         OperationLabel { name, group, comm_name }: OperationLabel,
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,

@@ -113,7 +113,7 @@ name(BackendUnavailableError, "BackendUnavailableError", "BackendUnavailable");
 export class CollectiveMismatchError extends DistBackendError {}
 name(CollectiveMismatchError, "CollectiveMismatchError", "CollectiveMismatch");
 
-/** An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missingRanks` name the ranks that did not come. A `probe` that finds nothing does not break the group either. */
+/** An operation passed its deadline; the group is broken, unless it only looked for a message (`probe`) or a signal of a window. `rank` and `missingRanks` name the ranks that did not come. */
 export class CollectiveTimeoutError extends DistBackendError {}
 name(CollectiveTimeoutError, "CollectiveTimeoutError", "CollectiveTimeout");
 

@@ -473,9 +473,8 @@ class CollectiveMismatchError(DistBackendError):
     theirs: str
 
 class CollectiveTimeoutError(DistBackendError, TimeoutError):
-    """An operation passed its deadline; the group is broken, unless it waited for a signal of a window.
-    `rank` and `missing_ranks` name the ranks that did not come.
-    A `probe` that finds nothing does not break the group either.
+    """An operation passed its deadline; the group is broken, unless it only looked for a message
+    (`probe`) or a signal of a window. `rank` and `missing_ranks` name the ranks that did not come.
     """
 
     sequence: int
@@ -1937,8 +1936,9 @@ class ProcessGroup:
     def register_abort_hook(self, hook_id: SupportsIndex, hook: Callable[[], None]) -> None:
         """Calls `hook` once, when this rank finds or is told that the group has failed, in the order of
         ids; operations of this rank that were in flight report it afterwards, so that it must not
-        wait for them. At once, if that is known already; not if this rank aborts or leaves the group. Over libraries (`mpi`, `nccl`) it
-        is called when an operation has reported it. An error in it is reported, and changes nothing.
+        wait for them. At once, if that is known already; not if this rank aborts or leaves the group.
+        Over libraries (`mpi`, `nccl`) it is called when an operation has reported it. An error in it
+        is reported, and changes nothing.
 
         - `hook_id`: its number; a hook of the same number is replaced.
         """

@@ -111,7 +111,7 @@ pub(crate) const ERRORS: &[ErrorClass] = &[
         python: "CollectiveTimeoutError",
         parent: Some("Backend"),
         bases: &["TimeoutError"],
-        doc: "An operation passed its deadline; the group is broken, unless it waited for a signal of a window. `rank` and `missing_ranks` name the ranks that did not come. A `probe` that finds nothing does not break the group either.",
+        doc: "An operation passed its deadline; the group is broken, unless it only looked for a message (`probe`) or a signal of a window. `rank` and `missing_ranks` name the ranks that did not come.",
     },
     ErrorClass {
         kind: "WaitTimeout",

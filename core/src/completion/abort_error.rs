@@ -15,18 +15,7 @@ const TAGGED: &str = " with tag ";
 pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error {
     let group = group.to_owned();
     match abort {
-        Abort::Mismatch { sequence, one, other } => {
-            let (ours, theirs) = describe_both(one, other);
-            Error::CollectiveMismatch {
-                group,
-                collective: collective_name(&one.fingerprint).to_owned(),
-                sequence: *sequence,
-                rank: one.rank,
-                ours,
-                other_rank: other.rank,
-                theirs,
-            }
-        }
+        Abort::Mismatch { sequence, one, other } => mismatch(group, *sequence, one, other),
         Abort::Failed { rank, why } => Error::RankFailed {
             group,
             rank: *rank,
@@ -81,6 +70,20 @@ pub fn error_of(abort: &Abort, group: &str, name: &str, sequence: u64) -> Error 
             buffer_dtype: dtype_name(*buffer_dtype).to_owned(),
             collective: name.to_owned(),
         },
+    }
+}
+
+/// What operations end with once ranks disagree on operation `sequence`.
+fn mismatch(group: String, sequence: u64, one: &Side, other: &Side) -> Error {
+    let (ours, theirs) = describe_both(one, other);
+    Error::CollectiveMismatch {
+        group,
+        collective: collective_name(&one.fingerprint).to_owned(),
+        sequence,
+        rank: one.rank,
+        ours,
+        other_rank: other.rank,
+        theirs,
     }
 }
 

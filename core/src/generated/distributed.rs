@@ -17,7 +17,7 @@ use crate::{Buffers, ConstBuffers, OwnedBuffers, Result, Work};
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn broadcast<A: Buffers + ?Sized>(
@@ -52,7 +52,7 @@ pub fn broadcast_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_reduce<A: Buffers + ?Sized>(
@@ -82,7 +82,7 @@ pub fn all_reduce_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_reduce_coalesced<A: Buffers + ?Sized>(
@@ -117,7 +117,7 @@ pub fn all_reduce_coalesced_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce<A: Buffers + ?Sized>(tensor: &mut A, arguments: impl ReduceArguments) -> Result<()> {
@@ -143,7 +143,7 @@ pub fn reduce_async(tensor: impl OwnedBuffers, arguments: impl ReduceArguments) 
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -176,7 +176,7 @@ pub fn all_gather_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -211,7 +211,7 @@ pub fn all_gather_coalesced_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_into_tensor<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -245,7 +245,7 @@ pub fn all_gather_into_tensor_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn gather<A: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
@@ -281,7 +281,7 @@ pub fn gather_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -318,7 +318,7 @@ pub fn scatter_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -355,7 +355,7 @@ pub fn reduce_scatter_async(
 /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
 ///   for the element type.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter_tensor<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -391,7 +391,7 @@ pub fn reduce_scatter_tensor_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -425,7 +425,7 @@ pub fn all_to_all_single_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -459,7 +459,7 @@ pub fn all_to_all_async(
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn barrier(arguments: impl BarrierArguments) -> Result<()> {
@@ -488,7 +488,7 @@ pub fn barrier_async(arguments: impl BarrierArguments) -> Result<Work> {
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn scan<A: Buffers + ?Sized>(tensor: &mut A, arguments: impl ScanArguments) -> Result<()> {
@@ -517,7 +517,7 @@ pub fn scan_async(tensor: impl OwnedBuffers, arguments: impl ScanArguments) -> R
 /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
 ///   the call cannot take.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn exscan<A: Buffers + ?Sized>(tensor: &mut A, arguments: impl ExscanArguments) -> Result<()> {
@@ -543,7 +543,7 @@ pub fn exscan_async(tensor: impl OwnedBuffers, arguments: impl ExscanArguments) 
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -578,7 +578,7 @@ pub fn all_gather_v_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn gather_v<A: ConstBuffers + ?Sized, B: Buffers + ?Sized>(
@@ -613,7 +613,7 @@ pub fn gather_v_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -650,7 +650,7 @@ pub fn scatter_v_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn reduce_scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -688,7 +688,7 @@ pub fn reduce_scatter_v_async(
 /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
 ///   operations, or the same with different arguments.
 /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-///   deadline; the group is broken, unless it waited for a signal of a window.
+///   deadline; the group is broken, unless it only looked for a message
 /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
 /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
 pub fn all_to_all_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(

@@ -131,10 +131,9 @@ pub enum Error {
         /// What the other rank runs.
         theirs: String,
     },
-    /// An operation passed its deadline; the group is broken, unless it waited for a signal of a
-    /// window.
-    /// `rank` and `missing_ranks` name the ranks that did not come.
-    /// A `probe` that finds nothing does not break the group either.
+    /// An operation passed its deadline; the group is broken, unless it only looked for a message
+    /// (`probe`) or a signal of a window. `rank` and `missing_ranks` name the ranks that did not
+    /// come.
     #[error(
         "{collective} (operation {sequence} of group '{group}') on rank {waiting_rank} timed out after {waited_ms} ms: {detail}"
     )]

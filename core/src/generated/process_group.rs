@@ -26,7 +26,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce<A: Buffers + ?Sized>(
@@ -65,7 +65,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allreduce_coalesced<A: Buffers + ?Sized>(
@@ -111,7 +111,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce<A: Buffers + ?Sized>(
@@ -155,7 +155,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast<A: Buffers + ?Sized>(
@@ -194,7 +194,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn broadcast_one<A: Buffers + ?Sized>(
@@ -237,7 +237,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -286,7 +286,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn allgather_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -336,7 +336,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -382,7 +382,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -432,7 +432,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -479,7 +479,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -529,7 +529,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -582,7 +582,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -636,7 +636,7 @@ impl ProcessGroup {
     /// - [`Error::UnsupportedDType`](crate::Error::UnsupportedDType): The reduction has no meaning
     ///   for the element type.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -684,7 +684,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_single_coalesced<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -734,7 +734,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn alltoall<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -789,7 +789,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_to_all_single<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -835,7 +835,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn barrier(&self, arguments: impl BarrierArguments) -> Result<()> {
@@ -875,7 +875,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn scan<A: Buffers + ?Sized>(
@@ -925,7 +925,7 @@ impl ProcessGroup {
     /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument): An argument has a value that
     ///   the call cannot take.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn exscan<A: Buffers + ?Sized>(
@@ -972,7 +972,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -1023,7 +1023,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn gather_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -1075,7 +1075,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -1131,7 +1131,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn reduce_scatter_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(
@@ -1186,7 +1186,7 @@ impl ProcessGroup {
     /// - [`Error::CollectiveMismatch`](crate::Error::CollectiveMismatch): Ranks called different
     ///   operations, or the same with different arguments.
     /// - [`Error::CollectiveTimeout`](crate::Error::CollectiveTimeout): An operation passed its
-    ///   deadline; the group is broken, unless it waited for a signal of a window.
+    ///   deadline; the group is broken, unless it only looked for a message
     /// - [`Error::RankFailed`](crate::Error::RankFailed): A rank died or cannot be reached.
     /// - [`Error::Aborted`](crate::Error::Aborted): The group was aborted.
     pub fn all_to_all_v<A: Buffers + ?Sized, B: ConstBuffers + ?Sized>(

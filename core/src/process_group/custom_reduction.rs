@@ -4,8 +4,8 @@
 //! the root for a reduce, and each rank's blocks to it for a reduce-scatter; to every rank for a
 //! scan, of which each combines the first. There the function combines them, in the order of the
 //! ranks, outside every lock, on the thread that found the operation done, or where the function's
-//! language runs. So all schedules keep the order, and the function sees whole tensors; an allreduce
-//! takes the memory of all ranks' tensors on each.
+//! language runs. So all schedules keep the order, and the function sees whole tensors; an
+//! allreduce takes the memory of all ranks' tensors on each.
 
 use std::sync::{Arc, Weak};
 

@@ -321,8 +321,8 @@ impl ProcessGroup {
         issued
     }
 
-    /// Issues `messages` without hooks; one work of this name for all of them, whose tensors are the
-    /// `outputs`.
+    /// Issues `messages` without hooks; one work of this name for all of them, whose tensors are
+    /// the `outputs`.
     pub(super) fn issue_as_one(
         &self,
         name: &'static str,

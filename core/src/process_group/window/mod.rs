@@ -277,8 +277,8 @@ impl Window {
     /// Waits for a signal of `peer`, and takes it: each is taken once.
     ///
     /// # Errors
-    /// As [`Window::signal`]; [`Error::CollectiveTimeout`] if none comes in time: the group goes on,
-    /// and a signal that comes later is for another call.
+    /// As [`Window::signal`]; [`Error::CollectiveTimeout`] if none comes in time: the group goes
+    /// on, and a signal that comes later is for another call.
     pub fn wait_signal(&self, peer: u32) -> Result<()> {
         self.issue_wait_signal(peer, WaitIntent::Soon)?.wait(None)
     }
