@@ -129,7 +129,7 @@ function declarations(text) {
   const found = new Map();
   let open = null;
   for (const line of text.split("\n")) {
-    const top = /^export (?:declare )?(class|function|const|interface|type) (\w+)/.exec(line);
+    const top = /^export (?:declare |abstract )?(class|function|const|interface|type) (\w+)/.exec(line);
     if (top !== null) {
       const [, kind, name] = top;
       const base = /\bextends (\w+)[ <{]/.exec(line.replace(/<[^{]*>/, ""))?.[1] ?? null;
