@@ -1243,10 +1243,10 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   /** A description for logs. */
   groupDesc?: string | null | undefined;
   /**
-   * Accepted for c10d's callers, and ignored: the new group serves all kinds of devices that its
-   * backends do.
+   * The kinds of devices that the new group must serve, `cpu` or `cuda`; it serves all that its
+   * backends do, and is refused if one of these is not among them.
    */
-  deviceTypes?: readonly unknown[] | null | undefined;
+  deviceTypes?: readonly string[] | null | undefined;
 }
 
 /** Options of `scatterV`. */

@@ -142,3 +142,23 @@ def operation_before_group(here):
 
 def test_an_operation_that_is_waited_for_in_slices_may_come_before_a_group(pools):
     pools(2).run(operation_before_group)
+
+
+def kinds_of_devices(here):
+    group = here.make_group("kinds of devices")
+    half = group.split_group([0, 1], device_types=["cpu"], group_name="of the host")
+    assert half.size() == 2
+    # What one rank gives is an error on it, and the other does not wait for it.
+    with pytest.raises((polyrank.InvalidArgumentError, polyrank.RendezvousError)) as caught:
+        kinds = ["nonsense"] if here.rank == 0 else None
+        group.split_group([0, 1], device_types=kinds, group_name="of nonsense")
+    assert "device_types are 'cpu' and 'cuda', not 'nonsense'" in str(caught.value)
+    hosts = polyrank.ProcessGroup(
+        polyrank.PrefixStore("of hosts", here.store), here.rank, 2, backend="cpu:tcp"
+    )
+    with pytest.raises(polyrank.InvalidArgumentError, match="'cuda', which no backend of group"):
+        hosts.split_group([0, 1], device_types=["cpu", "cuda"])
+
+
+def test_kinds_of_devices_are_those_that_are_served(pair):
+    pair.run(kinds_of_devices)

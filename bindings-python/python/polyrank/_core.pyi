@@ -1617,7 +1617,7 @@ class ProcessGroup:
         when its parent is left. Also raises what a collective of this rank failed with, if nobody has
         retrieved the outcome of any of them, unless the group was aborted.
         """
-    def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[object] | None = None) -> ProcessGroup | None:
+    def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[str] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. Its members call it, and wait for one another:
         each rank passes the ranks of its own new group, so that one call can split the group into
         several. If the group is bound to a CUDA device, all its ranks must call it.
@@ -1626,8 +1626,8 @@ class ProcessGroup:
         - `timeout`: limit of the new group's operations; none: this group's.
         - `group_name`: none: made from this group's name. A name can be used once, even if the group
           is destroyed.
-        - `device_types`: accepted for c10d's callers, and ignored: the new group serves all kinds of
-          devices that its backends do.
+        - `device_types`: the kinds of devices that the new group must serve, `cpu` or `cuda`; it serves
+          all that its backends do, and is refused if one of these is not among them.
 
         Returns the new group; none if this rank is not in `ranks`.
 

@@ -1054,7 +1054,7 @@ pub static PROCESS_GROUP_SPLIT_GROUP: Method = Method {
             optional("group_desc", Type::Nullable(&Type::Str), Role::None, Constant::Null),
             optional(
                 "device_types",
-                Type::Nullable(&Type::Sequence(&Type::Object)),
+                Type::Nullable(&Type::Sequence(&Type::Str)),
                 Role::None,
                 Constant::Null,
             ),

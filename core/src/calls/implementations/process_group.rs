@@ -11,7 +11,7 @@ use crate::calls::parameters::process_group::*;
 use crate::calls::settings::reconfigure_options;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{GroupOptions, ProcessGroup, SparseOptions, SplitOptions};
-use crate::tensor::Tensor;
+use crate::tensor::{Device, Tensor};
 
 /// Joins a group over a store.
 pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
@@ -48,7 +48,28 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
         description: call.take(split_group::GROUP_DESC)?,
         ..SplitOptions::default()
     };
+    let wanted: Option<Vec<String>> = call.take(split_group::DEVICE_TYPES)?;
+    if let Err(why) = check_device_types(&group, wanted.unwrap_or_default()) {
+        return Err(group.refuse_split("split_group", &ranks, options, why).await);
+    }
     group.split_group_async(&ranks, options).await.into_answer()
+}
+
+/// Refuses kinds of devices that a group of this one's ranks would not serve.
+fn check_device_types(group: &ProcessGroup, wanted: Vec<String>) -> Result<()> {
+    for kind in wanted {
+        let message = match kind.as_str() {
+            "cpu" => continue,
+            "cuda" if group.get_backend(Device::Cuda(0)).is_ok() => continue,
+            "cuda" => format!(
+                "split_group: device_types has 'cuda', which no backend of group '{}' serves",
+                group.group_name()
+            ),
+            _ => format!("split_group: device_types are 'cpu' and 'cuda', not '{kind}'"),
+        };
+        return Err(Error::InvalidArgument { message });
+    }
+    Ok(())
 }
 
 /// Joins this group and others into one.
