@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use super::answer::camel_case;
+use super::resolve::{is_name, record_of, takes};
 use super::value::{Arguments, Language, Value};
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::error::Error;
-use crate::request::{Constant, Method, Overload, Parameter, Type};
+use crate::request::{Constant, Method, Overload, Parameter, RecordType, Type};
 
 /// What becomes of names between quotation marks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -195,8 +196,34 @@ impl Language {
             Value::Float(number) if self.is_script() && is_of_integers => {
                 format!("an integer, not {number}")
             }
+            Value::Members(given) => self
+                .wrong_member(expected, given)
+                .unwrap_or_else(|| format!("{}, not {}", self.ty(expected), self.sort(value))),
             value => format!("{}, not {}", self.ty(expected), self.sort(value)),
         }
+    }
+
+    /// What is wrong with the members of an options record: `NcclOptions whose config is NcclConfig
+    /// whose min_ctas is int, not str`. Of the types that may be meant, it is the one that has most
+    /// of them.
+    fn wrong_member(self, expected: &Type, given: &[(String, Value)]) -> Option<String> {
+        let wanted = record_of(expected)?;
+        let member = |record: &'static RecordType, name: &str| {
+            record.members.iter().find(|known| is_name(name, known.name))
+        };
+        let lacks = |record: &&'static RecordType| {
+            given.iter().filter(|(name, _)| member(record, name).is_none()).count()
+        };
+        let types = std::iter::once(wanted).chain(wanted.extensions.iter().copied());
+        let record = types.min_by_key(lacks)?;
+        given.iter().find_map(|(name, value)| match member(record, name) {
+            None => Some(format!("{}, which has no '{}'", record.name, self.name(name))),
+            Some(known) if takes(&known.ty, value) => None,
+            Some(known) => {
+                let wrong = self.wrong_type(&known.ty, value);
+                Some(format!("{} whose {} is {wrong}", record.name, self.name(known.name)))
+            }
+        })
     }
 
     fn list(self, list: &str, values: &[Value]) -> String {

@@ -214,7 +214,7 @@ fn member(parameter: &Parameter, keyword: &str) -> Option<&'static Parameter> {
     record.members.iter().find(|member| is_name(keyword, member.name))
 }
 
-fn record_of(ty: &Type) -> Option<&'static RecordType> {
+pub(super) fn record_of(ty: &Type) -> Option<&'static RecordType> {
     match ty {
         Type::Record(record) => Some(record),
         Type::Nullable(inner) => record_of(inner),
@@ -283,7 +283,7 @@ pub(super) fn is_name(keyword: &str, name: &str) -> bool {
 }
 
 /// Whether a parameter of type `ty` takes `value`.
-fn takes(ty: &Type, value: &Value) -> bool {
+pub(super) fn takes(ty: &Type, value: &Value) -> bool {
     match (ty, value) {
         (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
         (Type::Nullable(inner), value) => takes(inner, value),
