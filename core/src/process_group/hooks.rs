@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::hook_arguments::of_collective;
-#[cfg(feature = "objects")]
 use super::memberships::Memberships;
 use super::{Inner, ProcessGroup};
 use crate::backend::Backend;
-#[cfg(feature = "objects")]
 use crate::clock::Instant;
 use crate::completion::{WaitIntent, guarded, in_hook, is_in_hook};
 use crate::generated::callback_arguments::{CompletionHookArgs, PostHookArgs, PreHookArgs};

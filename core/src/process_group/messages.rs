@@ -304,6 +304,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// As [`ProcessGroup::issue_messages`].
+    #[cfg(feature = "nccl")]
     pub(crate) fn issue_together(
         &self,
         name: &'static str,
