@@ -139,6 +139,7 @@ fn public_names() -> Vec<(String, &'static str)> {
     for file in files.chain(["js/runtime/backends.d.ts", "js/runtime/stores.d.ts"]) {
         let text = fs::read_to_string(format!("../bindings-node/{file}")).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("export ")) {
+            let line = line.trim_start_matches("abstract ");
             let mut words = line.split([' ', '<', '(', ':', '{']);
             let is_item = !matches!(words.next(), None | Some("*" | ""));
             let name = words.next().filter(|name| is_item && !name.is_empty());

@@ -9,6 +9,7 @@ use polyrank::backend::{
 };
 use polyrank::device_mesh::{MeshOptions, init_device_mesh};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
+use polyrank::options::AllreduceOptions;
 use polyrank::store::Store;
 use polyrank::{Collective, CustomReduction, Error, ProcessGroup, Result, Tensor, nan_check};
 
@@ -32,6 +33,7 @@ fn main() -> polyrank::Result<()> {
     }
     work_off(&group)?;
     farthest_from_zero(&group, vec![-2.0, 1.0])?;
+    travel_compressed(&group, vec![0.1; 1024])?;
     if group.size() == 8 {
         reduce_in_columns()?;
     }
@@ -65,6 +67,16 @@ fn farthest_from_zero(group: &ProcessGroup, mut tensor: Vec<f32>) -> polyrank::R
         }
     });
     group.allreduce(&mut tensor, farthest.op())?;
+    Ok(())
+}
+
+/// Reduces what travels in half the bytes.
+fn travel_compressed(group: &ProcessGroup, gradient: Vec<f32>) -> polyrank::Result<()> {
+    let options = AllreduceOptions::default().compress("f16");
+    let work = group.allreduce_async(gradient, options)?;
+    work.wait(None)?;
+    let lost = work.compression_error();
+    println!("rank {} lost {lost:?}", group.rank());
     Ok(())
 }
 

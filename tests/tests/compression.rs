@@ -4,7 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 use polyrank::options::{AllgatherOptions, AllreduceOptions, ReduceScatterOptions};
-use polyrank::{Error, ReduceOp, Tensor};
+use polyrank::{CompressionLoss, Error, ReduceOp, Tensor};
 use polyrank_tests::ranks;
 
 const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
@@ -65,7 +65,7 @@ fn several_are_in_flight_and_say_what_was_lost() {
             work.wait(None).unwrap();
         }
         assert_eq!(plain.compression_error(), None);
-        let lost = first.compression_error().unwrap();
+        let lost: CompressionLoss = first.compression_error().unwrap();
         assert!((lost.max_abs - 1e-9).abs() < 1e-12, "{lost:?}");
         assert!(lost.root_mean_square() < lost.max_abs, "what it reduced lost nothing");
         assert_eq!(scattered.compression_error().unwrap().max_abs, 0.0);
