@@ -100,8 +100,8 @@ impl State {
         }
     }
 
-    /// Ends the looks that have found nothing by their deadline, and those that nobody waits for any
-    /// more. Nothing was sent for them, so that the group goes on.
+    /// Ends the looks that have found nothing by their deadline, and those that nobody waits for
+    /// any more. Nothing was sent for them, so that the group goes on.
     pub(super) fn end_late_probes(&mut self) {
         let mut place = 0;
         while let Some(known) = self.messages.posted.get(place) {
