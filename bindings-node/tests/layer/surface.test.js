@@ -129,7 +129,8 @@ function declarations(text) {
   const found = new Map();
   let open = null;
   for (const line of text.split("\n")) {
-    const top = /^export (?:declare |abstract )?(class|function|const|interface|type) (\w+)/.exec(line);
+    const exported = /^export (?:declare |abstract )?(class|function|const|interface|type) (\w+)/;
+    const top = exported.exec(line);
     if (top !== null) {
       const [, kind, name] = top;
       const base = /\bextends (\w+)[ <{]/.exec(line.replace(/<[^{]*>/, ""))?.[1] ?? null;

@@ -1626,8 +1626,8 @@ class ProcessGroup:
         - `timeout`: limit of the new group's operations; none: this group's.
         - `group_name`: none: made from this group's name. A name can be used once, even if the group
           is destroyed.
-        - `device_types`: the kinds of devices that the new group must serve, `cpu` or `cuda`; it serves
-          all that its backends do, and is refused if one of these is not among them.
+        - `device_types`: the kinds of devices that the new group must serve, `cpu` or `cuda`; it
+          serves all that its backends do, and is refused if one of these is not among them.
 
         Returns the new group; none if this rank is not in `ranks`.
 
