@@ -13,7 +13,7 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
 use crate::kernels::CompressionLoss;
-use crate::store::is_interrupted;
+use crate::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use crate::tensor::{OnDevice, Tensor};
 use comm_name::CommName;
 use losses::Losses;
@@ -42,9 +42,6 @@ pub struct Work {
     /// `None` if it had succeeded when it was made, and has no tensors.
     inner: Option<Arc<Inner>>,
 }
-
-/// How long a wait goes on without looking whether the language has a signal to handle.
-const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 struct Inner {
     began: Instant,
@@ -398,13 +395,7 @@ impl Work {
         match &self.inner {
             Some(inner) => {
                 inner.hasten();
-                let sequence = Some(inner.sequence);
-                match inner.comm_name.clone() {
-                    None => inner.whole.on_done(callback),
-                    Some(name) => inner.whole.on_done(move |result| {
-                        callback(&result.clone().map_err(|error| name.describe(error, sequence)));
-                    }),
-                }
+                inner.whole.on_done(inner.describing(callback));
             }
             None => guarded(|| callback(&Ok(()))),
         }
@@ -426,15 +417,7 @@ impl Work {
     /// asking for that, and in no hurry.
     pub(crate) fn on_outcome(&self, callback: impl FnOnce(&Result<()>) + Send + 'static) {
         match &self.inner {
-            Some(inner) => {
-                let sequence = Some(inner.sequence);
-                match inner.comm_name.clone() {
-                    None => inner.whole.on_end(callback),
-                    Some(name) => inner.whole.on_end(move |result| {
-                        callback(&result.clone().map_err(|error| name.describe(error, sequence)));
-                    }),
-                }
-            }
+            Some(inner) => inner.whole.on_end(inner.describing(callback)),
             None => guarded(|| callback(&Ok(()))),
         }
     }
@@ -513,6 +496,18 @@ impl Inner {
             Some(name) => name.describe(error, Some(self.sequence)),
             None => error,
         })
+    }
+
+    /// `callback`, which is told of errors that say what the user calls it.
+    fn describing(
+        &self,
+        callback: impl FnOnce(&Result<()>) + Send + 'static,
+    ) -> impl FnOnce(&Result<()>) + Send + 'static {
+        let (comm_name, sequence) = (self.comm_name.clone(), Some(self.sequence));
+        move |result| match (&comm_name, result) {
+            (Some(name), Err(error)) => callback(&Err(name.describe(error.clone(), sequence))),
+            (_, result) => callback(result),
+        }
     }
 
     /// How it ended, and after how long.

@@ -170,7 +170,10 @@ fn check_prepared(
         if methods.iter().any(|method| method.name == name.text && method.prepares.is_none()) {
             continue;
         }
-        let message = format!("there is no method `{}` whose calls could be prepared", name.text);
+        let message = format!(
+            "this interface has no method `{}`, so its calls cannot be prepared",
+            name.text
+        );
         let advice = match nearest(&name.text, methods.iter().map(|method| &*method.name)) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "name a method of the same interface, by its IDL name".to_owned(),

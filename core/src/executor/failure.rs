@@ -23,7 +23,7 @@ use super::broken_group::{
 };
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
-use super::pending_messages::AbandonedMessage;
+use super::pending_messages::{AbandonedMessage, MessageEnd};
 use super::running_operation::RunningOperation;
 use super::state::State;
 use crate::clock::Instant;
@@ -297,31 +297,36 @@ impl State {
         let receives = receives.map(|m| ((m.name(), m.tag), m.own_number, m.peer, &m.ending));
         for ((name, tag), sequence, peer, ending) in sends.chain(own).chain(receives) {
             if ending.deadline <= self.now && late.is_none() {
-                late = Some(Abort::TimedOut {
-                    rank,
-                    sequence,
-                    operation: tagged_name(name, tag),
-                    waited_ms: millis(self.now - ending.started),
-                    waiting_for: peer.into_iter().collect(),
-                });
+                late = Some(self.past_deadline(tagged_name(name, tag), sequence, peer, ending));
             }
             earliest = Some(earliest.map_or(ending.deadline, |known| known.min(ending.deadline)));
         }
         for (name, sequence, peer, ending) in self.windows.endings() {
             if ending.deadline <= self.now && late.is_none() {
-                late = Some(Abort::TimedOut {
-                    rank,
-                    sequence,
-                    operation: name.to_owned(),
-                    waited_ms: millis(self.now - ending.started),
-                    waiting_for: peer.into_iter().collect(),
-                });
+                late = Some(self.past_deadline(name.to_owned(), sequence, peer, ending));
             }
             earliest = Some(earliest.map_or(ending.deadline, |known| known.min(ending.deadline)));
         }
         self.earliest = earliest;
         if let Some(abort) = late {
             self.fail(abort);
+        }
+    }
+
+    /// What is said of a message, or a call of a window, that is past its deadline.
+    pub(super) fn past_deadline(
+        &self,
+        operation: String,
+        sequence: u64,
+        peer: Option<Rank>,
+        ending: &MessageEnd,
+    ) -> Abort {
+        Abort::TimedOut {
+            rank: self.rank,
+            sequence,
+            operation,
+            waited_ms: millis(self.now - ending.started),
+            waiting_for: peer.into_iter().collect(),
         }
     }
 
@@ -555,6 +560,6 @@ impl State {
     }
 }
 
-pub(super) fn millis(duration: Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

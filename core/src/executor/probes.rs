@@ -3,7 +3,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::failure::millis;
 use super::operation::Message;
 use super::pending_messages::{PendingReceive, UnexpectedMessage};
 use super::state::State;
@@ -12,7 +11,6 @@ use crate::completion::{Completion, error_of, tagged_name};
 use crate::generated::dtype::DType;
 use crate::tensor::Region;
 use crate::transport::Rank;
-use crate::wire::abort::Abort;
 
 /// What is known of a message before it is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,14 +114,10 @@ impl State {
                 continue;
             }
             let Some(looking) = self.messages.posted.remove(place) else { return };
-            let abort = Abort::TimedOut {
-                rank: self.rank,
-                sequence: looking.own_number,
-                operation: tagged_name(looking.name(), looking.tag),
-                waited_ms: millis(self.now - looking.ending.started),
-                waiting_for: looking.peer.into_iter().collect(),
-            };
-            let error = error_of(&abort, &self.group.name, looking.name(), looking.own_number);
+            let (name, number) = (looking.name(), looking.own_number);
+            let called = tagged_name(name, looking.tag);
+            let late = self.past_deadline(called, number, looking.peer, &looking.ending);
+            let error = error_of(&late, &self.group.name, name, number);
             looking.ending.fail(error, &mut self.finished);
         }
     }

@@ -43,6 +43,7 @@ pub(crate) use timeout::TimeoutSetting;
 use crate::generated::error::{Error, Result};
 use crate::transport::websocket::Relay;
 
+pub(crate) use deadline::SLICE as INTERRUPT_CHECK_INTERVAL;
 #[cfg(not(target_family = "wasm"))]
 pub use file::FileStore;
 #[cfg(not(target_family = "wasm"))]

@@ -4,16 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use crate::blocking::unblock;
 use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::completion::Completion;
 use crate::generated::error::{Error, Result};
-use crate::store::is_interrupted;
-
-/// How often a thread that waits looks whether it is to stop, as with Ctrl-C.
-const SLICE: Duration = Duration::from_millis(100);
+use crate::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 
 /// Waits until `completion` is done or `until` has come; whether it is done.
 ///
@@ -40,7 +36,7 @@ pub(crate) async fn until_ended(completion: &Arc<Completion>, until: Instant) ->
 
 fn park(completion: &Completion, until: Instant) -> Result<bool> {
     loop {
-        let slice = clock::after(SLICE);
+        let slice = clock::after(INTERRUPT_CHECK_INTERVAL);
         if completion.park(Some(slice.min(until))) {
             return Ok(true);
         }

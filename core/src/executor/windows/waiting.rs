@@ -1,7 +1,6 @@
 //! Calls that wait for what others do, or for what this rank has issued: signals, fences, flushes.
 //! Knows no memory.
 
-use super::super::failure::millis;
 use super::super::pending_messages::MessageEnd;
 use super::super::state::State;
 use super::{Queued, SignalKind, WindowCall, Windows, closed_by};
@@ -120,14 +119,10 @@ impl State {
         };
         let late: Vec<Waiting> = self.windows.waiting.extract_if(.., is_late).collect();
         for waiting in late {
-            let abort = Abort::TimedOut {
-                rank: self.rank,
-                sequence: waiting.number,
-                operation: waiting.name().to_owned(),
-                waited_ms: millis(now - waiting.ending.started),
-                waiting_for: self.windows.late_peer(&waiting).into_iter().collect(),
-            };
-            let error = error_of(&abort, &self.group.name, waiting.name(), waiting.number);
+            let (name, number) = (waiting.name(), waiting.number);
+            let peer = self.windows.late_peer(&waiting);
+            let late = self.past_deadline(name.to_owned(), number, peer, &waiting.ending);
+            let error = error_of(&late, &self.group.name, name, number);
             waiting.ending.fail(error, &mut self.finished);
         }
     }
