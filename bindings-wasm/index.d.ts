@@ -1066,6 +1066,15 @@ export interface BarrierOptions extends WaitOptions {
   asyncOp?: boolean | undefined;
 }
 
+/** What holds for all operations of a group that do not say it themselves. */
+export interface GroupHints {
+  /**
+   * In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
+   * none: as they are.
+   */
+  compress?: string | null | undefined;
+}
+
 /** The members of a group from now on. */
 export interface ReconfigureOptions {
   /** A number that no earlier call of any member had. */
@@ -1080,8 +1089,8 @@ export interface ReconfigureOptions {
   ordered?: boolean | undefined;
   /** Limit of the call; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
-  /** Hints for a backend, as torchcomms takes them; the backends of this version know none. */
-  hints?: unknown;
+  /** Hints of the group from then on, as `setHints` takes them; none: those that it has. */
+  hints?: GroupHints | null | undefined;
 }
 
 /** What is known of a message before it is received. In Python it is a `dict` of these. */
@@ -1238,7 +1247,10 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
   opts?: BackendOptions | NcclOptions | null | undefined;
-  /** None: made from this group's name. A name can be used once, even if the group is destroyed. */
+  /**
+   * None: made from this group's name. A name can be used once, even if the group is destroyed;
+   * that of a group which this rank has is {@link DuplicateGroupError}.
+   */
   groupName?: string | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
@@ -1621,6 +1633,8 @@ export class ProcessGroup {
   usePgForSymmMemRendezvous: boolean;
   /** Limit of each operation that has none of its own; 0 means no limit. In ms. */
   readonly timeout: number;
+  /** The hints that were set last; none at first. */
+  readonly hints: GroupHints;
   /**
    * Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
    * libraries.
@@ -1670,6 +1684,7 @@ export class ProcessGroup {
    * Sets the limit of all later operations that have none of their own; 0 means no limit.
    *
    * @param timeout - The limit. In ms.
+   * @throws {@link InvalidGroupError}
    */
   setTimeout(timeout: number): void;
   /** The global ranks of the members, by rank in this group. */
@@ -1701,6 +1716,7 @@ export class ProcessGroup {
    * @param ranks - Ranks in this group, each once; the new ranks are their positions.
    * @returns The new group; none if this rank is not in `ranks`.
    * @throws {@link CollectiveMismatchError}
+   * @throws {@link DuplicateGroupError}
    * @throws {@link InvalidArgumentError}
    * @throws {@link RankFailedError}
    * @throws {@link RendezvousError}
@@ -2228,6 +2244,7 @@ export class ProcessGroup {
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
+   * @throws {@link InvalidGroupError}
    */
   registerPreHook(hookId: number | bigint, hook: (args: PreHookArgs) => void): void;
   /**
@@ -2242,6 +2259,7 @@ export class ProcessGroup {
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
+   * @throws {@link InvalidGroupError}
    */
   registerPostHook(hookId: number | bigint, hook: (args: PostHookArgs) => void): void;
   /**
@@ -2257,6 +2275,7 @@ export class ProcessGroup {
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
+   * @throws {@link InvalidGroupError}
    */
   registerCompletionHook(hookId: number | bigint, hook: (args: CompletionHookArgs) => void): void;
   /**
@@ -2274,6 +2293,7 @@ export class ProcessGroup {
    *
    * @param hookId - Its number; a hook of the same number is replaced.
    * @param hook - The function.
+   * @throws {@link InvalidGroupError}
    */
   registerAbortHook(hookId: number | bigint, hook: () => void): void;
   /**
@@ -2724,6 +2744,20 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): PreparedOperation<T>;
   /**
+   * Sets hints for all later operations of this group, on all ranks alike and at the same place
+   * in the order of its calls; what was set before and is not among them is unset. An operation
+   * that says something else itself is run as it says, and one that cannot do what a hint asks
+   * for as if there were none: with `compress` all but `allreduce`, `reduceScatter` and
+   * `allgather` of `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp`
+   * and `websocket`. What was prepared before stays as it is. Hints stay when members are
+   * replaced; groups that are split off begin without.
+   *
+   * @param hints - The options of this call.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   */
+  setHints(hints: GroupHints): void;
+  /**
    * Replaces the members of this group. All new members call it, with the same options; those
    * that are left out do not. The group stays the same object, with another rank and size. What
    * is in flight fails at once, with {@link ReconfiguredError}. Handles on its store and
@@ -2775,6 +2809,8 @@ export class ProcessGroup {
   /**
    * Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
    * all learn that somebody gave up. `shrinkGroup`, `agree` and `reconfigure` work all the same.
+   *
+   * @throws {@link InvalidGroupError}
    */
   revoke(): void;
   /**

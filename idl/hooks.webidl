@@ -81,6 +81,7 @@ partial interface ProcessGroup {
   /// the group is left.
   ///
   /// - `hook_id`: its number; a hook of the same number is replaced.
+  [Throws=InvalidGroup]
   undefined register_pre_hook(long long hook_id, PreHook hook);
 
   /// Forgets a hook; an unknown id is ignored.
@@ -90,6 +91,7 @@ partial interface ProcessGroup {
   /// it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
   ///
   /// - `hook_id`: its number; a hook of the same number is replaced.
+  [Throws=InvalidGroup]
   undefined register_post_hook(long long hook_id, PostHook hook);
 
   /// Forgets a hook; an unknown id is ignored.
@@ -100,6 +102,7 @@ partial interface ProcessGroup {
   /// changes nothing.
   ///
   /// - `hook_id`: its number; a hook of the same number is replaced.
+  [Throws=InvalidGroup]
   undefined register_completion_hook(long long hook_id, CompletionHook hook);
 
   /// Forgets a hook; an unknown id is ignored.
@@ -112,6 +115,7 @@ partial interface ProcessGroup {
   /// is reported, and changes nothing.
   ///
   /// - `hook_id`: its number; a hook of the same number is replaced.
+  [Throws=InvalidGroup]
   undefined register_abort_hook(long long hook_id, AbortHook hook);
 
   /// Forgets a hook; an unknown id is ignored.

@@ -57,6 +57,7 @@ interface ProcessGroup {
   readonly attribute Duration timeout;
 
   /// Sets the limit of all later operations that have none of their own; 0 means no limit.
+  [Throws=InvalidGroup]
   undefined set_timeout(Duration timeout);
 
   /// The global ranks of the members, by rank in this group.
@@ -85,13 +86,13 @@ interface ProcessGroup {
   /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
   /// - `timeout`: limit of the new group's operations; none: this group's.
   /// - `group_name`: none: made from this group's name. A name can be used once, even if the group
-  ///   is destroyed.
+  ///   is destroyed; that of a group which this rank has is `DuplicateGroup`.
   /// - `device_types`: the kinds of devices that the new group must serve, `cpu` or `cuda`; it
   ///   serves all that its backends do, and is refused if one of these is not among them.
   ///
   /// Returns the new group; none if this rank is not in `ranks`.
-  [Handwritten, Waits, Throws=(CollectiveMismatch, InvalidArgument, RankFailed, Rendezvous,
-                               RendezvousTimeout)]
+  [Handwritten, Waits, Throws=(CollectiveMismatch, DuplicateGroup, InvalidArgument, RankFailed,
+                               Rendezvous, RendezvousTimeout)]
   ProcessGroup? split_group(sequence<Rank> ranks, optional Duration? timeout = null,
                             optional BackendOptions? opts = null,
                             optional DOMString? group_name = null,

@@ -1,4 +1,12 @@
-// Groups whose members change.
+// Groups whose members change, and what stays when they do.
+
+/// What holds for all operations of a group that do not say it themselves.
+[Since=0.1]
+dictionary GroupHints {
+  /// In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
+  /// none: as they are.
+  DOMString? compress = null;
+};
 
 /// The members of a group from now on.
 [Since=0.1]
@@ -12,11 +20,23 @@ dictionary ReconfigureOptions {
   boolean ordered = true;
   /// Limit of the call; none: the group's; 0: no limit.
   Duration? timeout = null;
-  /// Hints for a backend, as torchcomms takes them; the backends of this version know none.
-  [NotIn=rust] Object? hints = null;
+  /// Hints of the group from then on, as `set_hints` takes them; none: those that it has.
+  GroupHints? hints = null;
 };
 
 partial interface ProcessGroup {
+  /// The hints that were set last; none at first.
+  [Handwritten] readonly attribute GroupHints hints;
+
+  /// Sets hints for all later operations of this group, on all ranks alike and at the same place in
+  /// the order of its calls; what was set before and is not among them is unset. An operation that
+  /// says something else itself is run as it says, and one that cannot do what a hint asks for as if
+  /// there were none: with `compress` all but `allreduce`, `reduce_scatter` and `allgather` of
+  /// `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What
+  /// was prepared before stays as it is. Hints stay when members are replaced; groups that are split
+  /// off begin without.
+  [Handwritten, Throws=(InvalidArgument, InvalidGroup)] undefined set_hints(GroupHints hints);
+
   /// Replaces the members of this group. All new members call it, with the same options; those that
   /// are left out do not. The group stays the same object, with another rank and size. What is in
   /// flight fails at once, with `Reconfigured`. Handles on its store and prepared operations end
@@ -52,6 +72,7 @@ partial interface ProcessGroup {
 
   /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
   /// all learn that somebody gave up. `shrink_group`, `agree` and `reconfigure` work all the same.
+  [Throws=InvalidGroup]
   undefined revoke();
 
   /// The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the

@@ -148,8 +148,8 @@ pub fn watch_failure(env: Env, group: &NativeObject) -> Result<()> {
     let object = group.object().map_err(|error| raise(env, &error))?;
     let group = object.group().map_err(|error| raise(env, &error))?;
     let (mailbox, number) = (realm(env)?.mailbox.clone(), group.identity());
-    group.register_abort_hook(FAILURE_WATCH, move || mailbox.send(Event::Failed(number)));
-    Ok(())
+    let watch = move || mailbox.send(Event::Failed(number));
+    group.register_abort_hook(FAILURE_WATCH, watch).map_err(|error| raise(env, &error))
 }
 
 /// A number of the members that a group has now. Throws if they are others than the `known` ones,

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 use crate::classes::ProcessGroup;
 use crate::context_variable::ContextBlocks;
+use crate::convert::CoreResult;
 
 static CURRENT: ContextBlocks = ContextBlocks::new("polyrank.current_process_group");
 
@@ -29,6 +30,7 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 impl CurrentProcessGroup {
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ProcessGroup>> {
         let group = slf.get().group.bind(slf.py());
+        group.get().inner.unless_left().or_raise(slf.py())?;
         CURRENT.enter(slf.as_any(), group.as_any())?;
         Ok(group.clone())
     }

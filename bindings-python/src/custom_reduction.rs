@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use polyrank::CustomReduction;
 use polyrank::calls::Answer;
 use polyrank::request::{Combine, ReductionTask};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
@@ -52,7 +53,10 @@ impl Combine for PythonFunction {
                 let name =
                     error.get_type(py).name().map_or_else(|_| "?".into(), |it| it.to_string());
                 let text = if text.is_empty() { name } else { format!("{name}: {text}") };
-                keep(task.message(&text), error);
+                let message = task.message(&text);
+                // Where it happened; an exception that takes no notes says less.
+                error.value(py).call_method1(intern!(py, "add_note"), (&message,)).ok();
+                keep(message, error);
                 text
             }));
         });

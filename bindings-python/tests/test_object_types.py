@@ -8,6 +8,7 @@ import enum
 import fractions
 import pathlib
 import uuid
+import zoneinfo
 
 import numpy as np
 import polyrank
@@ -55,6 +56,16 @@ class Level(enum.IntEnum):
     LOW = 1
 
 
+@register
+class Mode(enum.Flag):
+    READ, WRITE, RUN = 1, 2, 4
+
+
+@register
+class Bits(enum.IntFlag):
+    LOW, HIGH = 1, 8
+
+
 class Celsius:
     def __init__(self, degrees):
         self.degrees = degrees
@@ -66,6 +77,7 @@ class Celsius:
 register(Celsius, lambda it: it.degrees, Celsius, name="celsius")
 
 ZONE = datetime.timezone(datetime.timedelta(hours=2))
+PARIS = zoneinfo.ZoneInfo("Europe/Paris")
 POINT = Point(1.5, [1, (2,)])
 OBJECTS = [
     POINT,
@@ -77,6 +89,19 @@ OBJECTS = [
     datetime.datetime(1, 1, 1),
     datetime.date(2026, 2, 3),
     datetime.time(1, 2, 3, 4),
+    datetime.time(1, 2, tzinfo=PARIS, fold=1),
+    datetime.datetime(2026, 10, 25, 2, 30, tzinfo=PARIS),
+    datetime.datetime(2026, 10, 25, 2, 30, 0, 5, tzinfo=PARIS, fold=1),
+    datetime.datetime(2026, 10, 25, 2, 30, fold=1),
+    PARIS,
+    Mode.READ | Mode.RUN,
+    Mode(0),
+    Mode.WRITE,
+    Bits.LOW | Bits.HIGH,
+    collections.OrderedDict([("b", 1), ("a", [2])]),
+    collections.Counter("aab"),
+    collections.deque([1, (2,)], maxlen=3),
+    collections.deque(),
     datetime.timedelta(-1, 2, 3),
     ZONE,
     pathlib.PurePosixPath("/a/b"),
@@ -122,6 +147,8 @@ def carried(here):
             dist.broadcast_object_list(given, src=root)
             for got, expected in zip(given, OBJECTS):
                 assert type(got) is type(expected) and got == expected, (got, expected)
+                for field in ("fold", "tzinfo", "maxlen"):
+                    assert getattr(got, field, 0) == getattr(expected, field, 0), (got, expected)
             for got, expected in zip(given[len(OBJECTS):], ARRAYS, strict=True):
                 assert got.dtype == expected.dtype and got.shape == expected.shape
                 assert np.array_equal(got, expected) or np.isnat(got).tolist() == [False, True]
@@ -140,12 +167,8 @@ def refused(here):
     class Unknown:
         x: int = 1
 
-    class Flags(enum.Flag):
-        A, B = 1, 2
-
-    register(Flags)
-    bad = [Unknown(), Flags.A | Flags.B, object(), np.array([object()]), np.longdouble(1)]
-    hints = ["register_object_type", "single member", "encode", "not encoded", "not encoded"]
+    bad = [Unknown(), Bits.LOW | 2, object(), np.array([object()]), np.longdouble(1)]
+    hints = ["register_object_type", "no members", "encode", "not encoded", "not encoded"]
     for value, hint in zip(bad, hints, strict=True):
         with pytest.raises(polyrank.InvalidTypeError, match=hint):
             dist.all_gather_object([None] * here.size, value)

@@ -24,7 +24,8 @@ def several_permutations(here):
     mirror = [(r, size - 1 - r) for r in range(size)]
     # Rank 0 gets nothing, and the last one gives nothing.
     shift = [(r, r + 1) for r in range(size - 1)]
-    for pairs in (ring, mirror, shift, [(size - 1, 0)], []):
+    array = np.array(ring, np.int16)
+    for pairs in (ring, array, mirror, shift, [(size - 1, 0)], []):
         for count in COUNTS:
             output = np.full(count, -9.0)
             own = values(here.rank, count, "float64")

@@ -24,6 +24,10 @@ def gather_and_scatter(here):
     output = np.full_like(whole, -9)
     here.group.all_gather_v(output, parts[here.rank], rows).wait()
     same(output, whole)
+    # An array of integers is as good as a list.
+    output.fill(-9)
+    here.group.all_gather_v(output, parts[here.rank], np.array(rows, np.uint16)).wait()
+    same(output, whole)
     for root in range(here.size):
         is_root = here.rank == root
         output = np.full_like(whole, -9)

@@ -185,8 +185,8 @@ pub use generated::reduce_op::ReduceOp;
 pub use kernels::{Compression, CompressionLoss};
 pub use process_group::topology::Topology;
 pub use process_group::{
-    DEFAULT_TIMEOUT, DeviceBackend, GroupOptions, PreparedOperation, ProcessGroup, SHUTDOWN_LIMIT,
-    SplitOptions, Window, nan_check, nan_check_allowing_infinity,
+    DEFAULT_TIMEOUT, DeviceBackend, GroupHints, GroupOptions, PreparedOperation, ProcessGroup,
+    SHUTDOWN_LIMIT, SplitOptions, Window, nan_check, nan_check_allowing_infinity,
 };
 pub use request::{CustomOp, CustomReduction, Request};
 pub use tensor::{

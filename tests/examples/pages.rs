@@ -11,7 +11,9 @@ use polyrank::device_mesh::{MeshOptions, init_device_mesh};
 use polyrank::distributed::{InitOptions, destroy_process_group, init_process_group};
 use polyrank::options::AllreduceOptions;
 use polyrank::store::Store;
-use polyrank::{Collective, CustomReduction, Error, ProcessGroup, Result, Tensor, nan_check};
+use polyrank::{
+    Collective, CustomReduction, Error, GroupHints, ProcessGroup, Result, Tensor, nan_check,
+};
 
 fn backward(batch: f32, gradients: &Tensor) {
     println!("{batch} of shape {:?}", gradients.shape());
@@ -20,10 +22,10 @@ fn backward(batch: f32, gradients: &Tensor) {
 fn main() -> polyrank::Result<()> {
     register_backend("mine", &[], OverStore::make)?;
     let group = init_process_group(InitOptions::default())?;
-    group.register_pre_hook(0, nan_check());
+    group.register_pre_hook(0, nan_check())?;
     group.register_completion_hook(0, |ended| {
         println!("{} #{}: {:?}", ended.name, ended.op_id, ended.duration);
-    });
+    })?;
     let batches = [1.0, 2.0];
     let gradients = polyrank::Tensor::zeros(polyrank::DType::F32, &[1024, 1024])?;
     let prepared = group.prepare_allreduce(gradients, ())?;
@@ -76,6 +78,7 @@ fn travel_compressed(group: &ProcessGroup, gradient: Vec<f32>) -> polyrank::Resu
     let work = group.allreduce_async(gradient, options)?;
     work.wait(None)?;
     let lost = work.compression_error();
+    group.set_hints(GroupHints::default().compress("bf16"))?;
     println!("rank {} lost {lost:?}", group.rank());
     Ok(())
 }

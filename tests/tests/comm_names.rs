@@ -21,12 +21,14 @@ fn told(group: &ProcessGroup) -> Names {
         }
     };
     let (before, after, end) = (note.clone(), note.clone(), note);
-    group.register_pre_hook(0, move |it| {
-        before(it.name, &it.comm_name);
-        Ok(())
-    });
-    group.register_post_hook(0, move |it| after(it.name, &it.comm_name));
-    group.register_completion_hook(0, move |it| end(it.name, &it.comm_name));
+    group
+        .register_pre_hook(0, move |it| {
+            before(it.name, &it.comm_name);
+            Ok(())
+        })
+        .unwrap();
+    group.register_post_hook(0, move |it| after(it.name, &it.comm_name)).unwrap();
+    group.register_completion_hook(0, move |it| end(it.name, &it.comm_name)).unwrap();
     log
 }
 

@@ -79,10 +79,12 @@ fn messages_groups_hooks_and_awaiting_are_as_with_every_backend() {
                 let previous = (rank + size - 1) % size;
                 let ended = Arc::new(AtomicUsize::new(0));
                 let seen = ended.clone();
-                group.register_completion_hook(0, move |it| {
-                    assert_eq!(it.error, None);
-                    seen.fetch_add(1, Ordering::SeqCst);
-                });
+                group
+                    .register_completion_hook(0, move |it| {
+                        assert_eq!(it.error, None);
+                        seen.fetch_add(1, Ordering::SeqCst);
+                    })
+                    .unwrap();
                 // Received first, sent afterwards: a receive must not hold up the call.
                 let work = group.recv_async(vec![0_i64; 2], Some(previous), 7).unwrap();
                 group.send(&[i64::from(rank), 5], next, 7).unwrap();
@@ -145,9 +147,11 @@ fn one_that_does_not_end_passes_its_deadline_and_breaks_the_group() {
         |group| {
             let failed = Arc::new(AtomicUsize::new(0));
             let told = failed.clone();
-            group.register_abort_hook(0, move || {
-                told.fetch_add(1, Ordering::SeqCst);
-            });
+            group
+                .register_abort_hook(0, move || {
+                    told.fetch_add(1, Ordering::SeqCst);
+                })
+                .unwrap();
             let error = group.barrier(()).unwrap_err();
             let Error::CollectiveTimeout { collective, waiting_rank, sequence, detail, .. } =
                 &error

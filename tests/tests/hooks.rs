@@ -28,13 +28,15 @@ fn logged(group: &ProcessGroup) -> Arc<Mutex<Vec<Seen>>> {
     let log: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let kept = log.clone();
     let rank = group.rank();
-    group.register_pre_hook(0, move |operation| {
-        assert_eq!(operation.rank, rank);
-        let mut log = kept.lock().unwrap();
-        assert_eq!(operation.op_id, log.len() as u64);
-        log.push(seen(operation));
-        Ok(())
-    });
+    group
+        .register_pre_hook(0, move |operation| {
+            assert_eq!(operation.rank, rank);
+            let mut log = kept.lock().unwrap();
+            assert_eq!(operation.op_id, log.len() as u64);
+            log.push(seen(operation));
+            Ok(())
+        })
+        .unwrap();
     log
 }
 
@@ -114,25 +116,33 @@ fn hooks_run_in_the_order_of_their_numbers_and_know_the_same_operation() {
         };
         for (id, what) in [(5, "pre 5"), (-1, "pre -1"), (2, "replaced")] {
             let note = note(what);
-            group.register_pre_hook(id, move |it| {
-                note(it.op_id);
-                Ok(())
-            });
+            group
+                .register_pre_hook(id, move |it| {
+                    note(it.op_id);
+                    Ok(())
+                })
+                .unwrap();
         }
         let second = note("pre 2");
-        group.register_pre_hook(2, move |it| {
-            second(it.op_id);
-            Ok(())
-        });
+        group
+            .register_pre_hook(2, move |it| {
+                second(it.op_id);
+                Ok(())
+            })
+            .unwrap();
         let (posted, ended) = (note("post"), note("end"));
-        group.register_post_hook(0, move |it| {
-            assert!(it.work.result().is_empty(), "its tensors may be borrowed");
-            posted(it.op_id);
-        });
-        group.register_completion_hook(0, move |it| {
-            assert!(it.error.is_none());
-            ended(it.op_id);
-        });
+        group
+            .register_post_hook(0, move |it| {
+                assert!(it.work.result().is_empty(), "its tensors may be borrowed");
+                posted(it.op_id);
+            })
+            .unwrap();
+        group
+            .register_completion_hook(0, move |it| {
+                assert!(it.error.is_none());
+                ended(it.op_id);
+            })
+            .unwrap();
         let mut tensor = vec![1i64; 1000];
         group.allreduce(&mut tensor, ()).unwrap();
         group.unregister_pre_hook(2);
@@ -154,10 +164,12 @@ fn an_error_in_a_hook_stops_the_operation_and_all_ranks_learn_why() {
     for size in [2, 3, 5] {
         ranks(size, |group| {
             if group.rank() == 1 {
-                group.register_pre_hook(7, |it| match it.op_id {
-                    0 => Ok(()),
-                    _ => Err(Error::HookFailed { message: "enough is enough".into() }),
-                });
+                group
+                    .register_pre_hook(7, |it| match it.op_id {
+                        0 => Ok(()),
+                        _ => Err(Error::HookFailed { message: "enough is enough".into() }),
+                    })
+                    .unwrap();
             }
             let mut tensor = [1.0f64; 2];
             group.allreduce(&mut tensor, ()).unwrap();
@@ -177,7 +189,7 @@ fn an_error_in_a_hook_stops_the_operation_and_all_ranks_learn_why() {
 fn a_panic_in_a_hook_reaches_the_caller_and_the_others_learn_of_it() {
     ranks(2, |group| {
         if group.rank() == 0 {
-            group.register_pre_hook(0, |_| panic!("it is broken"));
+            group.register_pre_hook(0, |_| panic!("it is broken")).unwrap();
             let called =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| group.barrier(())));
             assert!(called.is_err());
@@ -191,7 +203,7 @@ fn a_panic_in_a_hook_reaches_the_caller_and_the_others_learn_of_it() {
 #[test]
 fn nan_and_infinity_are_found_before_they_spread() {
     ranks(3, |group| {
-        group.register_pre_hook(0, nan_check());
+        group.register_pre_hook(0, nan_check()).unwrap();
         let mut fine = vec![f32::MAX, -0.0, 1e-40];
         group.broadcast(&mut fine, 1).unwrap();
         let mut ints = vec![-1i32; 9];
@@ -222,7 +234,7 @@ fn nan_and_infinity_are_found_before_they_spread() {
         }
     });
     ranks(2, |group| {
-        group.register_pre_hook(0, nan_check_allowing_infinity());
+        group.register_pre_hook(0, nan_check_allowing_infinity()).unwrap();
         let mut one = [f32::INFINITY];
         group.allreduce(&mut one, ()).unwrap();
         assert_eq!(one, [f32::INFINITY]);
@@ -235,10 +247,12 @@ fn what_a_hook_runs_has_no_hooks() {
     ranks(3, |group| {
         let count = Arc::new(AtomicUsize::new(0));
         let (counted, inner) = (count.clone(), group.clone());
-        group.register_pre_hook(0, move |_| {
-            counted.fetch_add(1, Ordering::Relaxed);
-            inner.barrier(())
-        });
+        group
+            .register_pre_hook(0, move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                inner.barrier(())
+            })
+            .unwrap();
         group.allreduce(&mut [1u8], ()).unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1);
     });
@@ -256,9 +270,11 @@ fn abort_hooks_run_once_before_any_operation_says_that_the_group_failed() {
                 let group = ProcessGroup::new(store, rank, 3, "aborted", options).unwrap();
                 let calls = Arc::new(AtomicUsize::new(0));
                 let counted = calls.clone();
-                group.register_abort_hook(0, move || {
-                    counted.fetch_add(1, Ordering::SeqCst);
-                });
+                group
+                    .register_abort_hook(0, move || {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                    })
+                    .unwrap();
                 group.barrier(()).unwrap();
                 let work = (rank != 1).then(|| group.allreduce_async(vec![1.0f32], ()).unwrap());
                 met.wait();
@@ -293,9 +309,11 @@ fn an_abort_hook_that_comes_after_the_failure_is_called_at_once() {
                 let calls = [const { AtomicUsize::new(0) }; 2].map(Arc::new);
                 let register = |place: usize| {
                     let counted = calls[place].clone();
-                    group.register_abort_hook(place as i64, move || {
-                        counted.fetch_add(1, Ordering::SeqCst);
-                    });
+                    group
+                        .register_abort_hook(place as i64, move || {
+                            counted.fetch_add(1, Ordering::SeqCst);
+                        })
+                        .unwrap();
                 };
                 let waits = group.recv_async(vec![0u8], Some(1 - rank), 0).unwrap();
                 met.wait();
@@ -320,7 +338,9 @@ fn completion_hooks_are_told_of_failures() {
     ranks(2, |group| {
         let errors: Arc<Mutex<Vec<Option<Error>>>> = Arc::default();
         let kept = errors.clone();
-        group.register_completion_hook(0, move |it| kept.lock().unwrap().push(it.error.clone()));
+        group
+            .register_completion_hook(0, move |it| kept.lock().unwrap().push(it.error.clone()))
+            .unwrap();
         let called = match group.rank() {
             0 => group.allreduce(&mut [1.0f32; 3], ()),
             _ => group.allreduce(&mut [1.0f32; 4], ()),
@@ -335,10 +355,12 @@ fn hooks_are_dropped_when_their_group_is_left() {
     let held = Arc::new(());
     ranks(2, |group| {
         let (kept, whole) = (held.clone(), group.clone());
-        group.register_pre_hook(0, move |_| {
-            let _ = (&kept, &whole);
-            Ok(())
-        });
+        group
+            .register_pre_hook(0, move |_| {
+                let _ = (&kept, &whole);
+                Ok(())
+            })
+            .unwrap();
         group.barrier(()).unwrap();
     });
     assert_eq!(Arc::strong_count(&held), 1);

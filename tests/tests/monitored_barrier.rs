@@ -118,7 +118,7 @@ fn a_timeout_below_a_millisecond_is_a_limit() {
     ranks(2, |group| {
         let half = Duration::from_micros(500);
         let limit = group.timeout();
-        group.set_timeout(half);
+        group.set_timeout(half).unwrap();
         assert_eq!(group.timeout(), half);
         let store = group.get_group_store();
         if group.rank() == 0 {
@@ -133,17 +133,17 @@ fn a_timeout_below_a_millisecond_is_a_limit() {
 #[test]
 fn a_group_whose_timeout_is_zero_has_no_limit() {
     ranks(3, |group| {
-        group.set_timeout(Duration::ZERO);
+        group.set_timeout(Duration::ZERO).unwrap();
         let mut sum = vec![group.rank(); 100_000];
         group.allreduce(&mut sum, ()).unwrap();
         group.barrier(()).unwrap();
         group.monitored_barrier(None, false).unwrap();
         // An operation's own limit of zero is none, whatever the group's is.
-        group.set_timeout(Duration::from_nanos(1));
+        group.set_timeout(Duration::from_nanos(1)).unwrap();
         group
             .barrier(polyrank::options::BarrierOptions::default().timeout(Duration::ZERO))
             .unwrap();
-        group.set_timeout(Duration::ZERO);
+        group.set_timeout(Duration::ZERO).unwrap();
         let child = group.split_group(&[2, 0], polyrank::SplitOptions::default()).unwrap();
         if let Some(child) = child {
             assert_eq!(child.timeout(), Duration::ZERO);

@@ -72,7 +72,7 @@ fn small_memory_that_is_only_lent_is_given_back_at_the_deadline() {
                 store.set("heard", b"").unwrap();
                 return;
             }
-            group.set_timeout(Duration::from_millis(500));
+            group.set_timeout(Duration::from_millis(500)).unwrap();
             let mut data = [1.0_f32, 2.0];
             let error = group.allreduce(&mut data, ()).unwrap_err();
             assert_eq!(data, [1.0, 2.0]);
@@ -94,7 +94,7 @@ fn large_memory_that_mpi_does_not_let_go_of_ends_the_job_with_a_reason() {
             if group.rank() == 1 {
                 group.get_group_store().wait(&["never"], None).unwrap();
             }
-            group.set_timeout(Duration::from_millis(500));
+            group.set_timeout(Duration::from_millis(500)).unwrap();
             let mut data = vec![1.0_f32; 1 << 20];
             let result = group.allreduce(&mut data, ());
             report(0, format!("came back: {result:?}"));
@@ -344,7 +344,7 @@ fn a_receive_past_its_deadline_says_from_whom() {
         let test = "a_receive_past_its_deadline_says_from_whom";
         let job = ranks(mpi, test, 2, &[], |group| {
             if group.rank() == 0 {
-                group.set_timeout(Duration::from_millis(400));
+                group.set_timeout(Duration::from_millis(400)).unwrap();
                 let mut data = vec![0_u8; 1 << 20];
                 let error = group.recv(&mut data, 1, 3).unwrap_err();
                 tell(0, &error);

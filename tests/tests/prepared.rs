@@ -264,11 +264,13 @@ fn hooks_see_the_ordinary_operation() {
         let gather = group.prepare_allgather(vec![0i32; 2], vec![1i32], ()).unwrap();
         let tell = group.prepare_broadcast(vec![0i32; 1], 1u32).unwrap();
         let notes = seen.clone();
-        group.register_pre_hook(3, move |told| {
-            let sizes = (told.input_tensors.len(), told.output_tensors.len());
-            notes.lock().unwrap().push((told.name, told.root, sizes));
-            Ok(())
-        });
+        group
+            .register_pre_hook(3, move |told| {
+                let sizes = (told.input_tensors.len(), told.output_tensors.len());
+                notes.lock().unwrap().push((told.name, told.root, sizes));
+                Ok(())
+            })
+            .unwrap();
         gather.run().unwrap();
         tell.start().unwrap().wait(None).unwrap();
         group.unregister_pre_hook(3);

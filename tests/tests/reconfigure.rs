@@ -256,13 +256,17 @@ fn hooks_stay_with_their_group() {
     let members = world(2);
     let (seen_here, failures_here) = (seen.clone(), failures.clone());
     let registered = members[0].ask(move |group| {
-        group.register_pre_hook(0, move |_| {
-            seen_here.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        });
-        group.register_abort_hook(0, move || {
-            failures_here.fetch_add(1, Ordering::SeqCst);
-        });
+        group
+            .register_pre_hook(0, move |_| {
+                seen_here.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            })
+            .unwrap();
+        group
+            .register_abort_hook(0, move || {
+                failures_here.fetch_add(1, Ordering::SeqCst);
+            })
+            .unwrap();
     });
     registered.recv().unwrap();
     let newcomer = Member::newcomer();

@@ -62,7 +62,7 @@ fn those_who_live_agree_whatever_happened() {
     assert_eq!(agree(&[(a, 0b111), (b, 0b110), (c, 0b011)]), [0b010; 3]);
     let state = |member: &Member| member.ask(|group| group.get_error()).recv().unwrap();
     assert_eq!(state(a), WorkResult::Success);
-    b.ask(|group| group.revoke()).recv().unwrap();
+    b.ask(|group| group.revoke().unwrap()).recv().unwrap();
     let error = c.ask(|group| group.barrier(()).unwrap_err().to_string()).recv().unwrap();
     assert!(error.contains("rank 1: it revoked the group"), "{error}");
     assert_eq!([state(b), state(c)], [WorkResult::CommError; 2]);
@@ -168,7 +168,7 @@ fn who_has_left_a_group_made_out_of_another_is_not_waited_for() {
     let all: Vec<&Member> = members.iter().collect();
     let parts: Vec<ProcessGroup> = calls(&all, split).into_iter().map(Result::unwrap).collect();
     let [first, second, third] = parts.as_slice() else { panic!("three ranks") };
-    first.revoke();
+    first.revoke().unwrap();
     assert!(second.barrier(()).is_err() && third.barrier(()).is_err());
     let _ = third.shutdown();
     thread::scope(|scope| {

@@ -57,7 +57,7 @@ fn is_killed_when_broken(test: &str, size: u32, victim: u32) {
         if group.rank() == (victim + 1) % size {
             let all: Vec<String> = (0..size).map(looked).collect();
             store.wait(&all.iter().map(String::as_str).collect::<Vec<_>>(), None).unwrap();
-            group.revoke();
+            group.revoke().unwrap();
         }
         assert!(group.barrier(()).is_err());
         assert_eq!(group.get_error(), WorkResult::CommError);
@@ -144,7 +144,7 @@ fn the_host_of_the_store_is_stopped() {
         while !is_stopped(host) {
             std::thread::yield_now();
         }
-        group.revoke();
+        group.revoke().unwrap();
         // It lives, and may come back: nobody says that it is gone.
         let error = group.agree(1, Some(Duration::from_millis(500))).unwrap_err();
         assert!(matches!(error, Error::RendezvousTimeout { rank: 0, .. }), "{error:?}");

@@ -259,12 +259,14 @@ fn hooks_see_no_operation_of_a_window_and_nothing_waits_for_them() {
     threads(2, |group| {
         let (window, seen) = (group.new_window().unwrap(), Arc::new(AtomicUsize::new(0)));
         let (other, count) = (window.clone(), seen.clone());
-        group.register_pre_hook(0, move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
-            // A hook may use the window: nothing is locked while it runs.
-            let _ = other.get_attr(0);
-            Ok(())
-        });
+        group
+            .register_pre_hook(0, move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                // A hook may use the window: nothing is locked while it runs.
+                let _ = other.get_attr(0);
+                Ok(())
+            })
+            .unwrap();
         window.tensor_register(zeros()).unwrap();
         window.fence().unwrap();
         window.tensor_deregister().unwrap();

@@ -239,6 +239,7 @@ const PROCESS_GROUP_PREPARE_SCAN = { key: "PROCESS_GROUP_PREPARE_SCAN", name: "p
 const PROCESS_GROUP_PREPARE_EXSCAN = { key: "PROCESS_GROUP_PREPARE_EXSCAN", name: "prepareExscan", required: 1, durations: [2], prepares: "exscan", output: 0, outputName: "tensor" };
 const PROCESS_GROUP_PREPARE_SEND = { key: "PROCESS_GROUP_PREPARE_SEND", name: "prepareSend", required: 2, prepares: "send", output: null, message: true };
 const PROCESS_GROUP_PREPARE_RECV = { key: "PROCESS_GROUP_PREPARE_RECV", name: "prepareRecv", required: 2, prepares: "recv", output: 0, outputName: "tensor", message: true };
+const PROCESS_GROUP_SET_HINTS = { key: "PROCESS_GROUP_SET_HINTS", name: "setHints", required: 1, gives: "nothing" };
 const PROCESS_GROUP_RECONFIGURE = { key: "PROCESS_GROUP_RECONFIGURE", name: "reconfigure", required: 1, output: null };
 const PROCESS_GROUP_GET_RECONFIGURE_HANDLE = { key: "PROCESS_GROUP_GET_RECONFIGURE_HANDLE", name: "getReconfigureHandle", required: 0 };
 const PROCESS_GROUP_SHRINK_GROUP = { key: "PROCESS_GROUP_SHRINK_GROUP", name: "shrinkGroup", required: 1, durations: [1], output: null };
@@ -291,6 +292,10 @@ export class ProcessGroup {
 
   get timeout() {
     return calls.invoke({ key: "PROCESS_GROUP_TIMEOUT", required: 0 }, this, []);
+  }
+
+  get hints() {
+    return calls.invoke({ key: "PROCESS_GROUP_HINTS", required: 0 }, this, []);
   }
 
   get supportsReconfigure() {
@@ -559,6 +564,10 @@ export class ProcessGroup {
 
   prepareRecv(...given) {
     return prepare(PROCESS_GROUP_PREPARE_RECV, this, given);
+  }
+
+  setHints(...given) {
+    return calls.invoke(PROCESS_GROUP_SET_HINTS, this, given);
   }
 
   reconfigure(...given) {

@@ -112,6 +112,8 @@ function registered(sort) {
       throw new InvalidTypeError(`${spec.name}(): 'hook' must be a function, not ${typeof hook}`);
     }
     const handle = groupHandle(spec, group);
+    // One that was destroyed is refused.
+    wrapped(() => native.checkMembers(handle, undefined, spec.name));
     const hooks = groups.get(handle.id) ?? new Hooks();
     groups.set(handle.id, hooks);
     hooks[sort].set(id, hook);

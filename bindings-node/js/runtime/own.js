@@ -11,6 +11,7 @@ import {
   RendezvousError,
   UnknownBackendError,
   asError,
+  wrapped,
 } from "../generated/errors.js";
 import { isStore } from "./foreign_stores.js";
 import { handleOf, wrap } from "./handles.js";
@@ -41,9 +42,12 @@ export function parseBackend(name) {
 
 /** Runs `callback` with `group` as the current group, through everything that it awaits. */
 export function withProcessGroup(group, callback) {
-  if (handleOf(group)?.type !== "ProcessGroup") {
+  const handle = handleOf(group);
+  if (handle?.type !== "ProcessGroup") {
     throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
   }
+  // One that was destroyed is refused.
+  wrapped(() => native.checkMembers(handle, undefined, "withProcessGroup"));
   return platform.currentGroup.run(group, callback);
 }
 

@@ -48,6 +48,7 @@ __all__ = [
     "FileStore",
     "Future",
     "GatherOptions",
+    "GroupHints",
     "HashStore",
     "HookFailedError",
     "InvalidArgumentError",
@@ -1081,6 +1082,19 @@ class BarrierOptions(Options):
     def __new__(cls, device_ids: Sequence[SupportsIndex] = ..., timeout: _Duration | None = ..., device: object | None = ..., async_op: bool = ...) -> Self: ...
 
 
+class GroupHints(Options):
+    """What holds for all operations of a group that do not say it themselves."""
+
+    @property
+    def compress(self) -> str | None:
+        """In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
+        none: as they are.
+        """
+    @compress.setter
+    def compress(self, value: str | None) -> None: ...
+    def __new__(cls, compress: str | None = ...) -> Self: ...
+
+
 class ReconfigureOptions(Options):
     """The members of a group from now on."""
 
@@ -1107,11 +1121,11 @@ class ReconfigureOptions(Options):
     @timeout.setter
     def timeout(self, value: _Duration | None) -> None: ...
     @property
-    def hints(self) -> Any | None:
-        """Hints for a backend, as torchcomms takes them; the backends of this version know none."""
+    def hints(self) -> GroupHints | None:
+        """Hints of the group from then on, as `set_hints` takes them; none: those that it has."""
     @hints.setter
-    def hints(self, value: object | None) -> None: ...
-    def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ..., hints: object | None = ...) -> Self: ...
+    def hints(self, value: GroupHints | None) -> None: ...
+    def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ..., hints: GroupHints | None = ...) -> Self: ...
 
 
 @final
@@ -1561,6 +1575,9 @@ class ProcessGroup:
     def timeout(self) -> timedelta:
         """Limit of each operation that has none of its own; 0 means no limit."""
     @property
+    def hints(self) -> GroupHints:
+        """The hints that were set last; none at first."""
+    @property
     def supports_reconfigure(self) -> bool:
         """Whether the members of the group can be replaced: over `tcp` and `websocket`, not over
         libraries.
@@ -1598,7 +1615,10 @@ class ProcessGroup:
         """
     _get_backend = get_backend
     def set_timeout(self, timeout: _Duration) -> None:
-        """Sets the limit of all later operations that have none of their own; 0 means no limit."""
+        """Sets the limit of all later operations that have none of their own; 0 means no limit.
+
+        Raises `InvalidGroupError`.
+        """
     def ranks(self) -> list[int]:
         """The global ranks of the members, by rank in this group."""
     def abort(self) -> None:
@@ -1625,13 +1645,13 @@ class ProcessGroup:
         - `ranks`: ranks in this group, each once; the new ranks are their positions.
         - `timeout`: limit of the new group's operations; none: this group's.
         - `group_name`: none: made from this group's name. A name can be used once, even if the group
-          is destroyed.
+          is destroyed; that of a group which this rank has is `DuplicateGroupError`.
         - `device_types`: the kinds of devices that the new group must serve, `cpu` or `cuda`; it
           serves all that its backends do, and is refused if one of these is not among them.
 
         Returns the new group; none if this rank is not in `ranks`.
 
-        Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+        Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
         """
     def merge_remote_group(self, store: Store, size: SupportsIndex, timeout: _Duration = ..., group_name: str | None = None, group_desc: str | None = None) -> ProcessGroup:
         """Merges this group and others into one of `size` ranks. Every rank of each of them calls it,
@@ -1913,6 +1933,8 @@ class ProcessGroup:
         the group is left.
 
         - `hook_id`: its number; a hook of the same number is replaced.
+
+        Raises `InvalidGroupError`.
         """
     def unregister_pre_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
@@ -1921,6 +1943,8 @@ class ProcessGroup:
         it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
 
         - `hook_id`: its number; a hook of the same number is replaced.
+
+        Raises `InvalidGroupError`.
         """
     def unregister_post_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
@@ -1930,6 +1954,8 @@ class ProcessGroup:
         changes nothing.
 
         - `hook_id`: its number; a hook of the same number is replaced.
+
+        Raises `InvalidGroupError`.
         """
     def unregister_completion_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
@@ -1941,6 +1967,8 @@ class ProcessGroup:
         is reported, and changes nothing.
 
         - `hook_id`: its number; a hook of the same number is replaced.
+
+        Raises `InvalidGroupError`.
         """
     def unregister_abort_hook(self, hook_id: SupportsIndex) -> None:
         """Forgets a hook; an unknown id is ignored."""
@@ -2114,6 +2142,17 @@ class ProcessGroup:
 
         Raises `InvalidArgumentError`.
         """
+    def set_hints(self, hints: GroupHints) -> None:
+        """Sets hints for all later operations of this group, on all ranks alike and at the same place in
+        the order of its calls; what was set before and is not among them is unset. An operation that
+        says something else itself is run as it says, and one that cannot do what a hint asks for as if
+        there were none: with `compress` all but `allreduce`, `reduce_scatter` and `allgather` of
+        `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What
+        was prepared before stays as it is. Hints stay when members are replaced; groups that are split
+        off begin without.
+
+        Raises `InvalidArgumentError`, `InvalidGroupError`.
+        """
     def reconfigure(self, opts: ReconfigureOptions) -> Work:
         """Replaces the members of this group. All new members call it, with the same options; those that
         are left out do not. The group stays the same object, with another rank and size. What is in
@@ -2148,6 +2187,8 @@ class ProcessGroup:
     def revoke(self) -> None:
         """Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
         all learn that somebody gave up. `shrink_group`, `agree` and `reconfigure` work all the same.
+
+        Raises `InvalidGroupError`.
         """
     def agree(self, flag: SupportsIndex, timeout: _Duration | None = None) -> int:
         """The bits that the flags of all ranks that live have in common, as MPI's `MPIX_Comm_agree`: the

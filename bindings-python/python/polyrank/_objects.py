@@ -7,6 +7,7 @@ the plain value: in other languages, a map of fields, a list, a text or a number
 # Nothing is known of what users' types hold.
 # pyright: basic
 
+import collections
 import dataclasses
 import datetime
 import decimal
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from polyrank._core import InvalidArgumentError
+from polyrank._times import datetime_of_text, text_of_time, time_of_text, zone_name, zone_of
 
 __all__ = ["register_object_type"]
 
@@ -114,6 +116,8 @@ def _tag_of(name: str) -> int:
 
 
 def _of_structure(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    if issubclass(cls, enum.Flag):
+        return _names_of_flags, lambda names: _flags(cls, names)
     if issubclass(cls, enum.Enum):
         members = cls.__members__
         return (lambda member: _member_name(member)), (lambda name: members[name])
@@ -134,6 +138,20 @@ def _member_name(member: enum.Enum) -> str:
     if member.name is None or member.name not in type(member).__members__:
         raise TypeError(f"{member!r} is not a single member of its enum")
     return member.name
+
+
+def _names_of_flags(flags: enum.Flag) -> str:
+    """As `READ|WRITE`; of none an empty text."""
+    single = [member for member in type(flags) if member.value & flags.value]
+    if sum(member.value for member in single) != flags.value:
+        raise TypeError(f"{flags!r} has bits that are no members of its enum")
+    return "|".join(_member_name(member) for member in single)
+
+
+def _flags(cls: type[enum.Flag], names: Any) -> enum.Flag:
+    members = cls.__members__
+    single = [members[name] for name in _of_type(names, str).split("|") if name]
+    return cls(sum({member.value for member in single}))
 
 
 def _fields_of_dataclass(instance: Any) -> dict[str, Any]:
@@ -181,7 +199,7 @@ def plain_value(value: Any) -> tuple[int, Any]:
 def restored(tag: int, plain: Any) -> Any:
     """The object of a tag and a plain value, or that value; called by the decoder."""
     if tag not in _READERS and tag >= 2**52:
-        for module in ("numpy", "torch"):
+        for module in ("numpy", "torch", "zoneinfo"):
             if module in sys.modules:
                 _register_module(module)
     found = _READERS.get(tag)
@@ -194,9 +212,9 @@ def restored(tag: int, plain: Any) -> Any:
 
 
 def _register_library(cls: type) -> None:
-    """Types of NumPy and PyTorch, once they are met."""
+    """Types of NumPy, PyTorch and zoneinfo, once they are met."""
     module = cls.__module__.partition(".")[0]
-    if module in ("numpy", "torch"):
+    if module in ("numpy", "torch", "zoneinfo"):
         _register_module(module)
 
 
@@ -208,6 +226,9 @@ def _register_module(module: str) -> None:
         return
     _registered_modules.add(module)
     library: Any = sys.modules[module]
+    if module == "zoneinfo":
+        _register(library.ZoneInfo, "zoneinfo.ZoneInfo", zone_name, zone_of)
+        return
     if module == "torch":
         kinds = {str(it): it for it in vars(library).values() if isinstance(it, library.dtype)}
         _register(library.dtype, "torch.dtype", str, lambda name: kinds[name])
@@ -283,9 +304,9 @@ def _register_standard_library() -> None:
     # Files have the paths of the reader's system.
     for path in (pathlib.PosixPath, pathlib.WindowsPath):
         _register(path, "pathlib.Path", str, pathlib.Path)
-    of(datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat)
+    of(datetime.datetime, text_of_time, datetime_of_text)
     of(datetime.date, datetime.date.isoformat, datetime.date.fromisoformat)
-    of(datetime.time, datetime.time.isoformat, datetime.time.fromisoformat)
+    of(datetime.time, text_of_time, time_of_text)
     of(
         datetime.timedelta,
         lambda it: [it.days, it.seconds, it.microseconds],
@@ -302,6 +323,13 @@ def _register_standard_library() -> None:
         fractions.Fraction,
         lambda it: [it.numerator, it.denominator],
         lambda plain: fractions.Fraction(*_whole(plain, 2)),
+    )
+    of(collections.OrderedDict, dict, lambda plain: collections.OrderedDict(_map(plain)))
+    of(collections.Counter, dict, lambda plain: collections.Counter(_map(plain)))
+    of(
+        collections.deque,
+        lambda it: [list(it), it.maxlen],
+        lambda plain: collections.deque(_of_type(plain[0], list), plain[1]),
     )
     of(frozenset, list, lambda plain: frozenset(_of_type(plain, list)))
     of(bytearray, bytes, lambda plain: bytearray(_of_type(plain, bytes)))

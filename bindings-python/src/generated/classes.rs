@@ -603,6 +603,8 @@ impl ProcessGroup {
     }
 
     /// Sets the limit of all later operations that have none of their own; 0 means no limit.
+    ///
+    /// Raises `InvalidGroupError`.
     #[pyo3(name = "set_timeout", signature = (*positional, **keywords), text_signature = "($self, timeout)")]
     fn py_set_timeout<'py>(
         slf: &Bound<'py, Self>,
@@ -650,13 +652,13 @@ impl ProcessGroup {
     /// - `ranks`: ranks in this group, each once; the new ranks are their positions.
     /// - `timeout`: limit of the new group's operations; none: this group's.
     /// - `group_name`: none: made from this group's name. A name can be used once, even if the group
-    ///   is destroyed.
+    ///   is destroyed; that of a group which this rank has is `DuplicateGroupError`.
     /// - `device_types`: the kinds of devices that the new group must serve, `cpu` or `cuda`; it
     ///   serves all that its backends do, and is refused if one of these is not among them.
     ///
     /// Returns the new group; none if this rank is not in `ranks`.
     ///
-    /// Raises `CollectiveMismatchError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
+    /// Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     #[pyo3(name = "split_group", signature = (*positional, **keywords), text_signature = "($self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None)")]
     fn py_split_group<'py>(
         slf: &Bound<'py, Self>,
@@ -1134,6 +1136,8 @@ impl ProcessGroup {
     /// the group is left.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
+    ///
+    /// Raises `InvalidGroupError`.
     #[pyo3(name = "register_pre_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_pre_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -1160,6 +1164,8 @@ impl ProcessGroup {
     /// it. An error in it is reported, and changes nothing. As `register_pre_hook` otherwise.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
+    ///
+    /// Raises `InvalidGroupError`.
     #[pyo3(name = "register_post_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_post_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -1187,6 +1193,8 @@ impl ProcessGroup {
     /// changes nothing.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
+    ///
+    /// Raises `InvalidGroupError`.
     #[pyo3(name = "register_completion_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_completion_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -1225,6 +1233,8 @@ impl ProcessGroup {
     /// is reported, and changes nothing.
     ///
     /// - `hook_id`: its number; a hook of the same number is replaced.
+    ///
+    /// Raises `InvalidGroupError`.
     #[pyo3(name = "register_abort_hook", signature = (*positional, **keywords), text_signature = "($self, hook_id, hook)")]
     fn py_register_abort_hook<'py>(
         slf: &Bound<'py, Self>,
@@ -1583,6 +1593,24 @@ impl ProcessGroup {
         convert::prepare(slf, &tables::PROCESS_GROUP_PREPARE_RECV, positional, keywords)
     }
 
+    /// Sets hints for all later operations of this group, on all ranks alike and at the same place in
+    /// the order of its calls; what was set before and is not among them is unset. An operation that
+    /// says something else itself is run as it says, and one that cannot do what a hint asks for as if
+    /// there were none: with `compress` all but `allreduce`, `reduce_scatter` and `allgather` of
+    /// `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What
+    /// was prepared before stays as it is. Hints stay when members are replaced; groups that are split
+    /// off begin without.
+    ///
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`.
+    #[pyo3(name = "set_hints", signature = (*positional, **keywords), text_signature = "($self, hints)")]
+    fn py_set_hints<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_SET_HINTS", positional, keywords)
+    }
+
     /// Replaces the members of this group. All new members call it, with the same options; those that
     /// are left out do not. The group stays the same object, with another rank and size. What is in
     /// flight fails at once, with `ReconfiguredError`. Handles on its store and prepared operations end
@@ -1643,6 +1671,8 @@ impl ProcessGroup {
 
     /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
     /// all learn that somebody gave up. `shrink_group`, `agree` and `reconfigure` work all the same.
+    ///
+    /// Raises `InvalidGroupError`.
     #[pyo3(name = "revoke", signature = ())]
     fn py_revoke<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -1896,6 +1926,12 @@ impl ProcessGroup {
     #[getter(timeout)]
     fn get_timeout<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         convert::attribute(slf.as_any(), "PROCESS_GROUP_TIMEOUT")
+    }
+
+    /// The hints that were set last; none at first.
+    #[getter(hints)]
+    fn get_hints<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        convert::attribute(slf.as_any(), "PROCESS_GROUP_HINTS")
     }
 
     /// Whether the members of the group can be replaced: over `tcp` and `websocket`, not over

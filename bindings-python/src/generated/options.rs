@@ -1338,6 +1338,36 @@ impl BarrierOptions {
     }
 }
 
+/// What holds for all operations of a group that do not say it themselves.
+#[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
+pub(crate) struct GroupHints;
+
+#[pymethods]
+impl GroupHints {
+    #[new]
+    #[pyo3(signature = (*positional, **keywords))]
+    fn new(
+        positional: &Bound<'_, PyTuple>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let record = Record::new(&tables::GROUP_HINTS, positional, keywords)?;
+        let base = PyClassInitializer::from(record);
+        Ok(base.add_subclass(Self))
+    }
+
+    /// In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
+    /// none: as they are.
+    #[getter(compress)]
+    fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Record::get(slf.as_any(), 0)
+    }
+
+    #[setter(compress)]
+    fn set_compress(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Record::set(slf.as_any(), 0, value)
+    }
+}
+
 /// The members of a group from now on.
 #[pyclass(subclass, extends = Record, frozen, module = "polyrank")]
 pub(crate) struct ReconfigureOptions;
@@ -1400,7 +1430,7 @@ impl ReconfigureOptions {
         Record::set(slf.as_any(), 3, value)
     }
 
-    /// Hints for a backend, as torchcomms takes them; the backends of this version know none.
+    /// Hints of the group from then on, as `set_hints` takes them; none: those that it has.
     #[getter(hints)]
     fn hints(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 4)
@@ -1428,6 +1458,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ReduceScatterOptions>()?;
     module.add_class::<AllToAllOptions>()?;
     module.add_class::<BarrierOptions>()?;
+    module.add_class::<GroupHints>()?;
     module.add_class::<ReconfigureOptions>()?;
     Ok(())
 }

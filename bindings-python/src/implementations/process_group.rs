@@ -27,10 +27,12 @@ macro_rules! register {
             mut call: Call<'py>,
         ) -> Answer<'py> {
             let id = call.take($method::HOOK_ID)?;
+            let py = group.py();
             if let Some(hook) = call.object($method::HOOK) {
-                group.get().inner.$method(id, $adapter(hook.clone().unbind()));
+                let hook = $adapter(hook.clone().unbind());
+                group.get().inner.$method(id, hook).or_raise(py)?;
             }
-            nothing(group.py())
+            nothing(py)
         }
     )*};
 }
@@ -49,13 +51,14 @@ pub(crate) fn register_pre_hook<'py>(
     let id = call.take(register_pre_hook::HOOK_ID)?;
     let inner = &group.get().inner;
     if let Some(hook) = call.object(register_pre_hook::HOOK) {
-        match hook.cast_exact::<NanCheck>() {
+        let registered = match hook.cast_exact::<NanCheck>() {
             Ok(check) if check.get().allow_infinity => {
-                inner.register_pre_hook(id, nan_check_allowing_infinity());
+                inner.register_pre_hook(id, nan_check_allowing_infinity())
             }
             Ok(_) => inner.register_pre_hook(id, nan_check()),
             Err(_) => inner.register_pre_hook(id, hooks::pre_hook(hook.clone().unbind())),
-        }
+        };
+        registered.or_raise(group.py())?;
     }
     nothing(group.py())
 }

@@ -35,6 +35,21 @@ export const local = {
     equal(await store.check(["in/side"]), true);
   },
 
+  async "hints hold for what does not say otherwise"(pr) {
+    const groups = await join(pr, 2);
+    const fine = 1 + 1 / 512;
+    const sums = async () => {
+      const tensors = groups.map((_, rank) => Float32Array.of(rank === 0 ? fine : 0));
+      await Promise.all(groups.map((group, rank) => group.allreduce(tensors[rank])));
+      return tensors.map(([sum]) => sum);
+    };
+    equal(await sums(), [fine, fine]);
+    for (const group of groups) group.setHints({ compress: "bf16" });
+    equal(groups[1].hints, { compress: "bf16" });
+    equal(await sums(), [1, 1]);
+    await leave(groups);
+  },
+
   async "objects with the methods of a store are stores"(pr) {
     const inner = new pr.HashStore();
     const methods = {};

@@ -14,6 +14,7 @@ mod describe;
 pub mod event_loop;
 mod from_value;
 pub(crate) mod implementations;
+mod integers;
 pub(crate) mod invocation;
 pub(crate) mod object;
 mod reader;

@@ -113,10 +113,11 @@ impl Object {
     /// A number of the members that a group has now, for what is prepared for them.
     ///
     /// # Errors
-    /// [`Error::Reconfigured`] if they are others than the `known`, for which `operation` was
-    /// prepared.
+    /// [`Error::InvalidGroup`] if the group was destroyed; [`Error::Reconfigured`] if they are
+    /// others than the `known`, for which `operation` was prepared.
     pub fn check_members(&self, known: Option<u64>, operation: &str) -> Result<u64> {
         let group = self.group()?;
+        group.unless_left()?;
         let epoch = known.unwrap_or_else(|| group.epoch());
         group.check_epoch(epoch, operation).map(|()| epoch)
     }

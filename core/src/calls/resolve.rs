@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::describe::is_of_tensors;
 use super::from_value::FromValue;
+use super::integers;
 use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
 use crate::request::{Method, Overload, Parameter, RecordType, Role, Type};
@@ -287,6 +288,7 @@ pub(super) fn takes(ty: &Type, value: &Value) -> bool {
     match (ty, value) {
         (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
         (Type::Nullable(inner), value) => takes(inner, value),
+        (Type::Sequence(_), Value::Tensor(tensor)) => integers::is_list(tensor, ty),
         (Type::Sequence(inner), Value::List(values) | Value::Tuple(values)) => {
             values.iter().all(|value| takes(inner, value))
         }
@@ -421,6 +423,7 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
         (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
             return converted(value, inner, language);
         }
+        (Type::Sequence(_), Value::Tensor(tensor)) => return Ok(integers::list(tensor)),
         (Type::Record(_), Value::Record(..)) => return converted_members(value, language),
         (Type::Record(record), Value::Members(_)) => {
             return converted_members(typed(record, value), language);

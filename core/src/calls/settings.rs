@@ -7,7 +7,7 @@ use super::value::Value;
 use crate::backend::BackendOptions;
 use crate::generated::backend_options::of_record;
 use crate::generated::error::{Error, Result};
-use crate::process_group::ReconfigureOptions;
+use crate::process_group::{GroupHints, ReconfigureOptions};
 
 /// The members that `value` names, which is the argument `name` of the function `who`.
 ///
@@ -19,11 +19,31 @@ pub fn reconfigure_options(who: &str, name: &str, value: &Value) -> Result<Recon
         let (uuid, handles): (i64, Vec<String>) = (members.take("uuid")?, members.take("handles")?);
         let mut options = ReconfigureOptions::new(uuid, handles).ordered(members.take("ordered")?);
         options.timeout = members.take("timeout")?;
+        options.hints = match members.take("hints")? {
+            Value::None => None,
+            hints => Some(hints_of(hints)?),
+        };
         Ok(options)
     };
     read().map_err(|what: String| Error::InvalidArgument {
         message: format!("{who}(): argument '{name}' must be {what}"),
     })
+}
+
+/// What `value` says, which is the argument `name` of the function `who`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for what they cannot be.
+pub(crate) fn group_hints(who: &str, name: &str, value: &Value) -> Result<GroupHints> {
+    hints_of(value.clone()).map_err(|what| Error::InvalidArgument {
+        message: format!("{who}(): argument '{name}' must be {what}"),
+    })
+}
+
+fn hints_of(value: Value) -> std::result::Result<GroupHints, String> {
+    let mut hints = GroupHints::default();
+    hints.compress = Members::of("GroupHints", value)?.take("compress")?;
+    Ok(hints)
 }
 
 /// A `BackendOptions` or one that extends it, as far as something of it was given.

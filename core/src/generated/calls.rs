@@ -101,6 +101,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_PREPARE_EXSCAN,
     &PROCESS_GROUP_PREPARE_SEND,
     &PROCESS_GROUP_PREPARE_RECV,
+    &PROCESS_GROUP_SET_HINTS,
     &PROCESS_GROUP_RECONFIGURE,
     &PROCESS_GROUP_GET_RECONFIGURE_HANDLE,
     &PROCESS_GROUP_SHRINK_GROUP,
@@ -439,6 +440,14 @@ pub static BARRIER_OPTIONS: RecordType = RecordType {
     ],
 };
 
+/// `GroupHints`
+pub static GROUP_HINTS: RecordType = RecordType {
+    name: "GroupHints",
+    base: None,
+    extensions: &[],
+    members: &[optional("compress", Type::Nullable(&Type::Str), Role::None, Constant::Null)],
+};
+
 /// `ReconfigureOptions`
 pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
     name: "ReconfigureOptions",
@@ -449,7 +458,12 @@ pub static RECONFIGURE_OPTIONS: RecordType = RecordType {
         required("handles", Type::Sequence(&Type::Str), Role::None),
         optional("ordered", Type::Bool, Role::None, Constant::Bool(true)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
-        optional("hints", Type::Nullable(&Type::Object), Role::None, Constant::Null),
+        optional(
+            "hints",
+            Type::Nullable(&Type::Record(&GROUP_HINTS)),
+            Role::Options,
+            Constant::Null,
+        ),
     ],
 };
 
@@ -2143,6 +2157,20 @@ pub static PROCESS_GROUP_PREPARE_RECV: Method = Method {
             required("src_rank", Type::Int, Role::Peer),
             optional("tag", Type::Int, Role::Tag, Constant::Int(0)),
         ],
+    }],
+};
+
+/// `ProcessGroup.set_hints`
+pub static PROCESS_GROUP_SET_HINTS: Method = Method {
+    interface: "ProcessGroup",
+    name: "set_hints",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required("hints", Type::Record(&GROUP_HINTS), Role::Options)],
     }],
 };
 

@@ -1038,6 +1038,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(process_group_group_name)),
     },
     Entry {
+        key: "PROCESS_GROUP_HINTS",
+        method: &PROCESS_GROUP_HINTS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group::hints)),
+    },
+    Entry {
         key: "PROCESS_GROUP_IPROBE",
         method: &calls::PROCESS_GROUP_IPROBE,
         order: Order::Free,
@@ -1325,6 +1332,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         order: Order::Free,
         waits: false,
         run: None,
+    },
+    Entry {
+        key: "PROCESS_GROUP_SET_HINTS",
+        method: &calls::PROCESS_GROUP_SET_HINTS,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::process_group::set_hints)),
     },
     Entry {
         key: "PROCESS_GROUP_SET_TIMEOUT",
@@ -1872,6 +1886,7 @@ static PROCESS_GROUP_USE_PG_FOR_SYMM_MEM_RENDEZVOUS_SET: Method = Method {
     ..attribute("ProcessGroup", "use_pg_for_symm_mem_rendezvous")
 };
 static PROCESS_GROUP_TIMEOUT: Method = attribute("ProcessGroup", "timeout");
+static PROCESS_GROUP_HINTS: Method = attribute("ProcessGroup", "hints");
 static PROCESS_GROUP_SUPPORTS_RECONFIGURE: Method =
     attribute("ProcessGroup", "supports_reconfigure");
 static PROCESS_GROUP_SUPPORTS_WINDOW: Method = attribute("ProcessGroup", "supports_window");

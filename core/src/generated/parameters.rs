@@ -305,6 +305,11 @@ pub mod process_group {
         /// `tag`
         pub const TAG: usize = 1;
     }
+    /// `ProcessGroup.set_hints`
+    pub mod set_hints {
+        /// `hints`
+        pub const HINTS: usize = 0;
+    }
     /// `ProcessGroup.reconfigure`
     pub mod reconfigure {
         /// `opts`

@@ -74,8 +74,14 @@ impl Compression {
     }
 
     /// The format of a name.
-    pub fn from_name(name: &str) -> Option<Compression> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
+    ///
+    /// # Errors
+    /// What the name must be.
+    pub fn named(name: &str) -> Result<Compression, String> {
+        Self::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(|known| format!("'{}'", known.name())).join(", ");
+            format!("must be one of {known}, not '{name}'")
+        })
     }
 
     /// The number of an operator, and beside it that elements travel in this form: to where they

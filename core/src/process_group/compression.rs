@@ -45,30 +45,42 @@ enum Calls {
 pub(super) fn check<'a>(
     request: &Request,
     dtype: DType,
-    mut tensors: impl Iterator<Item = &'a Tensor>,
+    tensors: impl Iterator<Item = &'a Tensor>,
 ) -> Result<()> {
     let Some(compression) = request.compression else { return Ok(()) };
+    let Some(what) = obstacle(request, compression, dtype, tensors) else { return Ok(()) };
     let (name, format) = (request.name, compression.name());
-    let refused = |message: String| Err(Error::InvalidArgument { message });
+    Err(Error::InvalidArgument { message: format!("{name}: compress='{format}' {what}") })
+}
+
+/// Whether a request that does not say so can be compressed: one operation on these tensors.
+pub(super) fn can_compress(request: &Request, compression: Compression) -> bool {
+    let is_one = !request.coalesced && request.inputs.len() <= 1 && request.outputs.len() <= 1;
+    let is_such = matches!(
+        request.collective,
+        Collective::Allreduce | Collective::ReduceScatter | Collective::Allgather
+    );
+    let Some(dtype) = request.tensors().next().map(Tensor::dtype) else { return false };
+    is_one && is_such && obstacle(request, compression, dtype, request.tensors()).is_none()
+}
+
+/// What keeps an operation on these tensors of this type from being compressed.
+fn obstacle<'a>(
+    request: &Request,
+    compression: Compression,
+    dtype: DType,
+    mut tensors: impl Iterator<Item = &'a Tensor>,
+) -> Option<String> {
     if request.collective.facts().reduces
         && !matches!(request.reduce_op, ReduceOp::Sum | ReduceOp::Avg)
     {
-        let op = request.reduce_op.name();
-        return refused(format!("{name}: compress='{format}' reduces by SUM or AVG, not by {op}"));
+        return Some(format!("reduces by SUM or AVG, not by {}", request.reduce_op.name()));
     }
     if !compression.takes(dtype) {
-        let dtype = dtype.name();
-        return refused(format!(
-            "{name}: compress='{format}' takes tensors of f32 or f64, not of {dtype}"
-        ));
+        return Some(format!("takes tensors of f32 or f64, not of {}", dtype.name()));
     }
-    if let Some(elsewhere) = tensors.find(|tensor| tensor.device() != Device::Cpu) {
-        let device = elsewhere.device();
-        return refused(format!(
-            "{name}: compress='{format}' takes tensors in memory of the host, not on {device}"
-        ));
-    }
-    Ok(())
+    let elsewhere = tensors.find(|tensor| tensor.device() != Device::Cpu)?;
+    Some(format!("takes tensors in memory of the host, not on {}", elsewhere.device()))
 }
 
 impl ProcessGroup {

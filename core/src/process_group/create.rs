@@ -10,6 +10,7 @@ use super::liveness::Liveness;
 use super::memberships::Memberships;
 use super::reconfigure::{Site, SurvivorCalls};
 use super::shared_texts::SharedTexts;
+use super::sibling_names::SiblingNames;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
 use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
@@ -102,6 +103,7 @@ pub(super) struct Origin {
     /// Its share of the parent's backend.
     pub(super) share: Option<Share>,
     pub(super) open_comparisons: Arc<OpenComparisons>,
+    pub(super) siblings: Arc<SiblingNames>,
     /// Prefix of its keys in the root group's store; empty for the root group.
     pub(super) store_prefix: String,
     /// What is known of the ranks of the root group.
@@ -172,7 +174,7 @@ impl ProcessGroup {
         origin: Origin,
     ) -> Result<ProcessGroup> {
         options.check()?;
-        let Origin { share, open_comparisons, store_prefix, liveness } = origin;
+        let Origin { share, open_comparisons, siblings, store_prefix, liveness } = origin;
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
@@ -221,13 +223,16 @@ impl ProcessGroup {
         };
         let identity = next_identity();
         group_names::add(identity, name);
+        let store = Arc::new(GroupStore::new(name, store));
+        siblings.add(&store);
         let inner = Inner {
             rank,
             members,
             liveness,
-            store: Arc::new(GroupStore::new(name, store)),
+            store,
             cuda,
             open_comparisons,
+            siblings,
             store_prefix,
             ..Inner::first(identity, name, options, cpu)
         };
@@ -301,8 +306,10 @@ impl Inner {
             survivor_calls: SurvivorCalls::default(),
             options,
             hooks: Arc::default(),
+            hints: Arc::default(),
             exchanges_handles: Arc::default(),
             open_comparisons: Arc::default(),
+            siblings: Arc::default(),
             store_prefix: String::new(),
             liveness: None,
         }
@@ -313,6 +320,7 @@ impl Inner {
         Inner {
             epoch: self.epoch + 1,
             hooks: self.hooks.clone(),
+            hints: self.hints.clone(),
             exchanges_handles: self.exchanges_handles.clone(),
             description: self.description.clone(),
             timeout_ns: AtomicU64::new(self.timeout_ns.load(Ordering::Relaxed)),

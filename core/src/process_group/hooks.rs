@@ -68,7 +68,7 @@ pub(crate) struct HookedOperation {
 impl Inner {
     /// As [`ProcessGroup::is_observed`].
     pub(super) fn is_observed(&self) -> bool {
-        self.has_hooks() || CommName::current().is_some()
+        self.has_hooks() || self.hints.change_operations() || CommName::current().is_some()
     }
 
     fn has_hooks(&self) -> bool {
@@ -88,22 +88,27 @@ impl ProcessGroup {
     /// # use std::sync::Arc;
     /// # let store = Arc::new(HashStore::new());
     /// # let group = ProcessGroup::new(store, 0, 1, "alone", Default::default())?;
-    /// group.register_pre_hook(0, nan_check());
+    /// group.register_pre_hook(0, nan_check())?;
     /// group.register_pre_hook(1, |operation| {
     ///     println!("{} #{}", operation.name, operation.op_id);
     ///     Ok(())
-    /// });
+    /// })?;
     /// let error = group.allreduce(&mut [1.0, f32::NAN], ()).unwrap_err();
     /// assert!(error.to_string().contains("NaN"));
     /// # Ok::<(), polyrank::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the group was destroyed.
     pub fn register_pre_hook(
         &self,
         hook_id: i64,
         hook: impl Fn(&PreHookArgs<'_>) -> Result<()> + Send + Sync + 'static,
-    ) {
+    ) -> Result<()> {
+        self.unless_left()?;
         let hook: PreHook = Arc::new(hook);
         self.inner.hooks.change(|known| drop(known.pre.insert(hook_id, hook)));
+        Ok(())
     }
 
     /// Forgets a hook; an unknown number is ignored.
@@ -113,13 +118,18 @@ impl ProcessGroup {
 
     /// Calls `hook` after each operation was issued, in the order of numbers. The work that it gets
     /// has no tensors: [`Work::result`] is empty.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the group was destroyed.
     pub fn register_post_hook(
         &self,
         hook_id: i64,
         hook: impl Fn(&PostHookArgs) + Send + Sync + 'static,
-    ) {
+    ) -> Result<()> {
+        self.unless_left()?;
         let hook: PostHook = Arc::new(hook);
         self.inner.hooks.change(|known| drop(known.post.insert(hook_id, hook)));
+        Ok(())
     }
 
     /// Forgets a hook; an unknown number is ignored.
@@ -129,13 +139,18 @@ impl ProcessGroup {
 
     /// Calls `hook` when an operation has ended, in the order of numbers, on the thread that
     /// notices the end: it must not wait for operations.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the group was destroyed.
     pub fn register_completion_hook(
         &self,
         hook_id: i64,
         hook: impl Fn(&CompletionHookArgs) + Send + Sync + 'static,
-    ) {
+    ) -> Result<()> {
+        self.unless_left()?;
         let hook: CompletionHook = Arc::new(hook);
         self.inner.hooks.change(|known| drop(known.completion.insert(hook_id, hook)));
+        Ok(())
     }
 
     /// Forgets a hook; an unknown number is ignored.
@@ -146,7 +161,15 @@ impl ProcessGroup {
     /// Calls `hook` once, when this rank finds or is told that the group has failed; operations of
     /// this rank that were in flight say so afterwards, so that it must not wait for them. At once
     /// if that is known already. Not if this rank aborts or leaves the group.
-    pub fn register_abort_hook(&self, hook_id: i64, hook: impl Fn() + Send + Sync + 'static) {
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the group was destroyed.
+    pub fn register_abort_hook(
+        &self,
+        hook_id: i64,
+        hook: impl Fn() + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.unless_left()?;
         let hook = Arc::new(AbortHook { was_told: AtomicBool::new(false), hook: Box::new(hook) });
         let known = hook.clone();
         self.inner.hooks.change(|all| drop(all.abort.insert(hook_id, known)));
@@ -156,6 +179,7 @@ impl ProcessGroup {
         if has_failed && !self.inner.hooks.is_own_end.load(Ordering::Relaxed) {
             hook.tell();
         }
+        Ok(())
     }
 
     /// Forgets a hook; an unknown number is ignored.
@@ -163,8 +187,8 @@ impl ProcessGroup {
         self.inner.hooks.change(|known| drop(known.abort.remove(&hook_id)));
     }
 
-    /// Whether operations have hooks, or those that this thread calls now a name of the user, so
-    /// that none takes a fast path.
+    /// Whether operations have hooks or hints, or those that this thread calls now a name of the
+    /// user, so that none takes a fast path.
     #[doc(hidden)]
     pub fn is_observed(&self) -> bool {
         self.inner.is_observed()

@@ -72,7 +72,8 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::InvalidGroup`] if it was.
-    pub(crate) fn unless_left(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn unless_left(&self) -> Result<()> {
         let Inner { store, members, name, .. } = &**self.inner;
         // One without members has no store.
         if members.is_empty() || !store.is_closed() {

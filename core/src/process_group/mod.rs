@@ -34,6 +34,7 @@ mod disjoint;
 mod failure_watch;
 mod fast_path;
 mod group_calls;
+mod hints;
 mod hook_arguments;
 mod hooks;
 #[cfg(feature = "cuda")]
@@ -50,6 +51,7 @@ mod reconfigure;
 mod scope;
 mod sendrecv;
 mod shared_texts;
+mod sibling_names;
 mod sparse;
 mod split;
 mod stage;
@@ -63,6 +65,7 @@ pub use create::GroupOptions;
 pub use device_backend::DeviceBackend;
 use device_backend::one_device;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
+pub use hints::GroupHints;
 use memberships::Memberships;
 pub use messages::MessageRequest;
 pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
@@ -73,6 +76,7 @@ pub use reconfigure::ReconfigureOptions;
 pub(crate) use reconfigure::Site;
 pub use scope::{Scope, ScopedWork};
 pub use sendrecv::ExchangeRequest;
+use sibling_names::SiblingNames;
 pub use sparse::SparseOptions;
 pub use split::SplitOptions;
 pub use window::Window;
@@ -127,10 +131,14 @@ struct Inner {
     options: GroupOptions,
     /// They stay when the members change.
     hooks: Arc<hooks::Hooks>,
+    /// They stay, too.
+    hints: Arc<hints::Hints>,
     /// What the program has said of symmetric memory; it stays, too.
     exchanges_handles: Arc<AtomicBool>,
     /// Open comparisons of all groups split from the same root group.
     open_comparisons: Arc<OpenComparisons>,
+    /// The names of the root group and of all groups split from it.
+    siblings: Arc<SiblingNames>,
     /// Prefix of this group's keys in the root group's store; empty for the root group.
     store_prefix: String,
     /// Which ranks of the root group live; none where it has one rank.
@@ -243,8 +251,13 @@ impl ProcessGroup {
     }
 
     /// Sets the limit of later operations.
-    pub fn set_timeout(&self, timeout: Duration) {
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the group was destroyed.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<()> {
+        self.unless_left()?;
         self.inner.timeout_ns.store(nanoseconds(timeout), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether symmetric memory exchanges its handles through this group: what was set last, false
@@ -376,6 +389,7 @@ impl ProcessGroup {
     pub fn check(&self, request: Request) -> Result<CheckedRequest> {
         let epoch = self.inner.epoch;
         self.require_members(request.name)?;
+        let request = self.hinted(request);
         let operations = check::check(&request, self.rank(), self.size())?;
         Ok(CheckedRequest { request, operations, epoch })
     }

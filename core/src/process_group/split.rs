@@ -55,7 +55,8 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for no ranks, ranks given twice or out of range, and for options
-    /// that are wrong or of a backend that the group does not have;
+    /// that are wrong or of a backend that the group does not have; [`Error::DuplicateGroup`] for
+    /// the name of a group from the same root that this process has;
     /// [`Error::RendezvousTimeout`] naming members that did not come.
     pub fn split_group(
         &self,
@@ -98,6 +99,7 @@ impl ProcessGroup {
             self.split_communicator(ranks, None, &group_options, timeout).await?;
             return Ok(None);
         };
+        options.name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name))?;
         let call = GroupCall {
             function: function.to_owned(),
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
@@ -120,8 +122,9 @@ impl ProcessGroup {
         let stores = Stores { group, own };
         let name = &call.group;
         let open_comparisons = self.inner.open_comparisons.clone();
+        let siblings = self.inner.siblings.clone();
         let (store_prefix, liveness) = (self.child_prefix(name), self.inner.liveness.clone());
-        let origin = Origin { share, open_comparisons, store_prefix, liveness };
+        let origin = Origin { share, open_comparisons, siblings, store_prefix, liveness };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
@@ -159,6 +162,7 @@ impl ProcessGroup {
             options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
         let count = self.count_split("");
         let name = options.name.clone();
+        name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name))?;
         let name = name.unwrap_or_else(|| format!("{}:new:{count}", self.group_name()));
         let options = self.options_of_child(&options, description, timeout);
         ProcessGroup::without_members_at(self.inner.site.again(&*self.inner.store), &name, options)

@@ -60,11 +60,7 @@ impl CallArguments {
     /// # Errors
     /// What the name must be.
     pub(crate) fn compress(&mut self, name: &str) -> Result<(), String> {
-        let Some(compression) = Compression::from_name(name) else {
-            let known = Compression::ALL.map(|known| format!("'{}'", known.name())).join(", ");
-            return Err(format!("must be one of {known}, not '{name}'"));
-        };
-        self.compression = Some(compression);
+        self.compression = Some(Compression::named(name)?);
         Ok(())
     }
 

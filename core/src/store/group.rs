@@ -81,6 +81,11 @@ impl GroupStore {
         tasks.into_iter().for_each(Waker::wake);
     }
 
+    /// The group's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.ending.group
+    }
+
     /// Whether the group was left.
     pub(crate) fn is_closed(&self) -> bool {
         self.ending.is_closed()

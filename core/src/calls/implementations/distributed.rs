@@ -102,7 +102,7 @@ pub(crate) fn get_process_group_ranks(call: Invocation) -> Result<Answer> {
 /// Sets the limit of a group's later operations.
 pub(crate) fn set_timeout(mut call: Invocation) -> Result<Answer> {
     let timeout: Duration = call.take(set_timeout::TIMEOUT)?;
-    call.group(set_timeout::GROUP)?.set_timeout(timeout);
+    call.group(set_timeout::GROUP)?.set_timeout(timeout)?;
     ().into_answer()
 }
 

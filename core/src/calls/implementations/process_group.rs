@@ -8,7 +8,7 @@ use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
-use crate::calls::settings::reconfigure_options;
+use crate::calls::settings::{group_hints, reconfigure_options};
 use crate::generated::error::{Error, Result};
 use crate::process_group::{GroupOptions, ProcessGroup, SparseOptions, SplitOptions};
 use crate::tensor::{Device, Tensor};
@@ -89,6 +89,19 @@ pub(crate) async fn merge_remote_group(mut call: Invocation) -> Result<Answer> {
 /// The device that the group is bound to, if it is.
 pub(crate) fn bound_device_id(call: Invocation) -> Result<Answer> {
     call.this_group()?.bound_device_id().into_answer()
+}
+
+/// The hints that the group has.
+pub(crate) fn hints(call: Invocation) -> Result<Answer> {
+    let compress = call.this_group()?.hints().compress;
+    Ok(Answer::Record(vec![("compress", compress.into_answer()?)]))
+}
+
+/// Sets the hints of later operations.
+pub(crate) fn set_hints(call: Invocation) -> Result<Answer> {
+    let (name, value) = (call.parameter(set_hints::HINTS), call.value(set_hints::HINTS));
+    call.this_group()?.set_hints(group_hints(call.name(), name, value)?)?;
+    ().into_answer()
 }
 
 /// Replaces the members of the group, until they are there: languages that have threads of their

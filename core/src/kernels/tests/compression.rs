@@ -156,6 +156,6 @@ fn what_stands_beside_an_operator_is_found_again() {
             );
             assert_eq!(Compression::of_operator(op.code()), None);
         }
-        assert_eq!(Compression::from_name(format.name()), Some(format));
+        assert_eq!(Compression::named(format.name()), Ok(format));
     }
 }

@@ -16,6 +16,7 @@ use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_group::create::own_connection;
 use crate::process_group::liveness::Liveness;
+use crate::process_group::sibling_names::SiblingNames;
 use crate::process_group::{Inner, ProcessGroup};
 use crate::rendezvous::{self, keys_of_group, meeting_place};
 use crate::store::{GroupStore, PrefixStore, Store};
@@ -187,10 +188,14 @@ impl Meeting {
         };
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(MEETING), scoped));
         let former = &**group.inner;
+        let store = Arc::new(GroupStore::new(&former.name, store));
+        let siblings = SiblingNames::default();
+        siblings.add(&store);
         Ok(Inner {
             rank: self.rank,
             members: (0..size).collect(),
-            store: Arc::new(GroupStore::new(&former.name, store)),
+            store,
+            siblings: Arc::new(siblings),
             cpu,
             shared_name,
             origins: Some(origins),

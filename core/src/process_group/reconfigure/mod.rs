@@ -59,6 +59,7 @@ use crate::blocking::block_on;
 use crate::completion::Completion;
 use crate::fnv::Fnv;
 use crate::generated::error::{Error, Result};
+use crate::process_group::hints::GroupHints;
 use crate::work::Work;
 
 /// Most members; each handle is looked at by all.
@@ -77,13 +78,16 @@ pub struct ReconfigureOptions {
     pub ordered: bool,
     /// Limit of the call; the group's by default, zero is none.
     pub timeout: Option<Duration>,
+    /// Hints of the group from then on, as [`ProcessGroup::set_hints`] sets them; those that it has
+    /// by default.
+    pub hints: Option<GroupHints>,
 }
 
 impl ReconfigureOptions {
     /// The members with these handles, of which the positions are the ranks.
     pub fn new(uuid: i64, handles: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let handles = handles.into_iter().map(Into::into).collect();
-        ReconfigureOptions { uuid, handles, ordered: true, timeout: None }
+        ReconfigureOptions { uuid, handles, ordered: true, timeout: None, hints: None }
     }
 }
 
@@ -91,6 +95,7 @@ setters! {
     ReconfigureOptions {
         ordered: bool => ordered,
         timeout: Duration => Some(timeout),
+        hints: GroupHints => Some(hints),
     }
 }
 
@@ -155,13 +160,15 @@ impl ProcessGroup {
     /// Checks a call, and ends the former membership.
     fn begin_reconfigure(&self, options: ReconfigureOptions) -> Result<Reconfiguration> {
         let ours = self.own_handle()?;
-        let ReconfigureOptions { uuid, handles, ordered, timeout } = options;
+        let ReconfigureOptions { uuid, handles, ordered, timeout, hints } = options;
+        let hints = hints.map(|hints| hints.checked("reconfigure")).transpose()?;
         let (handles, rank) = members(&handles, ordered, &ours)?;
         let turn = Turn::begin(self, uuid)?;
         let timeout = timeout.unwrap_or_else(|| self.timeout());
         let digest = digest(uuid, &handles);
         let former = self.inner.origins.as_ref().map(|origins| origins.digest);
         let meeting = Meeting { uuid, digest, handles, rank, timeout, former };
+        hints.into_iter().for_each(|hints| self.inner.hints.set(hints));
         let former: Vec<_> = self.inner.backends().cloned().collect();
         let memberless = self.leave_members(&format!("while it is reconfigured (uuid {uuid})"));
         // Before this returns, what is in flight fails; to close everything takes longer.

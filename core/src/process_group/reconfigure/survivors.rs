@@ -20,8 +20,13 @@ impl ProcessGroup {
     /// Fails everything in flight and everything later, on all ranks, as MPI's `MPIX_Comm_revoke`:
     /// ranks that wait for one another learn that some of them gave up, and all can come to
     /// [`ProcessGroup::shrink_group`] or [`ProcessGroup::agree`], which work all the same.
-    pub fn revoke(&self) {
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`] if the group was destroyed.
+    pub fn revoke(&self) -> Result<()> {
+        self.unless_left()?;
         self.abort_because("it revoked the group");
+        Ok(())
     }
 
     /// How the group stands, without asking anybody: [`WorkResult::Success`] as long as it works.

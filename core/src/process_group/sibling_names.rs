@@ -1,0 +1,36 @@
+//! The names of a root group and of the groups split from it that this process has. Knows nothing of
+//! how groups are made.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::generated::error::{Error, Result};
+use crate::store::GroupStore;
+
+/// The groups that have names, by their stores: that of a group that was left is closed, and that of
+/// one that nobody holds is gone.
+#[derive(Default)]
+pub(super) struct SiblingNames {
+    stores: Mutex<Vec<Weak<GroupStore>>>,
+}
+
+impl SiblingNames {
+    /// Adds the group whose store this is.
+    pub(super) fn add(&self, store: &Arc<GroupStore>) {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.retain(|known| known.strong_count() > 0);
+        stores.push(Arc::downgrade(store));
+    }
+
+    /// Refuses the name of another group.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateGroup`].
+    pub(super) fn refuse(&self, name: &str) -> Result<()> {
+        let stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = stores.iter().filter_map(Weak::upgrade);
+        if known.any(|known| known.name() == name && !known.is_closed()) {
+            return Err(Error::DuplicateGroup { group_name: name.to_owned() });
+        }
+        Ok(())
+    }
+}
