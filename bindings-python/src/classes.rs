@@ -12,7 +12,7 @@ use pyo3::types::{PyList, PyType};
 
 use crate::awaiting::awaitable;
 pub(crate) use crate::comm_name::CommNameBlock;
-use crate::convert::current_streams;
+use crate::convert::{CoreResult, current_streams};
 pub(crate) use crate::current::CurrentProcessGroup;
 pub(crate) use crate::device_mesh::DeviceMesh;
 pub(crate) use crate::future::Future;
@@ -299,8 +299,9 @@ impl ProcessGroup {
         format!("{:?}", self.inner)
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        slf.get().inner.unless_left().or_raise(slf.py())?;
+        Ok(slf.clone())
     }
 
     /// Leaves the group, as `destroy_process_group` or `shutdown` does. What the block raised comes
