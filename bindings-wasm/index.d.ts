@@ -17,6 +17,7 @@ import type {
   BackendOverride,
   BytesLike,
   GroupLike,
+  IntegerList,
   MeshLike,
   NestedRanks,
   PreparedOperation,
@@ -727,7 +728,7 @@ export interface BackendOptions {
    */
   groupName?: string | undefined;
   /** Global ranks of the members, by rank in the group; empty: those of the group. */
-  globalRanksInGroup?: readonly number[] | undefined;
+  globalRanksInGroup?: IntegerList | undefined;
 }
 
 /**
@@ -912,8 +913,9 @@ export interface AllreduceOptions extends WaitOptions {
   sparseIndices?: unknown;
   /**
    * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-   * elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-   * `AVG`; all ranks give the same. `Work.compressionError` says what that cost.
+   * elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+   * 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+   * `Work.compressionError` says what that cost.
    */
   compress?: string | null | undefined;
 }
@@ -980,8 +982,9 @@ export interface AllgatherOptions extends WaitOptions {
   asyncOp?: boolean | undefined;
   /**
    * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-   * elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
-   * the same. `Work.compressionError` says what that cost.
+   * elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+   * 64 bit floats on the host; all ranks give the same. `Work.compressionError` says what that
+   * cost.
    */
   compress?: string | null | undefined;
 }
@@ -1034,8 +1037,9 @@ export interface ReduceScatterOptions extends WaitOptions {
   asyncOp?: boolean | undefined;
   /**
    * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-   * elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-   * `AVG`; all ranks give the same. `Work.compressionError` says what that cost.
+   * elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+   * 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+   * `Work.compressionError` says what that cost.
    */
   compress?: string | null | undefined;
 }
@@ -1054,7 +1058,7 @@ export interface AllToAllOptions extends WaitOptions {
 /** Options of `barrier`. */
 export interface BarrierOptions extends WaitOptions {
   /** Devices whose work the barrier waits for. The TCP backend has no devices and ignores them. */
-  deviceIds?: readonly number[] | undefined;
+  deviceIds?: IntegerList | undefined;
   /** Limit of this operation; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
   /** The device on which the barrier runs. The TCP backend ignores it. */
@@ -1070,7 +1074,7 @@ export interface BarrierOptions extends WaitOptions {
 export interface GroupHints {
   /**
    * In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
-   * none: as they are.
+   * `none`, or nothing: as they are.
    */
   compress?: string | null | undefined;
 }
@@ -1089,7 +1093,11 @@ export interface ReconfigureOptions {
   ordered?: boolean | undefined;
   /** Limit of the call; none: the group's; 0: no limit. In ms. */
   timeout?: number | null | undefined;
-  /** Hints of the group from then on, as `setHints` takes them; none: those that it has. */
+  /**
+   * Hints of the group from then on, as `setHints` takes them; none: those that this process
+   * has. What counts on all is what the eldest of the members has: the first of those that were
+   * members before, else the first newcomer.
+   */
   hints?: GroupHints | null | undefined;
 }
 
@@ -1119,7 +1127,7 @@ export interface CompressionLoss {
 /** Options of `gatherV`. */
 export interface GatherVOptions extends WaitOptions {
   /** Rows of the output that come from each rank; none: equal parts. */
-  outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+  outputSplitSizes?: IntegerList | null | undefined;
   /** The root's global rank. */
   dst?: number | null | undefined;
   /** The process group; none: the default group. */
@@ -1238,7 +1246,7 @@ export interface NewGroupOptions extends WaitOptions {
    */
   enableReconfigure?: boolean | undefined;
   /** Global ranks; none: all. */
-  ranks?: readonly number[] | null | undefined;
+  ranks?: IntegerList | null | undefined;
 }
 
 /** Options of `processGroupSplitGroup`. */
@@ -1264,7 +1272,7 @@ export interface ProcessGroupSplitGroupOptions extends WaitOptions {
 /** Options of `scatterV`. */
 export interface ScatterVOptions extends WaitOptions {
   /** Rows of the input that go to each rank; none: equal parts. */
-  inputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+  inputSplitSizes?: IntegerList | null | undefined;
   /** The root's global rank. */
   src?: number | null | undefined;
   /** The process group; none: the default group. */
@@ -1282,7 +1290,7 @@ export interface SplitGroupOptions extends WaitOptions {
   /** The group to split; none: the default group. */
   parentPg?: GroupLike | null | undefined;
   /** Lists of ranks in the parent group; none: all ranks in one. */
-  splitRanks?: readonly (readonly number[])[] | null | undefined;
+  splitRanks?: readonly IntegerList[] | null | undefined;
   /** Limit of this call; none: the group's. In ms. */
   timeout?: number | null | undefined;
   /** Options of the group, `NcclOptions` where NCCL serves a device. */
@@ -1544,7 +1552,7 @@ export class Topology {
    *
    * @throws {@link InvalidArgumentError}
    */
-  rankAt(coordinates: readonly number[]): number;
+  rankAt(coordinates: IntegerList): number;
   /**
    * The two ranks with which this one shifts something by `displacement` along a dimension: that
    * from which it gets, and that to which it gives, as `ppermute` and `sendrecv` can do it
@@ -1722,7 +1730,7 @@ export class ProcessGroup {
    * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
    */
-  splitGroup(ranks: readonly number[], options?: ProcessGroupSplitGroupOptions): Promise<ProcessGroup | null>;
+  splitGroup(ranks: IntegerList, options?: ProcessGroupSplitGroupOptions): Promise<ProcessGroup | null>;
   /**
    * Merges this group and others into one of `size` ranks. Every rank of each of them calls it,
    * with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
@@ -2170,9 +2178,9 @@ export class ProcessGroup {
    */
   allToAllSingle<T extends TensorLike>(output: T, input: TensorLike, options?: AllToAllOptions & {
     /** Rows of the output that come from each rank; none: equal parts. */
-    outputSplitSizes?: readonly (number | bigint)[] | undefined;
+    outputSplitSizes?: IntegerList | undefined;
     /** Rows of the input that go to each rank; none: equal parts. */
-    inputSplitSizes?: readonly (number | bigint)[] | undefined;
+    inputSplitSizes?: IntegerList | undefined;
   }): Work<T>;
   /**
    * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
@@ -2188,9 +2196,9 @@ export class ProcessGroup {
    */
   allToAllSingle<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
     /** Rows of the output that come from each rank; none: equal parts. */
-    outputSplitSizes?: readonly (number | bigint)[] | undefined;
+    outputSplitSizes?: IntegerList | undefined;
     /** Rows of the input that go to each rank; none: equal parts. */
-    inputSplitSizes?: readonly (number | bigint)[] | undefined;
+    inputSplitSizes?: IntegerList | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -2312,7 +2320,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link TopologyMismatchError}
    */
-  createCart(dims: readonly number[], periods?: readonly boolean[], options?: WaitOptions): Promise<Topology>;
+  createCart(dims: IntegerList, periods?: readonly boolean[], options?: WaitOptions): Promise<Topology>;
   /**
    * Makes a graph of the ranks, each of which says who its neighbours are (MPI's
    * `Dist_graph_create_adjacent`). All ranks call it. A rank that names another as its
@@ -2323,7 +2331,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link TopologyMismatchError}
    */
-  createDistGraphAdjacent(sources: readonly number[], destinations: readonly number[], options?: WaitOptions): Promise<Topology>;
+  createDistGraphAdjacent(sources: IntegerList, destinations: IntegerList, options?: WaitOptions): Promise<Topology>;
   /**
    * Ranks hand their tensors on: each pair of `pairs` is a source and the destination that gets
    * its `input` as its `output`, as in JAX's `ppermute`. A rank is the source of one pair at
@@ -2337,7 +2345,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
-  ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly (readonly number[])[], options?: WaitOptions): Work<T>;
+  ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly IntegerList[], options?: WaitOptions): Work<T>;
   /**
    * Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
    *
@@ -2639,9 +2647,9 @@ export class ProcessGroup {
    */
   prepareAlltoall<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
     /** Rows of the output that come from each rank; none: equal parts. */
-    outputSplitSizes?: readonly (number | bigint)[] | undefined;
+    outputSplitSizes?: IntegerList | undefined;
     /** Rows of the input that go to each rank; none: equal parts. */
-    inputSplitSizes?: readonly (number | bigint)[] | undefined;
+    inputSplitSizes?: IntegerList | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): PreparedOperation<T>;
@@ -2747,10 +2755,11 @@ export class ProcessGroup {
    * Sets hints for all later operations of this group, on all ranks alike and at the same place
    * in the order of its calls; what was set before and is not among them is unset. An operation
    * that says something else itself is run as it says, and one that cannot do what a hint asks
-   * for as if there were none: with `compress` all but `allreduce`, `reduceScatter` and
-   * `allgather` of `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp`
-   * and `websocket`. What was prepared before stays as it is. Hints stay when members are
-   * replaced; groups that are split off begin without.
+   * for as if there were none: `compress` concerns `allreduce`, `reduceScatter` and `allgather`
+   * in all their forms (of these two not lists of several tensors, unless coalesced) of
+   * `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`.
+   * What was prepared before stays as it is. When members are replaced, all have the hints of
+   * the eldest member from then on; groups that are split off begin without.
    *
    * @param hints - The options of this call.
    * @throws {@link InvalidArgumentError}
@@ -2802,7 +2811,7 @@ export class ProcessGroup {
    * @throws {@link RendezvousTimeoutError}
    * @throws {@link UnsupportedError}
    */
-  shrinkGroup(ranksToExclude: readonly number[], options?: WaitOptions & {
+  shrinkGroup(ranksToExclude: IntegerList, options?: WaitOptions & {
     /** Limit of the call; none: the group's; 0: no limit. In ms. */
     timeout?: number | null | undefined;
   }): Work<void>;
@@ -2938,7 +2947,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
-  allGatherV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+  allGatherV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -2957,7 +2966,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
-  gatherV<T extends TensorLike | null>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[] | null, root: number, options?: WaitOptions & {
+  gatherV<T extends TensorLike | null>(output: T, input: TensorLike, outputSplitSizes: IntegerList | null, root: number, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -2976,7 +2985,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
-  scatterV<T extends TensorLike>(output: T, input: TensorLike | null, inputSplitSizes: readonly (number | bigint)[] | null, root: number, options?: WaitOptions & {
+  scatterV<T extends TensorLike>(output: T, input: TensorLike | null, inputSplitSizes: IntegerList | null, root: number, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -2995,7 +3004,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
    */
-  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: IntegerList, options?: WaitOptions & {
     /**
      * How elements are reduced.
      * @defaultValue `ReduceOp.SUM`
@@ -3020,7 +3029,7 @@ export class ProcessGroup {
    * @throws {@link UnsupportedDTypeError}
    * @throws {@link CollectiveMismatchError}
    */
-  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], op: ReduceOp | undefined, options?: WaitOptions & {
+  reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: IntegerList, op: ReduceOp | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -3039,7 +3048,7 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link CollectiveMismatchError}
    */
-  allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+  allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList, inputSplitSizes: IntegerList, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<T>;
@@ -3674,7 +3683,7 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
  * @throws {@link RendezvousError}
  * @throws {@link RendezvousTimeoutError}
  */
-export function newGroup(ranks: readonly number[] | null | undefined, options?: NewGroupOptions): Promise<GroupLike>;
+export function newGroup(ranks: IntegerList | null | undefined, options?: NewGroupOptions): Promise<GroupLike>;
 
 /**
  * Joins the group `groupName`, whose ranks meet in a store or at a URL, and waits until all of
@@ -3721,7 +3730,7 @@ export function splitGroup(options?: SplitGroupOptions): Promise<GroupLike>;
  */
 export function splitGroup(parentPg: GroupLike | null | undefined, options?: WaitOptions & {
     /** Lists of ranks in the parent group; none: all ranks in one. */
-    splitRanks?: readonly (readonly number[])[] | null | undefined;
+    splitRanks?: readonly IntegerList[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
     /** Options of the group, `NcclOptions` where NCCL serves a device. */
@@ -3890,7 +3899,7 @@ export function recommendBackend(): Recommendation;
  * @throws {@link CollectiveTimeoutError}
  * @throws {@link RankFailedError}
  */
-export function initDeviceMesh(deviceType: string, meshShape: readonly number[], options?: WaitOptions & {
+export function initDeviceMesh(deviceType: string, meshShape: IntegerList, options?: WaitOptions & {
     /** A name for each dimension. */
     meshDimNames?: readonly string[] | null | undefined;
     /**
@@ -3950,7 +3959,7 @@ export function allReduce<T extends TensorLike>(tensor: T, options?: WaitOptions
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
-    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    /** In which form elements travel, as in `AllreduceOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
 
@@ -3969,7 +3978,7 @@ export function allReduceCoalesced<T extends readonly TensorLike[]>(tensors: T, 
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
-    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    /** In which form elements travel, as in `AllreduceOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
 
@@ -4005,7 +4014,7 @@ export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
-    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    /** In which form elements travel, as in `AllgatherOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
 
@@ -4035,7 +4044,7 @@ export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, input
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
-    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    /** In which form elements travel, as in `AllgatherOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
 /** Another name of {@link allGatherIntoTensor}. */
@@ -4127,7 +4136,7 @@ export function reduceScatter<T extends TensorLike>(output: T, inputList: readon
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
-    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    /** In which form elements travel, as in `ReduceScatterOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
 
@@ -4147,7 +4156,7 @@ export function reduceScatterTensor<T extends TensorLike>(output: T, input: Tens
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
-    /** How elements travel: `bf16`, `f16` or `int8`; none: as they are. */
+    /** In which form elements travel, as in `ReduceScatterOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
 /** Another name of {@link reduceScatterTensor}. */
@@ -4162,9 +4171,9 @@ export const reduceScatterSingle: typeof reduceScatterTensor;
  */
 export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLike, options?: WaitOptions & {
     /** Rows of the output that come from each rank; none: equal parts. */
-    outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+    outputSplitSizes?: IntegerList | null | undefined;
     /** Rows of the input that go to each rank; none: equal parts. */
-    inputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+    inputSplitSizes?: IntegerList | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
@@ -4191,7 +4200,7 @@ export function barrier(options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
     /** Devices whose work is waited for. */
-    deviceIds?: readonly number[] | null | undefined;
+    deviceIds?: IntegerList | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
   }): Work<void>;
@@ -4339,7 +4348,7 @@ export function computeDims(size: number, dims: number): number[];
  * that are to be found.
  * @throws {@link InvalidArgumentError}
  */
-export function computeDims(size: number, dims: readonly number[]): number[];
+export function computeDims(size: number, dims: IntegerList): number[];
 
 /**
  * All ranks get the objects of `src`, in their `objectList`, which has the same length.
@@ -4480,7 +4489,7 @@ export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions &
  * @throws {@link InvalidArgumentError}
  * @throws {@link CollectiveMismatchError}
  */
-export function ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly (readonly number[])[], options?: WaitOptions & {
+export function ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly IntegerList[], options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
@@ -4558,7 +4567,7 @@ export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: numb
  * @param inputTensor - The input of this rank. Read only.
  * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
  */
-export function allGatherV<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, outputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+export function allGatherV<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, outputSplitSizes: IntegerList, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
@@ -4575,7 +4584,7 @@ export function gatherV<T extends TensorLike | null | undefined = undefined>(ten
     /** One part for each rank, along dimension 0. Overwritten by the result. */
     outputTensor?: T | undefined;
     /** Rows of the output that come from each rank; none: equal parts. */
-    outputSplitSizes?: readonly (number | bigint)[] | null | undefined;
+    outputSplitSizes?: IntegerList | null | undefined;
     /** The root's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
@@ -4601,7 +4610,7 @@ export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputT
  * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
  * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
  */
-export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, outputSplitSizes: readonly (number | bigint)[] | null | undefined, options?: WaitOptions & {
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, outputSplitSizes: IntegerList | null | undefined, options?: WaitOptions & {
     /** The root's global rank. */
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
@@ -4635,7 +4644,7 @@ export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLik
  * @param inputTensor - One part for each rank, along dimension 0. Read only.
  * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
  */
-export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, inputSplitSizes: readonly (number | bigint)[] | null | undefined, options?: WaitOptions & {
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, inputSplitSizes: IntegerList | null | undefined, options?: WaitOptions & {
     /** The root's global rank. */
     src?: number | null | undefined;
     /** The process group; none: the default group. */
@@ -4653,7 +4662,7 @@ export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLik
  * @param input - One part for each rank, along dimension 0. Read only.
  * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
  */
-export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: IntegerList, options?: WaitOptions & {
     /**
      * How elements are reduced.
      * @defaultValue `ReduceOp.SUM`
@@ -4674,7 +4683,7 @@ export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLik
  * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
  * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
  */
-export function allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: readonly (number | bigint)[], inputSplitSizes: readonly (number | bigint)[], options?: WaitOptions & {
+export function allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList, inputSplitSizes: IntegerList, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */

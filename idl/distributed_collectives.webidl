@@ -9,6 +9,8 @@ partial namespace distributed {
                   [Root] optional Rank? group_src = null);
 
   /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
+  ///
+  /// - `compress`: in which form elements travel, as in `AllreduceOptions`.
   [Collective=allreduce]
   Work? all_reduce([InOut] Tensor tensor, optional ReduceOp op = "SUM",
                    [Group] optional ProcessGroup? group = null,
@@ -16,6 +18,8 @@ partial namespace distributed {
                    [Compression] optional DOMString? compress = null);
 
   /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
+  ///
+  /// - `compress`: in which form elements travel, as in `AllreduceOptions`.
   [Collective=allreduce, Coalesced]
   Work? all_reduce_coalesced([InOut] sequence<Tensor> tensors, optional ReduceOp op = "SUM",
                              [Group] optional ProcessGroup? group = null,
@@ -30,6 +34,8 @@ partial namespace distributed {
                [Root] optional Rank? group_dst = null);
 
   /// All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
+  ///
+  /// - `compress`: in which form elements travel, as in `AllgatherOptions`.
   [Collective=allgather]
   Work? all_gather([Out] sequence<Tensor> tensor_list, [In] Tensor tensor,
                    [Group] optional ProcessGroup? group = null,
@@ -46,6 +52,8 @@ partial namespace distributed {
 
   /// All ranks get every rank's tensor in one output: one after the other along dimension 0, or
   /// stacked.
+  ///
+  /// - `compress`: in which form elements travel, as in `AllgatherOptions`.
   [Collective=allgather, Alias=all_gather_single]
   Work? all_gather_into_tensor([Out, Flat] Tensor output_tensor, [In] Tensor input_tensor,
                                [Group] optional ProcessGroup? group = null,
@@ -72,6 +80,8 @@ partial namespace distributed {
                 [Root] optional Rank? group_src = null);
 
   /// Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
+  ///
+  /// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
   [Collective=reduce_scatter]
   Work? reduce_scatter([Out] Tensor output, [In] sequence<Tensor> input_list,
                        optional ReduceOp op = "SUM",
@@ -80,6 +90,8 @@ partial namespace distributed {
                        [Compression] optional DOMString? compress = null);
 
   /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+  ///
+  /// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
   [Collective=reduce_scatter, Alias=reduce_scatter_single]
   Work? reduce_scatter_tensor([Out] Tensor output, [In, Flat] Tensor input,
                               optional ReduceOp op = "SUM",

@@ -12,8 +12,9 @@ dictionary AllreduceOptions {
   /// Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum.
   [Unbuilt] Object? sparse_indices = null;
   /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-  /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-  /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+  /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+  /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+  /// `Work.compression_error` says what that cost.
   [Compression] DOMString? compress = null;
 };
 
@@ -57,8 +58,9 @@ dictionary AllgatherOptions {
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
   /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-  /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
-  /// the same. `Work.compression_error` says what that cost.
+  /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+  /// 64 bit floats on the host; all ranks give the same. `Work.compression_error` says what that
+  /// cost.
   [Compression] DOMString? compress = null;
 };
 
@@ -94,8 +96,9 @@ dictionary ReduceScatterOptions {
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
   /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-  /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-  /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+  /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+  /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+  /// `Work.compression_error` says what that cost.
   [Compression] DOMString? compress = null;
 };
 

@@ -4,7 +4,7 @@
 [Since=0.1]
 dictionary GroupHints {
   /// In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
-  /// none: as they are.
+  /// `none`, or nothing: as they are.
   DOMString? compress = null;
 };
 
@@ -20,7 +20,9 @@ dictionary ReconfigureOptions {
   boolean ordered = true;
   /// Limit of the call; none: the group's; 0: no limit.
   Duration? timeout = null;
-  /// Hints of the group from then on, as `set_hints` takes them; none: those that it has.
+  /// Hints of the group from then on, as `set_hints` takes them; none: those that this process
+  /// has. What counts on all is what the eldest of the members has: the first of those that were
+  /// members before, else the first newcomer.
   GroupHints? hints = null;
 };
 
@@ -31,10 +33,11 @@ partial interface ProcessGroup {
   /// Sets hints for all later operations of this group, on all ranks alike and at the same place in
   /// the order of its calls; what was set before and is not among them is unset. An operation that
   /// says something else itself is run as it says, and one that cannot do what a hint asks for as if
-  /// there were none: with `compress` all but `allreduce`, `reduce_scatter` and `allgather` of
-  /// `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What
-  /// was prepared before stays as it is. Hints stay when members are replaced; groups that are split
-  /// off begin without.
+  /// there were none: `compress` concerns `allreduce`, `reduce_scatter` and `allgather` in all their
+  /// forms (of these two not lists of several tensors, unless coalesced) of `float32` and `float64`
+  /// in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What was prepared before
+  /// stays as it is. When members are replaced, all have the hints of the eldest member from then
+  /// on; groups that are split off begin without.
   [Handwritten, Throws=(InvalidArgument, InvalidGroup)] undefined set_hints(GroupHints hints);
 
   /// Replaces the members of this group. All new members call it, with the same options; those that

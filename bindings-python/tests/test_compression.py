@@ -192,7 +192,7 @@ def refusals(here):
                                 rank=here.rank, world_size=here.size)
     try:
         for tensor, op, name, said in [
-            (np.ones(3), ReduceOp.SUM, "int4", "must be one of 'bf16', 'f16', 'int8', not 'int4'"),
+            (np.ones(3), ReduceOp.SUM, "int4", "'int8' or 'none', not 'int4'"),
             (np.ones(3), ReduceOp.MAX, "int8", "compress='int8' reduces by SUM or AVG, not by MAX"),
             (np.ones(3, int), ReduceOp.SUM, "bf16", "takes tensors of f32 or f64, not of i64"),
             (np.ones(3, np.float16), ReduceOp.SUM, "int8", "of f32 or f64, not of f16"),

@@ -23,21 +23,26 @@ def summed(group):
 
 
 def test_a_hint_holds_for_what_does_not_say_otherwise(group):
-    assert group.hints == {"compress": None}
+    assert group.hints.compress is None
     assert summed(group) == [FINE] * 3
     group.set_hints(polyrank.GroupHints(compress="bf16"))
-    assert group.hints == {"compress": "bf16"}
+    assert group.hints.compress == "bf16"
     assert summed(group) == [1] * 3
     whole = np.array([2**40 + 1])
     group.allreduce([whole]).wait()
     assert whole[0] == 2**40 + 1
+    group.allreduce([as_it_is := np.full(1, FINE)], polyrank.AllreduceOptions(compress="none")).wait()
+    assert as_it_is[0] == FINE
+    kept = group.hints
     group.set_hints(polyrank.GroupHints())
-    assert group.hints == {"compress": None}
+    assert group.hints.compress is None
     assert summed(group) == [FINE] * 3
+    group.set_hints(kept)
+    assert group.hints.compress == "bf16"
 
 
 def test_what_there_is_not_is_refused(group):
-    with pytest.raises(polyrank.InvalidArgumentError, match="'bf16', 'f16', 'int8', not 'f8'"):
+    with pytest.raises(polyrank.InvalidArgumentError, match="'bf16', 'f16', 'int8' or 'none', not 'f8'"):
         group.set_hints(polyrank.GroupHints(compress="f8"))
     with pytest.raises(TypeError, match="compres"):
         group.set_hints(polyrank.GroupHints(compres="bf16"))
@@ -50,12 +55,12 @@ def test_members_that_are_replaced_may_bring_hints():
     options = polyrank.ReconfigureOptions(
         uuid=1, handles=[group.get_reconfigure_handle()], hints=hints)
     group.reconfigure(options).wait()
-    assert group.hints == {"compress": "bf16"}
+    assert group.hints.compress == "bf16"
     assert summed(group) == [1] * 3
     # They stay where nothing is said.
     group.reconfigure(polyrank.ReconfigureOptions(
         uuid=2, handles=[group.get_reconfigure_handle()])).wait()
-    assert group.hints == {"compress": "bf16"}
+    assert group.hints.compress == "bf16"
     group.shutdown()
 
 

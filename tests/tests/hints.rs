@@ -3,7 +3,9 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 use polyrank::options::AllreduceOptions;
+use polyrank::process_group::ReconfigureOptions;
 use polyrank::{Error, GroupHints, ProcessGroup, ReduceOp, SplitOptions};
+use polyrank_tests::members::{Member, handles, reconfigure, world};
 use polyrank_tests::ranks;
 
 /// A number that `bf16` does not keep.
@@ -76,6 +78,33 @@ fn groups_that_are_split_off_begin_without() {
 }
 
 #[test]
+fn newcomers_have_the_hints_of_the_eldest_member() {
+    let (members, newcomer) = (world(2), Member::newcomer());
+    for member in &members {
+        let set = |group: &ProcessGroup| group.set_hints(GroupHints::default().compress("bf16"));
+        member.ask(set).recv().unwrap().unwrap();
+    }
+    let all = [&newcomer, &members[1], &members[0]];
+    reconfigure(1, &all);
+    let summed: Vec<_> = all.map(|it| it.ask(sum_of_fine)).into_iter().collect();
+    assert!(summed.into_iter().all(|sum| sum.recv().unwrap() == 1.0));
+    // What others bring is not what counts.
+    let handles = handles(&all);
+    let asked = [Some("f16"), None, Some("int8")].into_iter().zip(all).map(|(format, member)| {
+        let mut options = ReconfigureOptions::new(2, handles.clone());
+        options.hints = format.map(|format| GroupHints::default().compress(format));
+        member.ask(move |group| {
+            group.reconfigure(options)?.wait(None)?;
+            Ok::<_, Error>(group.hints().compress)
+        })
+    });
+    let asked: Vec<_> = asked.collect();
+    for answer in asked {
+        assert_eq!(answer.recv().unwrap().unwrap().as_deref(), Some("f16"));
+    }
+}
+
+#[test]
 fn ranks_whose_hints_differ_are_told_so() {
     ranks(2, |group| {
         if group.rank() == 0 {
@@ -93,7 +122,8 @@ fn what_there_is_not_and_groups_that_are_over_are_refused() {
         let error = group.set_hints(GroupHints::default().compress("f8")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "set_hints(): the hint compress must be one of 'bf16', 'f16', 'int8', not 'f8'"
+            "set_hints(): the hint compress must be one of 'bf16', 'f16', 'int8' or 'none', not \
+             'f8'"
         );
         assert_eq!(group.hints(), GroupHints::default());
         group.shutdown().unwrap();

@@ -11,7 +11,7 @@ import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
 import { numberOf } from "./reductions.js";
 import { NO_BYTES, Tensor, codeOf, described, flatInfo, inPlace } from "./tensors.js";
-import { bytesOf, bytesOfBuffer, typeName } from "./views.js";
+import { bytesOf, bytesOfBuffer, isTypedArray, typeName } from "./views.js";
 
 /** A call's arguments: those by position, and the options if the last one is an object of them. */
 export function split(spec, given) {
@@ -131,13 +131,32 @@ const OWN = new Set(["signal"]);
 /** How deep lists and records may be nested: as in Python. */
 const DEEPEST = 8;
 
-function neutral(spec, positional, options, ofObject) {
+function neutral(spec, givenPositional, givenOptions, ofObject) {
+  let [positional, options] = [givenPositional, givenOptions];
+  if (spec.integers !== undefined) [positional, options] = listed(spec, positional, options);
   const args = new Array(positional.length);
   for (let index = 0; index < args.length; index += 1) {
     const value = positional[index];
     args[index] = spec.durations?.includes(index) ? duration(value) : one(value, ofObject, 0);
   }
   return { args, keywords: options === null ? null : members(options, ofObject, 0) };
+}
+
+/** The arguments with lists for arrays of integers that stand for such. */
+function listed(spec, positional, options) {
+  const args = [...positional];
+  const named = options === null ? null : { ...options };
+  for (const [position, name] of spec.integers) {
+    if (position !== null && position < args.length) args[position] = listOf(args[position]);
+    if (named !== null && Object.hasOwn(named, name)) named[name] = listOf(named[name]);
+  }
+  return [args, named];
+}
+
+function listOf(value) {
+  if (isTypedArray(value)) return Array.from(value);
+  if (!Array.isArray(value) || !value.some(isTypedArray)) return value;
+  return value.map(listOf);
 }
 
 function members(options, ofObject, depth) {

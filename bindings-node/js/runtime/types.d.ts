@@ -72,6 +72,18 @@ export interface Float16ArrayLike extends ArrayBufferView {
  */
 export type TensorLike = ArrayLike | Tensor | CudaTensor;
 
+/** Sizes, ranks and the like: an array of numbers, or a typed array of integers. */
+export type IntegerList =
+  | readonly (number | bigint)[]
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | BigInt64Array
+  | Uint8Array
+  | Uint16Array
+  | Uint32Array
+  | BigUint64Array;
+
 /** A run of bytes; a string is its UTF-8 encoding. */
 export type BytesLike = string | ArrayBufferView | ArrayBuffer;
 

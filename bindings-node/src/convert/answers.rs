@@ -27,7 +27,7 @@ pub(crate) fn to_js<'a>(env: Env, answer: Answer) -> Result<Js<'a>> {
             }
             Ok(list)
         }
-        Answer::Record(members) => {
+        Answer::Record(members) | Answer::Options(_, members) => {
             let record = Js::object(env)?;
             for (name, value) in members {
                 record.set(&CString::new(camel_case(name))?, to_js(env, value)?)?;

@@ -789,8 +789,9 @@ class AllreduceOptions(Options):
     @property
     def compress(self) -> str | None:
         """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-        elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-        `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+        elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+        64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+        `Work.compression_error` says what that cost.
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
@@ -916,8 +917,9 @@ class AllgatherOptions(Options):
     @property
     def compress(self) -> str | None:
         """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-        elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
-        the same. `Work.compression_error` says what that cost.
+        elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+        64 bit floats on the host; all ranks give the same. `Work.compression_error` says what that
+        cost.
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
@@ -1017,8 +1019,9 @@ class ReduceScatterOptions(Options):
     @property
     def compress(self) -> str | None:
         """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-        elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-        `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+        elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+        64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+        `Work.compression_error` says what that cost.
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
@@ -1088,7 +1091,7 @@ class GroupHints(Options):
     @property
     def compress(self) -> str | None:
         """In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
-        none: as they are.
+        `none`, or nothing: as they are.
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
@@ -1122,7 +1125,10 @@ class ReconfigureOptions(Options):
     def timeout(self, value: _Duration | None) -> None: ...
     @property
     def hints(self) -> GroupHints | None:
-        """Hints of the group from then on, as `set_hints` takes them; none: those that it has."""
+        """Hints of the group from then on, as `set_hints` takes them; none: those that this process
+        has. What counts on all is what the eldest of the members has: the first of those that were
+        members before, else the first newcomer.
+        """
     @hints.setter
     def hints(self, value: GroupHints | None) -> None: ...
     def __new__(cls, uuid: SupportsIndex = ..., handles: Sequence[str] = ..., ordered: bool = ..., timeout: _Duration | None = ..., hints: GroupHints | None = ...) -> Self: ...
@@ -2146,10 +2152,11 @@ class ProcessGroup:
         """Sets hints for all later operations of this group, on all ranks alike and at the same place in
         the order of its calls; what was set before and is not among them is unset. An operation that
         says something else itself is run as it says, and one that cannot do what a hint asks for as if
-        there were none: with `compress` all but `allreduce`, `reduce_scatter` and `allgather` of
-        `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What
-        was prepared before stays as it is. Hints stay when members are replaced; groups that are split
-        off begin without.
+        there were none: `compress` concerns `allreduce`, `reduce_scatter` and `allgather` in all their
+        forms (of these two not lists of several tensors, unless coalesced) of `float32` and `float64`
+        in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What was prepared before
+        stays as it is. When members are replaced, all have the hints of the eldest member from then
+        on; groups that are split off begin without.
 
         Raises `InvalidArgumentError`, `InvalidGroupError`.
         """
@@ -3022,6 +3029,8 @@ def broadcast(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessG
 def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces a tensor over all ranks, in place; all ranks get the same bits.
 
+    - `compress`: in which form elements travel, as in `AllreduceOptions`.
+
     `op` is `ReduceOp.SUM` by default.
     """
 
@@ -3037,6 +3046,8 @@ def all_reduce(tensor: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGro
 @overload
 def all_reduce_coalesced(tensors: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces several tensors over all ranks, in place, each for itself, in one operation.
+
+    - `compress`: in which form elements travel, as in `AllreduceOptions`.
 
     `op` is `ReduceOp.SUM` by default.
     """
@@ -3068,7 +3079,10 @@ def reduce(tensor: _Tensor, dst: SupportsIndex | None = None, op: ReduceOp = ...
 
 @overload
 def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
-    """All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size."""
+    """All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
+
+    - `compress`: in which form elements travel, as in `AllgatherOptions`.
+    """
 
 @overload
 def all_gather(tensor_list: Sequence[_Tensor], tensor: _Tensor, group: ProcessGroup | None = None, *, async_op: Literal[True], compress: str | None = None) -> Work: ...
@@ -3098,6 +3112,8 @@ def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[_Tensor]], input
 def all_gather_into_tensor(output_tensor: _Tensor, input_tensor: _Tensor, group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """All ranks get every rank's tensor in one output: one after the other along dimension 0, or
     stacked.
+
+    - `compress`: in which form elements travel, as in `AllgatherOptions`.
     """
 
 @overload
@@ -3143,6 +3159,8 @@ def scatter(tensor: _Tensor, scatter_list: Sequence[_Tensor] | None = None, src:
 def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
 
+    - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
+
     `op` is `ReduceOp.SUM` by default.
     """
 
@@ -3158,6 +3176,8 @@ def reduce_scatter(output: _Tensor, input_list: Sequence[_Tensor], op: ReduceOp 
 @overload
 def reduce_scatter_tensor(output: _Tensor, input: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False, compress: str | None = None) -> None:
     """Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+
+    - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
 
     `op` is `ReduceOp.SUM` by default.
     """

@@ -3,6 +3,7 @@
 use polyrank::Tensor;
 use polyrank::calls::Answer;
 use pyo3::BoundObject;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
@@ -23,16 +24,22 @@ pub(crate) fn answer(py: Python<'_>, answered: Answer) -> PyResult<Bound<'_, PyA
             let items = items.into_iter().map(|item| answer(py, item));
             Ok(PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
         }
-        Answer::Record(members) => {
-            let record = PyDict::new(py);
-            for (name, member) in members {
-                record.set_item(name, answer(py, member)?)?;
-            }
-            Ok(record.into_any())
+        Answer::Record(members) => Ok(named(py, members)?.into_any()),
+        Answer::Options(name, members) => {
+            let class = py.import(intern!(py, "polyrank._core"))?.getattr(name)?;
+            class.call((), Some(&named(py, members)?))
         }
         Answer::Tensor(tensor) => array(py, &tensor),
         Answer::Object(it) => object(py, it),
     }
+}
+
+fn named(py: Python<'_>, members: Vec<(&'static str, Answer)>) -> PyResult<Bound<'_, PyDict>> {
+    let record = PyDict::new(py);
+    for (name, member) in members {
+        record.set_item(name, answer(py, member)?)?;
+    }
+    Ok(record)
 }
 
 /// A NumPy array over the memory of a tensor, which it keeps.

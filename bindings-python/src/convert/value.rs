@@ -148,7 +148,7 @@ fn plain_value(object: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
 fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     object.extract().map(Value::Int).map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(object.py()) {
-            PyOverflowError::new_err(format!("{object} does not fit in 64 bits"))
+            invalid(object.py(), format!("{object} does not fit in 64 bits"))
         } else {
             error
         }

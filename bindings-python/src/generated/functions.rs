@@ -589,6 +589,8 @@ fn py_broadcast<'py>(
 
 /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
 ///
+/// - `compress`: in which form elements travel, as in `AllreduceOptions`.
+///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
 #[pyo3(name = "all_reduce", signature = (*positional, **keywords), text_signature = "(tensor, op=..., group=None, async_op=False, compress=None)")]
@@ -601,6 +603,8 @@ fn py_all_reduce<'py>(
 }
 
 /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
+///
+/// - `compress`: in which form elements travel, as in `AllreduceOptions`.
 ///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
@@ -632,6 +636,8 @@ fn py_reduce<'py>(
 }
 
 /// All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
+///
+/// - `compress`: in which form elements travel, as in `AllgatherOptions`.
 #[pyfunction]
 #[pyo3(name = "all_gather", signature = (*positional, **keywords), text_signature = "(tensor_list, tensor, group=None, async_op=False, compress=None)")]
 fn py_all_gather<'py>(
@@ -661,6 +667,8 @@ fn py_all_gather_coalesced<'py>(
 
 /// All ranks get every rank's tensor in one output: one after the other along dimension 0, or
 /// stacked.
+///
+/// - `compress`: in which form elements travel, as in `AllgatherOptions`.
 #[pyfunction]
 #[pyo3(name = "all_gather_into_tensor", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, group=None, async_op=False, compress=None)")]
 fn py_all_gather_into_tensor<'py>(
@@ -717,6 +725,8 @@ fn py_scatter<'py>(
 
 /// Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
 ///
+/// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
+///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]
 #[pyo3(name = "reduce_scatter", signature = (*positional, **keywords), text_signature = "(output, input_list, op=..., group=None, async_op=False, compress=None)")]
@@ -729,6 +739,8 @@ fn py_reduce_scatter<'py>(
 }
 
 /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+///
+/// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
 ///
 /// `op` is `ReduceOp.SUM` by default.
 #[pyfunction]

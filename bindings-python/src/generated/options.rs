@@ -636,8 +636,9 @@ impl AllreduceOptions {
     }
 
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+    /// `Work.compression_error` says what that cost.
     #[getter(compress)]
     fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 4)
@@ -946,8 +947,9 @@ impl AllgatherOptions {
     }
 
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
-    /// the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host; all ranks give the same. `Work.compression_error` says what that
+    /// cost.
     #[getter(compress)]
     fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 2)
@@ -1187,8 +1189,9 @@ impl ReduceScatterOptions {
     }
 
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+    /// `Work.compression_error` says what that cost.
     #[getter(compress)]
     fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 3)
@@ -1356,7 +1359,7 @@ impl GroupHints {
     }
 
     /// In which form elements travel, as `compress` of `allreduce` has it: `bf16`, `f16` or `int8`;
-    /// none: as they are.
+    /// `none`, or nothing: as they are.
     #[getter(compress)]
     fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 0)
@@ -1430,7 +1433,9 @@ impl ReconfigureOptions {
         Record::set(slf.as_any(), 3, value)
     }
 
-    /// Hints of the group from then on, as `set_hints` takes them; none: those that it has.
+    /// Hints of the group from then on, as `set_hints` takes them; none: those that this process
+    /// has. What counts on all is what the eldest of the members has: the first of those that were
+    /// members before, else the first newcomer.
     #[getter(hints)]
     fn hints(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         Record::get(slf.as_any(), 4)

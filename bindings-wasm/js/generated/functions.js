@@ -22,7 +22,7 @@ export function isTorchelasticLaunched(...given) {
 }
 export const isLaunched = isTorchelasticLaunched;
 
-const DISTRIBUTED_INIT_PROCESS_GROUP = { key: "DISTRIBUTED_INIT_PROCESS_GROUP", name: "initProcessGroup", required: 0, durations: [2], gives: "nothing" };
+const DISTRIBUTED_INIT_PROCESS_GROUP = { key: "DISTRIBUTED_INIT_PROCESS_GROUP", name: "initProcessGroup", required: 0, durations: [2], integers: [[null, "globalRanksInGroup"]], gives: "nothing" };
 
 /** Makes the default group of all ranks. Waits until all have joined. */
 export function initProcessGroup(...given) {
@@ -57,21 +57,21 @@ export function defaultGroup(...given) {
   return calls.invoke(DISTRIBUTED_DEFAULT_GROUP, null, given);
 }
 
-const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], inOrder: true, gives: "group" };
+const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], integers: [[0, "ranks"], [null, "globalRanksInGroup"]], inOrder: true, gives: "group" };
 
 /** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA device, all its ranks must call it. Ranks that belong to several new groups must create them in the same order: calls that deadlock fail, on all ranks involved, with an error that names both. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }
 
-const DISTRIBUTED_JOIN_GROUP = { key: "DISTRIBUTED_JOIN_GROUP", name: "joinGroup", required: 1, durations: [2] };
+const DISTRIBUTED_JOIN_GROUP = { key: "DISTRIBUTED_JOIN_GROUP", name: "joinGroup", required: 1, durations: [2], integers: [[null, "globalRanksInGroup"]] };
 
 /** Joins the group `groupName`, whose ranks meet in a store or at a URL, and waits until all of them are there: programs in any language, started in any order, that need have nothing else in common. The process has no default group for it, and may join several; groups in one store are told apart by their names. `destroyProcessGroup` leaves it. Where a program ended without that, its place is free for another one in the next group of this name. */
 export function joinGroup(...given) {
   return own.joinGroup(DISTRIBUTED_JOIN_GROUP, given);
 }
 
-const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
+const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], integers: [[1, "splitRanks"], [null, "globalRanksInGroup"]], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
 
 /** Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list call it with the same list, and wait for one another; if the parent is bound to a CUDA device, all its ranks must call it. Returns the group of this rank; none if it is in no list. */
 export function splitGroup(...given) {
@@ -226,7 +226,7 @@ export function recommendBackend(...given) {
   return calls.invoke(DISTRIBUTED_RECOMMEND_BACKEND, null, given);
 }
 
-const DISTRIBUTED_INIT_DEVICE_MESH = { key: "DISTRIBUTED_INIT_DEVICE_MESH", name: "initDeviceMesh", required: 2, inOrder: true };
+const DISTRIBUTED_INIT_DEVICE_MESH = { key: "DISTRIBUTED_INIT_DEVICE_MESH", name: "initDeviceMesh", required: 2, integers: [[1, "meshShape"]], inOrder: true };
 
 /** Makes a mesh of this shape: rank 0 first, along the last dimension. If there are more ranks than that, the last ones are not in it. Makes the default group if there is none. */
 export function initDeviceMesh(...given) {
@@ -319,7 +319,7 @@ export function reduceScatterTensor(...given) {
 }
 export const reduceScatterSingle = reduceScatterTensor;
 
-const DISTRIBUTED_ALL_TO_ALL_SINGLE = { key: "DISTRIBUTED_ALL_TO_ALL_SINGLE", name: "allToAllSingle", required: 2, output: 0, outputName: "output", group: 4, groupName: "group" };
+const DISTRIBUTED_ALL_TO_ALL_SINGLE = { key: "DISTRIBUTED_ALL_TO_ALL_SINGLE", name: "allToAllSingle", required: 2, integers: [[2, "outputSplitSizes"], [3, "inputSplitSizes"]], output: 0, outputName: "output", group: 4, groupName: "group" };
 
 /** Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it receives. Sizes are rows; none cuts into equal parts. */
 export function allToAllSingle(...given) {
@@ -333,7 +333,7 @@ export function allToAll(...given) {
   return calls.operate(DISTRIBUTED_ALL_TO_ALL, null, given);
 }
 
-const DISTRIBUTED_BARRIER = { key: "DISTRIBUTED_BARRIER", name: "barrier", required: 0, durations: [3], output: null, group: 0, groupName: "group" };
+const DISTRIBUTED_BARRIER = { key: "DISTRIBUTED_BARRIER", name: "barrier", required: 0, durations: [3], integers: [[2, "deviceIds"]], output: null, group: 0, groupName: "group" };
 
 /** Waits until all ranks came. `deviceIds` is for backends with devices. */
 export function barrier(...given) {
@@ -382,7 +382,7 @@ export function nanCheck(...given) {
   return hooks.nanCheck(DISTRIBUTED_NAN_CHECK, given);
 }
 
-const DISTRIBUTED_COMPUTE_DIMS = { key: "DISTRIBUTED_COMPUTE_DIMS", name: "computeDims", required: 2 };
+const DISTRIBUTED_COMPUTE_DIMS = { key: "DISTRIBUTED_COMPUTE_DIMS", name: "computeDims", required: 2, integers: [[1, "dims"]] };
 
 /** The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can be, the longest first (MPI's `Dims_create`). */
 export function computeDims(...given) {
@@ -431,7 +431,7 @@ export function recvObjectList(...given) {
   return objects.recvObjectList(DISTRIBUTED_RECV_OBJECT_LIST, given);
 }
 
-const DISTRIBUTED_PPERMUTE = { key: "DISTRIBUTED_PPERMUTE", name: "ppermute", required: 3, output: 0, outputName: "output", group: 3, groupName: "group" };
+const DISTRIBUTED_PPERMUTE = { key: "DISTRIBUTED_PPERMUTE", name: "ppermute", required: 3, integers: [[2, "pairs"]], output: 0, outputName: "output", group: 3, groupName: "group" };
 
 /** Ranks hand their tensors on: each pair is a source and the destination that gets its `input` as its `output`, by their ranks in the group. Who is the destination of none gets zeros. */
 export function ppermute(...given) {
@@ -459,35 +459,35 @@ export function sendrecv(...given) {
   return calls.operate(DISTRIBUTED_SENDRECV, null, given);
 }
 
-const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, output: 0, outputName: "outputTensor", group: 3, groupName: "group" };
+const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, integers: [[2, "outputSplitSizes"]], output: 0, outputName: "outputTensor", group: 3, groupName: "group" };
 
 /** All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows. */
 export function allGatherV(...given) {
   return calls.operate(DISTRIBUTED_ALL_GATHER_V, null, given);
 }
 
-const DISTRIBUTED_GATHER_V = { key: "DISTRIBUTED_GATHER_V", name: "gatherV", required: 1, output: 1, outputName: "outputTensor", group: 4, groupName: "group" };
+const DISTRIBUTED_GATHER_V = { key: "DISTRIBUTED_GATHER_V", name: "gatherV", required: 1, integers: [[2, "outputSplitSizes"]], output: 1, outputName: "outputTensor", group: 4, groupName: "group" };
 
 /** `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it passes both. Rank 0 unless given. */
 export function gatherV(...given) {
   return calls.operate(DISTRIBUTED_GATHER_V, null, given);
 }
 
-const DISTRIBUTED_SCATTER_V = { key: "DISTRIBUTED_SCATTER_V", name: "scatterV", required: 1, output: 0, outputName: "tensor", group: 4, groupName: "group" };
+const DISTRIBUTED_SCATTER_V = { key: "DISTRIBUTED_SCATTER_V", name: "scatterV", required: 1, integers: [[2, "inputSplitSizes"]], output: 0, outputName: "tensor", group: 4, groupName: "group" };
 
 /** Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes` rows; only that rank passes both. Rank 0 unless given. */
 export function scatterV(...given) {
   return calls.operate(DISTRIBUTED_SCATTER_V, null, given);
 }
 
-const DISTRIBUTED_REDUCE_SCATTER_V = { key: "DISTRIBUTED_REDUCE_SCATTER_V", name: "reduceScatterV", required: 3, output: 0, outputName: "output", group: 4, groupName: "group" };
+const DISTRIBUTED_REDUCE_SCATTER_V = { key: "DISTRIBUTED_REDUCE_SCATTER_V", name: "reduceScatterV", required: 3, integers: [[2, "inputSplitSizes"]], output: 0, outputName: "output", group: 4, groupName: "group" };
 
 /** Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows. */
 export function reduceScatterV(...given) {
   return calls.operate(DISTRIBUTED_REDUCE_SCATTER_V, null, given);
 }
 
-const DISTRIBUTED_ALL_TO_ALL_V = { key: "DISTRIBUTED_ALL_TO_ALL_V", name: "allToAllV", required: 4, output: 0, outputName: "output", group: 4, groupName: "group" };
+const DISTRIBUTED_ALL_TO_ALL_V = { key: "DISTRIBUTED_ALL_TO_ALL_V", name: "allToAllV", required: 4, integers: [[2, "outputSplitSizes"], [3, "inputSplitSizes"]], output: 0, outputName: "output", group: 4, groupName: "group" };
 
 /** Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are rows. */
 export function allToAllV(...given) {

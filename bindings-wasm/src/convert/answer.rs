@@ -23,7 +23,7 @@ pub(crate) fn answer(answer: Answer) -> JsValue {
         Answer::Bytes(bytes) => Uint8Array::from(bytes.as_slice()).into(),
         Answer::Duration(duration) => (duration.as_secs_f64() * 1000.0).into(),
         Answer::List(items) => items.into_iter().map(self::answer).collect::<Array>().into(),
-        Answer::Record(members) => {
+        Answer::Record(members) | Answer::Options(_, members) => {
             let object = Object::new();
             for (name, value) in members {
                 set(&object, &camel_case(name), &self::answer(value));

@@ -81,6 +81,14 @@ impl Type {
         matches!(self, Type::Long | Type::UnsignedLong | Type::LongLong | Type::UnsignedLongLong)
     }
 
+    /// Whether it is a list of integers, or of such lists.
+    pub fn is_list_of_integers(&self) -> bool {
+        match self {
+            Type::Sequence(inner) => inner.is_integer() || inner.is_list_of_integers(),
+            _ => false,
+        }
+    }
+
     /// The name of the IDL definition that it refers to, through sequences and `?`.
     pub fn named(&self) -> Option<&str> {
         match self {

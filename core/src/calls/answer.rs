@@ -33,6 +33,8 @@ pub enum Answer {
     List(Vec<Answer>),
     /// Values by name, in snake_case.
     Record(Vec<(&'static str, Answer)>),
+    /// An options record of this name, which calls take, too; its values by name, in snake_case.
+    Options(&'static str, Vec<(&'static str, Answer)>),
     /// A tensor, over memory that it keeps.
     Tensor(Tensor),
     /// An object.

@@ -74,6 +74,7 @@ impl ResolvedCall {
             timeout: arguments.timeout,
             coalesced: method.coalesced,
             compression: arguments.compression,
+            takes_hints: !arguments.is_uncompressed,
             name: operation.name,
         })
     }

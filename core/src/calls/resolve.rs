@@ -289,6 +289,7 @@ pub(super) fn takes(ty: &Type, value: &Value) -> bool {
         (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
         (Type::Nullable(inner), value) => takes(inner, value),
         (Type::Sequence(_), Value::Tensor(tensor)) => integers::is_list(tensor, ty),
+        (Type::Sequence(Type::Int), Value::Bytes(_)) => true,
         (Type::Sequence(inner), Value::List(values) | Value::Tuple(values)) => {
             values.iter().all(|value| takes(inner, value))
         }
@@ -424,6 +425,16 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
             return converted(value, inner, language);
         }
         (Type::Sequence(_), Value::Tensor(tensor)) => return Ok(integers::list(tensor)),
+        (Type::Sequence(Type::Int), Value::Bytes(bytes)) => {
+            let numbers = bytes.iter().map(|&byte| Value::Int(byte.into()));
+            return Ok(Value::List(numbers.collect()));
+        }
+        (Type::Sequence(Type::Sequence(Type::Int)), Value::List(_) | Value::Tuple(_)) => {
+            let Value::List(rows) = value.without_tuples() else { return Ok(Value::None) };
+            let inner = &Type::Sequence(&Type::Int);
+            let rows = rows.into_iter().map(|row| converted(row, inner, language));
+            return rows.collect::<Result<_, _>>().map(Value::List);
+        }
         (Type::Record(_), Value::Record(..)) => return converted_members(value, language),
         (Type::Record(record), Value::Members(_)) => {
             return converted_members(typed(record, value), language);

@@ -41,6 +41,8 @@ pub fn broadcast_async(
 
 /// Reduces a tensor over all ranks, in place; all ranks get the same bits.
 ///
+/// - `compress`: in which form elements travel, as in `AllreduceOptions`.
+///
 /// `arguments`: `()`, `AllreduceOptions`, `ReduceOp`, `Duration` or `(ReduceOp, Duration)`.
 /// Returns when it is done.
 ///
@@ -75,6 +77,8 @@ pub fn all_reduce_async(
 }
 
 /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
+///
+/// - `compress`: in which form elements travel, as in `AllreduceOptions`.
 ///
 /// `arguments`: `()` or `AllreduceCoalescedOptions`. Returns when it is done.
 ///
@@ -134,6 +138,8 @@ pub fn reduce_async(tensor: impl OwnedBuffers, arguments: impl ReduceArguments) 
 }
 
 /// All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
+///
+/// - `compress`: in which form elements travel, as in `AllgatherOptions`.
 ///
 /// `arguments`: `()`, `AllgatherOptions` or `Duration`. Returns when it is done.
 ///
@@ -202,6 +208,8 @@ pub fn all_gather_coalesced_async(
 
 /// All ranks get every rank's tensor in one output: one after the other along dimension 0, or
 /// stacked.
+///
+/// - `compress`: in which form elements travel, as in `AllgatherOptions`.
 ///
 /// Formerly `all_gather_single`.
 ///
@@ -307,6 +315,8 @@ pub fn scatter_async(
 
 /// Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
 ///
+/// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
+///
 /// `arguments`: `()`, `ReduceScatterOptions`, `ReduceOp`, `Duration` or `(ReduceOp,
 /// Duration)`. Returns when it is done.
 ///
@@ -343,6 +353,8 @@ pub fn reduce_scatter_async(
 }
 
 /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+///
+/// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
 ///
 /// Formerly `reduce_scatter_single`.
 ///

@@ -15,8 +15,9 @@ pub struct AllreduceOptions {
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+    /// `Work.compression_error` says what that cost.
     pub compress: Option<String>,
 }
 
@@ -50,8 +51,9 @@ pub struct AllreduceCoalescedOptions {
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+    /// `Work.compression_error` says what that cost.
     pub compress: Option<String>,
 }
 
@@ -157,8 +159,9 @@ pub struct AllgatherOptions {
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host; all ranks give
-    /// the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host; all ranks give the same. `Work.compression_error` says what that
+    /// cost.
     pub compress: Option<String>,
 }
 
@@ -236,8 +239,9 @@ pub struct ReduceScatterOptions {
     /// Limit of this operation; none: the group's; 0: no limit.
     pub timeout: Option<Duration>,
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
-    /// elements; none: as they are. For tensors of 32 or 64 bit floats on the host, and `SUM` or
-    /// `AVG`; all ranks give the same. `Work.compression_error` says what that cost.
+    /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
+    /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
+    /// `Work.compression_error` says what that cost.
     pub compress: Option<String>,
 }
 

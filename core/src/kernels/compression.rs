@@ -64,6 +64,9 @@ impl Compression {
     /// Every format.
     pub const ALL: [Compression; 3] = [Compression::Bf16, Compression::F16, Compression::Int8];
 
+    /// The name of none, where one is asked for.
+    pub const NONE: &str = "none";
+
     /// The name that every language uses.
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,7 +83,7 @@ impl Compression {
     pub fn named(name: &str) -> Result<Compression, String> {
         Self::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(|known| format!("'{}'", known.name())).join(", ");
-            format!("must be one of {known}, not '{name}'")
+            format!("must be one of {known} or '{}', not '{name}'", Self::NONE)
         })
     }
 

@@ -14,7 +14,8 @@ use crate::request::Request;
 #[non_exhaustive]
 pub struct GroupHints {
     /// In which form elements travel, as `compress` of
-    /// [`AllreduceOptions`](crate::options::AllreduceOptions) has it; none: as they are.
+    /// [`AllreduceOptions`](crate::options::AllreduceOptions) has it; nothing or `none`: as they
+    /// are.
     pub compress: Option<String>,
 }
 
@@ -48,6 +49,17 @@ impl Hints {
         Compression::ALL.into_iter().find(|known| *known as u8 == number)
     }
 
+    /// For other members, which [adopt](Hints::adopt) them.
+    pub(super) fn to_text(&self) -> &'static str {
+        self.compression().map_or(Compression::NONE, Compression::name)
+    }
+
+    /// Sets the hints of another member.
+    pub(super) fn adopt(&self, text: &[u8]) {
+        let name = std::str::from_utf8(text).unwrap_or(Compression::NONE);
+        self.set(CheckedHints { compression: Compression::named(name).ok() });
+    }
+
     pub(super) fn set(&self, hints: CheckedHints) {
         let number = hints.compression.map_or(0, |compression| compression as u8);
         self.compression.store(number, Ordering::Relaxed);
@@ -60,7 +72,8 @@ impl GroupHints {
     /// # Errors
     /// [`Error::InvalidArgument`]: what the wrong one must be.
     pub(super) fn checked(&self, who: &str) -> Result<CheckedHints> {
-        let named = self.compress.as_deref().map(Compression::named).transpose();
+        let wanted = self.compress.as_deref().filter(|name| *name != Compression::NONE);
+        let named = wanted.map(Compression::named).transpose();
         let compression = named.map_err(|what| Error::InvalidArgument {
             message: format!("{who}(): the hint compress {what}"),
         })?;
@@ -77,10 +90,11 @@ impl ProcessGroup {
 
     /// Sets hints for all later operations of this group, on all ranks alike and at the same place
     /// in the order of its calls. An operation that says something else is run as it says; one that
-    /// cannot do what a hint asks for is run as if there were none: with `compress` all but
-    /// allreduce, reduce_scatter and allgather of `f32` and `f64` in memory of the host, with SUM
-    /// or AVG, over `tcp` and `websocket`. What was prepared before stays as it is, and groups that
-    /// are split off begin without hints.
+    /// cannot do what a hint asks for is run as if there were none: `compress` concerns allreduce,
+    /// reduce_scatter and allgather in all their forms (of these two not lists of several tensors,
+    /// unless coalesced) of `f32` and `f64` in memory of the host, with SUM or AVG, over `tcp` and
+    /// `websocket`. What was prepared before stays as it is, and groups that are split off begin
+    /// without hints.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a form that there is none of; [`Error::InvalidGroup`] if the
@@ -95,7 +109,8 @@ impl ProcessGroup {
     pub(super) fn hinted(&self, request: Request) -> Request {
         match self.inner.hints.compression() {
             Some(compression)
-                if request.compression.is_none()
+                if request.takes_hints
+                    && request.compression.is_none()
                     && self.inner.cpu.capabilities().compression
                     && can_compress(&request, compression) =>
             {

@@ -41,6 +41,8 @@ pub(crate) struct CallArguments {
     pub(crate) uncut_outputs: Vec<Tensor>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) compression: Option<Compression>,
+    /// Whether elements travel as they are, whatever the group's hints say.
+    pub(crate) is_uncompressed: bool,
     /// The name of something that is not built, but was given.
     pub(crate) unbuilt: Option<&'static str>,
 }
@@ -60,7 +62,10 @@ impl CallArguments {
     /// # Errors
     /// What the name must be.
     pub(crate) fn compress(&mut self, name: &str) -> Result<(), String> {
-        self.compression = Some(Compression::named(name)?);
+        self.is_uncompressed = name == Compression::NONE;
+        if !self.is_uncompressed {
+            self.compression = Some(Compression::named(name)?);
+        }
         Ok(())
     }
 

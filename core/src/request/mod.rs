@@ -52,6 +52,8 @@ pub struct Request {
     pub coalesced: bool,
     /// In which form elements travel, if not as they are.
     pub compression: Option<Compression>,
+    /// Whether the hints of the group count where this says nothing.
+    pub takes_hints: bool,
 }
 
 impl Request {
@@ -70,6 +72,7 @@ impl Request {
             timeout: None,
             coalesced: false,
             compression: None,
+            takes_hints: true,
         }
     }
 

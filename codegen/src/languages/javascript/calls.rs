@@ -92,6 +92,10 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     if !durations.is_empty() {
         fields.push(format!("durations: [{}]", durations.join(", ")));
     }
+    let integers = integers(api, method);
+    if !integers.is_empty() {
+        fields.push(format!("integers: [{}]", integers.join(", ")));
+    }
     fields.extend(method.prepares.as_ref().map(|prepared| format!("prepares: \"{prepared}\"")));
     match kind(method) {
         Kind::Operation => {
@@ -143,6 +147,29 @@ fn durations(method: &Method) -> Vec<String> {
         at(*position).any(|parameter| *parameter.ty.non_null() == Type::Duration)
     };
     (0..longest.unwrap_or_default()).filter(is_duration).map(|it| it.to_string()).collect()
+}
+
+/// Lists of integers, for which arrays can stand: the position and the name of each; members of
+/// options records have names alone.
+fn integers(api: &Api, method: &Method) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut add = |position: &str, name: &str, ty: &Type| {
+        let list = format!("[{position}, \"{}\"]", camel(name));
+        if ty.non_null().is_list_of_integers() && !all.contains(&list) {
+            all.push(list);
+        }
+    };
+    for overload in &method.overloads {
+        for (position, parameter) in overload.parameters.iter().enumerate() {
+            add(&position.to_string(), &parameter.name, &parameter.ty);
+            let Type::Dictionary(name) = parameter.ty.non_null() else { continue };
+            let record = api.dictionaries.iter().find(|record| record.name == *name);
+            for member in record.iter().flat_map(|record| &record.members) {
+                add("null", &member.name, &member.ty);
+            }
+        }
+    }
+    all
 }
 
 fn output_fields(method: &Method) -> String {

@@ -25,6 +25,7 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
         Type::Interface(name) if name == Type::STORE => "StoreLike".into(),
         Type::Interface(name) | Type::Enum(name) => name.clone(),
         Type::Callback(name) => callback(api, name),
+        Type::Sequence(inner) if inner.is_integer() => "IntegerList".into(),
         Type::Sequence(inner) => {
             let inner = accepted(api, inner, is_function);
             match inner.contains(' ') {

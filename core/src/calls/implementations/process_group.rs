@@ -94,7 +94,7 @@ pub(crate) fn bound_device_id(call: Invocation) -> Result<Answer> {
 /// The hints that the group has.
 pub(crate) fn hints(call: Invocation) -> Result<Answer> {
     let compress = call.this_group()?.hints().compress;
-    Ok(Answer::Record(vec![("compress", compress.into_answer()?)]))
+    Ok(Answer::Options("GroupHints", vec![("compress", compress.into_answer()?)]))
 }
 
 /// Sets the hints of later operations.

@@ -25,6 +25,8 @@ use crate::store::{GroupStore, PrefixStore, Store};
 const MEETING: &str = "members";
 /// Where rank 0 tells the others what the group is called.
 const NAME: &str = "name";
+/// Where the eldest member tells the others what the hints of the group are.
+const HINTS: &str = "hints";
 /// What all keys of meetings begin with.
 const PREFIX: &str = "polyrank-members";
 /// What the keys begin with that say which members a meeting has.
@@ -146,8 +148,12 @@ impl Meeting {
         let size = self.size();
         Liveness::announce(&*scoped, self.rank).await?;
         let own = own_connection(&scoped, size).await?;
+        let (eldest, hints) = (self.eldest(), &group.inner.hints);
         if self.rank == 0 {
             scoped.set_async(NAME, group.group_name().as_bytes()).await?;
+        }
+        if self.rank == eldest {
+            scoped.set_async(HINTS, hints.to_text().as_bytes()).await?;
         }
         let observer = MemberObserver::new(&*scoped, &self.handles, self.rank, memberless);
         let own: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(MEETING), own));
@@ -177,7 +183,9 @@ impl Meeting {
             0 => group.group_name().to_owned(),
             _ => String::from_utf8_lossy(&scoped.get_async(NAME).await?).into_owned(),
         };
-        let eldest = self.eldest();
+        if self.rank != eldest {
+            hints.adopt(&scoped.get_async(HINTS).await?);
+        }
         let host = (!self.handles.iter().any(Handle::is_deaf)).then_some(eldest);
         let liveness = Liveness::new(group.group_name(), scoped.clone(), host).await?;
         let origins = Origins {
