@@ -35,7 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut errors = FORMATS.map(|_| 0.0_f64);
     // The first round touches memory for the first time.
     for round in 0..=rounds {
-        for (index, format) in FORMATS.into_iter().enumerate() {
+        // To and fro, so that none always follows the same other.
+        for place in 0..FORMATS.len() {
+            let index = if round % 2 == 0 { place } else { FORMATS.len() - 1 - place };
+            let format = FORMATS[index];
             tensor.copy_from_slice(&given);
             let mut options = AllreduceOptions::default();
             options.compress = format.map(str::to_owned);

@@ -17,7 +17,8 @@ mod loss;
 
 use std::marker::PhantomData;
 
-use self::block::{BLOCK, SCALE_BYTES};
+pub use self::block::BLOCK;
+use self::block::SCALE_BYTES;
 use self::loops::{Compressing, Recompressing, Reducing};
 pub use self::loss::CompressionLoss;
 use super::instructions::widest;

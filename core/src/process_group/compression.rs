@@ -14,6 +14,7 @@
 //!   given  [ sum 0] [      ] [ sum 2]   and the sums come back to where the parts were
 //! ```
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::ProcessGroup;
@@ -37,8 +38,8 @@ use crate::work::losses::Losses;
 #[derive(Clone)]
 struct Wire {
     compression: Compression,
-    dtype: DType,
-    reduce_op: ReduceOp,
+    name: &'static str,
+    facts: CallFacts,
     /// The number of ranks.
     size: u32,
     rank: u32,
@@ -46,10 +47,18 @@ struct Wire {
     memory: Arc<KeptMemory>,
 }
 
+/// The most elements of a part that are compressed before they are sent: a few of them are in the
+/// caches of a core, from being compressed until they are sent, and the next ones are compressed
+/// meanwhile.
+const PIECE_ELEMENTS: usize = 1 << 18;
+/// The most pieces of a part.
+const MAX_PIECES: usize = 16;
+
 /// The calls that an operation consists of.
 enum Calls {
     One(Call),
-    InTurn([Call; 2]),
+    /// Pieces of an allreduce, each of which is compressed when its calls are made.
+    InTurn(Vec<Box<dyn FnOnce() -> [Call; 2]>>),
 }
 
 /// Refuses what cannot be compressed: an operation on these tensors of this type.
@@ -103,21 +112,25 @@ impl ProcessGroup {
         for operation in operations {
             let wire = Wire {
                 compression,
-                dtype: operation.dtype,
-                reduce_op: request.reduce_op,
+                name: request.name,
+                facts: agreed(request, operation.dtype, &operation.input, &operation.output),
                 size: self.size(),
                 rank: self.rank(),
                 losses: losses.clone(),
                 memory: self.inner.kept_memory.clone(),
             };
             outputs.extend_from_slice(&operation.output);
-            staged.push(wire.stage(request, operation)?);
+            staged.push(wire.stage(operation)?);
         }
         let mut issued = Vec::with_capacity(2 * staged.len());
         for calls in staged {
             match calls {
                 Calls::One(call) => issued.push(backend.collective(call, options)?),
-                Calls::InTurn(calls) => issued.extend(backend.in_turn(calls, options)?),
+                Calls::InTurn(pieces) => {
+                    for piece in pieces {
+                        issued.extend(backend.in_turn(piece(), options)?);
+                    }
+                }
             }
         }
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
@@ -128,45 +141,36 @@ impl ProcessGroup {
 
 impl Wire {
     /// Lays out one operation.
-    fn stage(self, request: &Request, checked: CheckedOperation) -> Result<Calls> {
-        let CheckedOperation { dtype, input, output, local, local_lists } = checked;
+    fn stage(self, checked: CheckedOperation) -> Result<Calls> {
+        let CheckedOperation { input, output, local, local_lists, .. } = checked;
         let unsupported = |operation: String| {
-            Err(Error::Unsupported {
-                who: format!("compress='{}'", self.compression.name()),
-                operation,
-            })
+            let who = format!("compress='{}'", self.compression.name());
+            Err(Error::Unsupported { who, operation })
         };
-        let name = request.name;
+        let name = self.name;
         if !(local.is_empty() && local_lists.is_empty()) {
             return unsupported(format!("{name} of several tensors at once"));
         }
-        let facts = agreed(request, dtype, &input, &output);
-        let call = |given: Vec<Region>, taken: Vec<Region>, shared: &[Region], spreads: bool| {
-            let compressed = Some(CompressedPart { compression: self.compression, spreads });
-            let shared_bytes = Some(shared.iter().map(|block| block.len() as u64).sum());
-            let agreed = CallFacts { shared_bytes, compressed, ..facts };
-            Call { agreed, name, input: given, output: taken, finish: None, outputs: Vec::new() }
-        };
-        match (request.collective, &*input, &*output) {
+        match (self.facts.collective, &*input, &*output) {
             (Collective::Allreduce, _, [tensor]) => {
-                let given = self.compressed(&self.parts(&to_read(name, tensor)?));
-                let taken = self.taken(&given);
-                let received = self.places(&taken, Some(&given));
-                let mut first = call(given.clone(), received, &given, false);
-                let own = self.places(&taken, None).swap_remove(self.rank as usize);
-                let mut spread = given.clone();
-                spread[self.rank as usize] = own.clone();
-                let mut second = call(vec![own], spread.clone(), &spread, true);
-                second.finish = Some(self.spread_at_the_end(spread, vec![tensor.clone()], name)?);
-                first.finish = Some(Box::new(move || self.recompress(&given, &taken)));
-                Ok(Calls::InTurn([first, second]))
+                let memory = to_read(name, tensor)?;
+                let (result, mut back) = to_write(name, tensor)?;
+                // What is put back at the end is whole.
+                let pieces = if back.is_some() { 1 } else { MAX_PIECES };
+                let pieces = self.pieces(memory.len(), pieces).into_iter().map(|piece| {
+                    let (wire, back) = (self.clone(), back.take());
+                    let (memory, result) = (memory.slice(piece.clone()), result.slice(piece));
+                    let calls = move || wire.allreduce(&memory, &result, back);
+                    Box::new(calls) as Box<dyn FnOnce() -> [Call; 2]>
+                });
+                Ok(Calls::InTurn(pieces.collect()))
             }
             (Collective::ReduceScatter, blocks, [tensor]) => {
                 let blocks = blocks.iter().map(|block| to_read(name, block));
                 let given = self.compressed(&blocks.collect::<Result<Vec<_>>>()?);
                 let taken = self.taken(&given);
                 let received = self.places(&taken, Some(&given));
-                let mut call = call(given.clone(), received, &given, false);
+                let mut call = self.call(given.clone(), received, &given, false);
                 let (memory, back) = to_write(name, tensor)?;
                 call.finish = Some(Box::new(move || {
                     self.reduce(&given, &taken, &memory);
@@ -179,8 +183,14 @@ impl Wire {
                 let mut taken = self.room(outputs.iter().map(Tensor::elements));
                 // It stays where it is.
                 taken[self.rank as usize] = given[0].clone();
-                let mut call = call(given, taken.clone(), &taken, false);
-                call.finish = Some(self.spread_at_the_end(taken, outputs.to_vec(), name)?);
+                let mut call = self.call(given, taken.clone(), &taken, false);
+                let written = outputs.iter().map(|tensor| to_write(name, tensor));
+                let (results, backs): (Vec<_>, Vec<_>) =
+                    written.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+                call.finish = Some(Box::new(move || {
+                    self.decompress(&taken, &results);
+                    backs.into_iter().flatten().for_each(|back| back());
+                }));
                 Ok(Calls::One(call))
             }
             _ => unsupported(name.to_owned()),
@@ -189,10 +199,55 @@ impl Wire {
 }
 
 impl Wire {
+    /// The calls that set `result` to what the `memory` of all ranks comes to. At their end `back`
+    /// is to be done.
+    fn allreduce(self, memory: &Region, result: &Region, back: Option<Outcome>) -> [Call; 2] {
+        let given = self.compressed(&self.parts(memory));
+        let taken = self.taken(&given);
+        let received = self.places(&taken, Some(&given));
+        let mut first = self.call(given.clone(), received, &given, false);
+        let own = self.places(&taken, None).swap_remove(self.rank as usize);
+        let mut spread = given.clone();
+        spread[self.rank as usize] = own.clone();
+        let mut second = self.call(vec![own], spread.clone(), &spread, true);
+        let (wire, results) = (self.clone(), self.parts(result));
+        first.finish = Some(Box::new(move || wire.recompress(&given, &taken)));
+        second.finish = Some(Box::new(move || {
+            self.decompress(&spread, &results);
+            back.into_iter().for_each(|back| back());
+        }));
+        [first, second]
+    }
+
+    /// A call that takes what is given; all ranks know how long the `shared` blocks are.
+    fn call(
+        &self,
+        given: Vec<Region>,
+        taken: Vec<Region>,
+        shared: &[Region],
+        spreads: bool,
+    ) -> Call {
+        let compressed = Some(CompressedPart { compression: self.compression, spreads });
+        let shared_bytes = Some(shared.iter().map(|block| block.len() as u64).sum());
+        let agreed = CallFacts { shared_bytes, compressed, ..self.facts };
+        let name = self.name;
+        Call { agreed, name, input: given, output: taken, finish: None, outputs: Vec::new() }
+    }
+
+    /// The pieces of so many bytes of elements that are reduced one by one, `most` at most.
+    fn pieces(&self, bytes: usize, most: usize) -> Vec<Range<usize>> {
+        let per_rank = self.facts.dtype.size_bytes() * self.size as usize;
+        let least = bytes.div_ceil(most).next_multiple_of(kernels::COMPRESSED_BLOCK * per_rank);
+        let piece = least.max(PIECE_ELEMENTS * per_rank);
+        // Nothing is a piece, too.
+        let starts = (0..bytes.max(1)).step_by(piece);
+        starts.map(|start| start..bytes.min(start + piece)).collect()
+    }
+
     /// The part of `memory` that each rank reduces: as many elements for each, and one more for the
     /// first ranks where that does not come out even.
     fn parts(&self, memory: &Region) -> Vec<Region> {
-        let (bytes, ranks) = (self.dtype.size_bytes(), self.size as usize);
+        let (bytes, ranks) = (self.facts.dtype.size_bytes(), self.size as usize);
         let elements = memory.len() / bytes;
         let start = |rank: usize| (rank * (elements / ranks) + rank.min(elements % ranks)) * bytes;
         (0..ranks).map(|rank| memory.slice(start(rank)..start(rank + 1))).collect()
@@ -212,10 +267,11 @@ impl Wire {
 
     /// The elements of each block, compressed.
     fn compressed(&self, blocks: &[Region]) -> Vec<Region> {
-        let room = self.room(blocks.iter().map(|block| block.len() / self.dtype.size_bytes()));
+        let room =
+            self.room(blocks.iter().map(|block| block.len() / self.facts.dtype.size_bytes()));
         for (block, into) in blocks.iter().zip(&room) {
             let lost = into.write_from(block, |into, from| {
-                kernels::compress(self.compression, self.dtype, from, into)
+                kernels::compress(self.compression, self.facts.dtype, from, into)
             });
             self.losses.add(lost);
         }
@@ -243,7 +299,13 @@ impl Wire {
         self.with_all(given, taken, |parts, _| {
             into.write(|into| {
                 let divisor = self.divisor();
-                kernels::reduce_compressed(self.compression, self.dtype, parts, divisor, into);
+                kernels::reduce_compressed(
+                    self.compression,
+                    self.facts.dtype,
+                    parts,
+                    divisor,
+                    into,
+                );
             });
         });
     }
@@ -273,31 +335,16 @@ impl Wire {
 
     /// By what sums are divided.
     fn divisor(&self) -> u32 {
-        if self.reduce_op == ReduceOp::Avg { self.size } else { 1 }
+        if self.facts.reduce_op == ReduceOp::Avg { self.size } else { 1 }
     }
 
-    /// Makes elements of what came compressed: as many in each tensor, or in all of one.
-    fn spread_at_the_end(
-        &self,
-        blocks: Vec<Region>,
-        tensors: Vec<Tensor>,
-        name: &str,
-    ) -> Result<Outcome> {
-        let written = tensors.iter().map(|tensor| to_write(name, tensor));
-        let (memory, backs): (Vec<Region>, Vec<_>) =
-            written.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        let parts = match &*memory {
-            [only] if blocks.len() > 1 => self.parts(only),
-            _ => memory,
-        };
-        let (compression, dtype) = (self.compression, self.dtype);
-        Ok(Box::new(move || {
-            for (part, block) in parts.iter().zip(&blocks) {
-                part.write_from(block, |into, from| {
-                    kernels::decompress(compression, dtype, from, into);
-                });
-            }
-            backs.into_iter().flatten().for_each(|back| back());
-        }))
+    /// Makes elements of each compressed block.
+    fn decompress(&self, blocks: &[Region], results: &[Region]) {
+        let (compression, dtype) = (self.compression, self.facts.dtype);
+        for (result, block) in results.iter().zip(blocks) {
+            result.write_from(block, |into, from| {
+                kernels::decompress(compression, dtype, from, into);
+            });
+        }
     }
 }

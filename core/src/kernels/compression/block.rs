@@ -4,7 +4,7 @@ use super::super::instructions::{Instructions, LANES, bf16_bits};
 use super::Compression;
 
 /// Elements of a block.
-pub(super) const BLOCK: usize = 256;
+pub const BLOCK: usize = 256;
 /// Bytes of a scale.
 pub(super) const SCALE_BYTES: usize = size_of::<f32>();
 /// Most bytes of a block.

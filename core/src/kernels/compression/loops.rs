@@ -9,6 +9,9 @@ use super::Compression;
 use super::block::{BLOCK, MAX_BLOCK_BYTES, decode, encode};
 use super::loss::{Compressible, CompressionLoss, Errors};
 
+/// How many blocks before it is used memory is to come into the cache.
+const AHEAD: usize = 4;
+
 /// Compresses elements.
 pub(super) struct Compressing<'a, T> {
     pub(super) format: Compression,
@@ -26,7 +29,10 @@ impl<T: Compressible + Lanes<Bytes = [u8; N]>, const N: usize> Loop for Compress
         let pieces = self.into.chunks_mut(self.format.bytes(BLOCK));
         let mut errors = Errors::none();
         let mut exact = [T::default(); BLOCK];
-        for (elements, piece) in elements.chunks(BLOCK).zip(pieces) {
+        for (block, piece) in pieces.enumerate() {
+            let rest = &elements[(block * BLOCK).min(elements.len())..];
+            let (elements, later) = rest.split_at(rest.len().min(BLOCK));
+            V::prefetch(soon(later), true);
             for (exact, element) in exact.iter_mut().zip(elements) {
                 *exact = T::load(*element);
             }
@@ -52,7 +58,11 @@ impl<T: Compressible + Lanes<Bytes = [u8; N]>, const N: usize> Loop for Reducing
     fn run<V: Instructions>(self) {
         let (elements, _) = self.into.as_chunks_mut::<N>();
         let mut sums = [0.0; BLOCK];
-        for (block, elements) in elements.chunks_mut(BLOCK).enumerate() {
+        let blocks = elements.len().div_ceil(BLOCK);
+        for block in 0..blocks {
+            let rest = &mut elements[block * BLOCK..];
+            let (elements, later) = rest.split_at_mut(rest.len().min(BLOCK));
+            V::prefetch(soon(later), false);
             reduce_block::<V>(self.format, self.parts, block, self.divisor, &mut sums);
             for (element, sum) in elements.iter_mut().zip(&sums) {
                 *element = T::widened(*sum).store();
@@ -84,6 +94,13 @@ impl Loop for Recompressing<'_> {
         }
         *self.loss = errors.of(elements);
     }
+}
+
+/// The block of memory that is used next but a few, of what is used later than now.
+#[inline(always)]
+fn soon<const N: usize>(later: &[[u8; N]]) -> &[u8] {
+    let start = later.len().min((AHEAD - 1) * BLOCK);
+    later[start..later.len().min(start + BLOCK)].as_flattened()
 }
 
 /// Compresses a block, or the first part of one, which is followed by zeros.
