@@ -13,7 +13,8 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use criterion::{criterion_group, criterion_main};
 use polyrank::kernels::{Order, Stores, copy, divide, reduce, reduce_into, scale};
-use polyrank::{DType, ReduceOp};
+use polyrank::kernels::{compress, decompress, recompress};
+use polyrank::{Compression, DType, ReduceOp};
 
 criterion_group! {
     name = benches;
@@ -22,7 +23,7 @@ criterion_group! {
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_millis(500));
-    targets = copies, reductions, reductions_apart, scalings
+    targets = copies, reductions, reductions_apart, scalings, compressions
 }
 criterion_main!(benches);
 
@@ -91,6 +92,28 @@ fn scalings(criterion: &mut Criterion) {
                     _ => scale(dtype, &mut memory.into, black_box(1.0)),
                 });
             }
+        }
+    }
+}
+
+/// To fewer bits and back, and the sum of two that is compressed again. Throughput counts the bytes
+/// of the numbers, which are no zeros: those have no scale to divide by.
+fn compressions(criterion: &mut Criterion) {
+    for format in Compression::ALL {
+        let mut group = criterion.benchmark_group(format.name());
+        for (name, bytes) in SIZES.iter().copied() {
+            let mut memory = Memory::new(DType::F32, bytes);
+            let mut compressed = vec![0; format.bytes(bytes / 4)];
+            measure(&mut group, "compress", name, bytes, || {
+                compress(format, DType::F32, black_box(&memory.left), &mut compressed);
+            });
+            measure(&mut group, "decompress", name, bytes, || {
+                decompress(format, DType::F32, black_box(&compressed), &mut memory.into);
+            });
+            let mut sums = compressed.clone();
+            measure(&mut group, "sum of two", name, bytes, || {
+                recompress(format, black_box(&[&compressed, &compressed]), 1, &mut sums);
+            });
         }
     }
 }

@@ -8,8 +8,8 @@ use polyrank::{CompressionLoss, Error, ReduceOp, Tensor};
 use polyrank_tests::ranks;
 
 const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
-/// Elements of a tensor: none, one, odd, about a block, more than one piece.
-const COUNTS: [usize; 6] = [0, 1, 7, 257, 3001, 300_007];
+/// Elements of a tensor: none, one, odd, about a block, more than one frame, more than one piece.
+const COUNTS: [usize; 7] = [0, 1, 7, 257, 3001, 300_007, 3_000_001];
 const FORMATS: [(&str, f32); 3] = [("bf16", 1.0 / 256.0), ("f16", 1.0 / 2048.0), ("int8", 0.0)];
 
 fn values(rank: u32, count: usize) -> Vec<f32> {

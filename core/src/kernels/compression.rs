@@ -11,26 +11,19 @@
 //! Halves are rounded once, to nearest even; NaN and infinity stay what they are, and what is
 //! greater than the greatest finite half becomes infinite.
 
+mod block;
+mod loops;
+mod loss;
+
 use std::marker::PhantomData;
 
-use super::instructions::{Instructions, LANES, Loop, bf16_bits, widest};
-use super::number::Lanes;
+pub use self::block::BLOCK;
+use self::block::SCALE_BYTES;
+use self::loops::{Compressing, Recompressing, Reducing};
+pub use self::loss::CompressionLoss;
+use super::instructions::widest;
 use super::processor::as_ieee;
 use crate::generated::dtype::DType;
-
-/// Elements of a block.
-const BLOCK: usize = 256;
-/// Bytes of a scale.
-const SCALE_BYTES: usize = size_of::<f32>();
-/// Most bytes of a block.
-const MAX_BLOCK_BYTES: usize = 2 * BLOCK;
-/// The greatest magnitude of a byte of [`Compression::Int8`].
-const STEPS: f32 = 127.0;
-/// The last bit of a number near this one is worth 1: adding it rounds to an integer, ties to even,
-/// and leaves that in the lowest bits.
-const ROUNDER: f32 = 1.5 * (1 << 23) as f32;
-/// How many sums of errors there are at once.
-const SUMS: usize = 8;
 
 /// Bits of the number of an operator.
 const OPERATOR_BITS: u32 = 4;
@@ -46,18 +39,6 @@ pub enum Compression {
     F16 = 2,
     /// As integers from -127 to 127, with a scale for each 256 elements.
     Int8 = 3,
-}
-
-/// What compressing lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct CompressionLoss {
-    /// The greatest absolute error of an element. Infinite if a finite one became infinite or NaN,
-    /// or an infinite one NaN.
-    pub max_abs: f64,
-    /// The sum of the squares of the errors.
-    squares: f64,
-    elements: u64,
 }
 
 impl Compression {
@@ -131,26 +112,6 @@ impl Compression {
     }
 }
 
-impl CompressionLoss {
-    /// The root of the mean square error of the elements; 0 where there are none.
-    pub fn root_mean_square(&self) -> f64 {
-        match self.elements {
-            0 => 0.0,
-            elements => (self.squares / elements as f64).sqrt(),
-        }
-    }
-
-    /// What both lost, as one.
-    #[must_use]
-    pub fn and(self, other: CompressionLoss) -> CompressionLoss {
-        CompressionLoss {
-            max_abs: self.max_abs.max(other.max_abs),
-            squares: self.squares + other.squares,
-            elements: self.elements + other.elements,
-        }
-    }
-}
-
 /// Compresses elements of `dtype` into `into`, which has [`Compression::bytes`] bytes for them.
 /// Only for types that [`Compression::takes`].
 pub fn compress(
@@ -159,236 +120,49 @@ pub fn compress(
     from: &[u8],
     into: &mut [u8],
 ) -> CompressionLoss {
-    let mut loss = CompressionLoss::default();
+    let mut lost = CompressionLoss::default();
+    let loss = &mut lost;
     as_ieee(|| match dtype {
-        DType::F64 => widest(Compressing::<f64>::new(format, from, into, &mut loss)),
-        _ => widest(Compressing::<f32>::new(format, from, into, &mut loss)),
+        DType::F64 => {
+            widest(Compressing { format, from, into, loss, elements: PhantomData::<f64> });
+        }
+        _ => widest(Compressing { format, from, into, loss, elements: PhantomData::<f32> }),
     });
-    loss
+    lost
 }
 
 /// Makes elements of `dtype` of compressed ones.
 pub fn decompress(format: Compression, dtype: DType, from: &[u8], into: &mut [u8]) {
+    reduce_compressed(format, dtype, &[from], 1, into);
+}
+
+/// Makes elements of `dtype` of the sums of compressed ones, which are added in the order of
+/// `parts`, as `f32`, and divided by `divisor`.
+pub fn reduce_compressed(
+    format: Compression,
+    dtype: DType,
+    parts: &[&[u8]],
+    divisor: u32,
+    into: &mut [u8],
+) {
+    let divisor = divisor as f32;
     as_ieee(|| match dtype {
-        DType::F64 => widest(Decompressing::new(format, from, into, |_: f64, new| f64::from(new))),
-        _ => widest(Decompressing::new(format, from, into, |_: f32, new| new)),
+        DType::F64 => {
+            widest(Reducing { format, parts, divisor, into, elements: PhantomData::<f64> });
+        }
+        _ => widest(Reducing { format, parts, divisor, into, elements: PhantomData::<f32> }),
     });
 }
 
-/// Adds compressed elements to `sums`, elements of `f32`.
-pub fn add_compressed(format: Compression, from: &[u8], sums: &mut [u8]) {
-    as_ieee(|| widest(Decompressing::new(format, from, sums, |sum: f32, new| sum + new)));
-}
-
-/// Makes elements of `dtype` of elements of `f32`.
-pub fn widen(dtype: DType, from: &[u8], into: &mut [u8]) {
-    if dtype != DType::F64 {
-        let bytes = from.len().min(into.len());
-        return into[..bytes].copy_from_slice(&from[..bytes]);
-    }
-    let (from, into) = (from.as_chunks::<4>().0, into.as_chunks_mut::<8>().0);
-    for (into, from) in into.iter_mut().zip(from) {
-        *into = f64::from(f32::load(*from)).store();
-    }
-}
-
-/// Elements that can be compressed, by way of `f32`.
-trait Compressible: Lanes + Default {
-    fn narrow(self) -> f32;
-    /// How far off `kept` is, which stands for it.
-    fn error(self, kept: f32) -> f64;
-}
-
-macro_rules! compressible {
-    ($($float:ty),*) => {$(
-        impl Compressible for $float {
-            #[inline(always)]
-            fn narrow(self) -> f32 {
-                self as f32
-            }
-            #[inline(always)]
-            fn error(self, kept: f32) -> f64 {
-                let kept = <$float>::from(kept);
-                let difference = f64::from((self - kept).abs());
-                // Of two infinities, or where there is a NaN, the difference is none.
-                let other = match self == kept || (self.is_nan() && kept.is_nan()) {
-                    true => 0.0,
-                    false => f64::INFINITY,
-                };
-                if difference.is_nan() { other } else { difference }
-            }
-        }
-    )*};
-}
-
-compressible!(f32, f64);
-
-struct Compressing<'a, T> {
+/// As [`reduce_compressed`], into as many compressed elements as each of `parts` has.
+pub fn recompress(
     format: Compression,
-    from: &'a [u8],
-    into: &'a mut [u8],
-    loss: &'a mut CompressionLoss,
-    elements: PhantomData<T>,
-}
-
-impl<'a, T> Compressing<'a, T> {
-    fn new(
-        format: Compression,
-        from: &'a [u8],
-        into: &'a mut [u8],
-        loss: &'a mut CompressionLoss,
-    ) -> Self {
-        Compressing { format, from, into, loss, elements: PhantomData }
-    }
-}
-
-impl<T: Compressible + Lanes<Bytes = [u8; N]>, const N: usize> Loop for Compressing<'_, T> {
-    const OF_HALVES: bool = false;
-    #[inline(always)]
-    fn run<V: Instructions>(self) {
-        let blocks = self.from.as_chunks::<N>().0.chunks(BLOCK);
-        let pieces = self.into.chunks_mut(self.format.bytes(BLOCK));
-        for (elements, piece) in blocks.zip(pieces) {
-            let mut exact = [T::default(); BLOCK];
-            for (exact, element) in exact.iter_mut().zip(elements) {
-                *exact = T::load(*element);
-            }
-            let mut numbers = [0.0; BLOCK];
-            for (number, exact) in numbers.iter_mut().zip(&exact) {
-                *number = exact.narrow();
-            }
-            let mut bytes = [0; MAX_BLOCK_BYTES];
-            encode::<V>(self.format, &mut numbers, &mut bytes);
-            let length = piece.len().min(bytes.len());
-            piece[..length].copy_from_slice(&bytes[..length]);
-            self.loss.note(&exact, &numbers, elements.len());
-        }
-    }
-}
-
-impl CompressionLoss {
-    /// Adds a block of so many elements, of which `kept` is left; what is behind them is 0.
-    #[inline(always)]
-    fn note<T: Compressible>(&mut self, exact: &[T; BLOCK], kept: &[f32; BLOCK], elements: usize) {
-        // Independent sums, which the compiler keeps in lanes.
-        let (mut squares, mut greatest) = ([0.0; SUMS], [0.0_f64; SUMS]);
-        let blocks = exact.as_chunks::<SUMS>().0.iter().zip(kept.as_chunks::<SUMS>().0);
-        for (exact, kept) in blocks {
-            for lane in 0..SUMS {
-                let error = exact[lane].error(kept[lane]);
-                squares[lane] += error * error;
-                greatest[lane] = if error > greatest[lane] { error } else { greatest[lane] };
-            }
-        }
-        let max_abs = greatest.into_iter().fold(0.0, f64::max);
-        let squares = squares.into_iter().sum();
-        *self = self.and(CompressionLoss { max_abs, squares, elements: elements as u64 });
-    }
-}
-
-/// Sets each element of `into` to `f` of it and of its counterpart in `from`.
-struct Decompressing<'a, T, F> {
-    format: Compression,
-    from: &'a [u8],
-    into: &'a mut [u8],
-    f: F,
-    elements: PhantomData<T>,
-}
-
-impl<'a, T, F: Fn(T, f32) -> T> Decompressing<'a, T, F> {
-    fn new(format: Compression, from: &'a [u8], into: &'a mut [u8], f: F) -> Self {
-        Decompressing { format, from, into, f, elements: PhantomData }
-    }
-}
-
-impl<T, F, const N: usize> Loop for Decompressing<'_, T, F>
-where
-    T: Lanes<Bytes = [u8; N]>,
-    F: Fn(T, f32) -> T,
-{
-    const OF_HALVES: bool = false;
-    #[inline(always)]
-    fn run<V: Instructions>(self) {
-        let blocks = self.into.as_chunks_mut::<N>().0.chunks_mut(BLOCK);
-        let pieces = self.from.chunks(self.format.bytes(BLOCK));
-        for (elements, piece) in blocks.zip(pieces) {
-            let mut bytes = [0; MAX_BLOCK_BYTES];
-            let length = piece.len().min(bytes.len());
-            bytes[..length].copy_from_slice(&piece[..length]);
-            let mut numbers = [0.0; BLOCK];
-            decode::<V>(self.format, &bytes, &mut numbers);
-            for (element, number) in elements.iter_mut().zip(&numbers) {
-                *element = (self.f)(T::load(*element), *number).store();
-            }
-        }
-    }
-}
-
-/// Compresses a block, of which `numbers` are left.
-#[inline(always)]
-fn encode<V: Instructions>(
-    format: Compression,
-    numbers: &mut [f32; BLOCK],
-    bytes: &mut [u8; MAX_BLOCK_BYTES],
-) {
-    match format {
-        Compression::Bf16 => {
-            for (half, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
-                let bits = bf16_bits(*number);
-                *half = ((bits >> 16) as u16).to_ne_bytes();
-                *number = f32::from_bits(bits & 0xffff_0000);
-            }
-        }
-        Compression::F16 => {
-            let halves = bytes.as_chunks_mut().0.iter_mut();
-            for (halves, numbers) in halves.zip(numbers.as_chunks_mut::<LANES>().0) {
-                *halves = V::narrow_f16s(*numbers);
-                *numbers = V::widen_f16s(*halves);
-            }
-        }
-        Compression::Int8 => {
-            let (scale, steps) = bytes.split_at_mut(SCALE_BYTES);
-            let magnitude = |number: &f32| number.to_bits() & 0x7fff_ffff;
-            let greatest = numbers.iter().map(magnitude).fold(0, u32::max);
-            let greatest = f32::from_bits(greatest);
-            let factor = if greatest.is_finite() { greatest / STEPS } else { f32::NAN };
-            scale.copy_from_slice(&factor.to_ne_bytes());
-            let is_scaled = factor > 0.0;
-            for (step, number) in steps.iter_mut().zip(numbers) {
-                let quotient = if is_scaled { *number / factor } else { 0.0 };
-                let rounded = quotient.clamp(-STEPS, STEPS) + ROUNDER;
-                *step = rounded.to_bits() as u8;
-                *number = (rounded - ROUNDER) * factor;
-            }
-        }
-    }
-}
-
-/// The numbers of a compressed block.
-#[inline(always)]
-fn decode<V: Instructions>(
-    format: Compression,
-    bytes: &[u8; MAX_BLOCK_BYTES],
-    numbers: &mut [f32; BLOCK],
-) {
-    match format {
-        Compression::Bf16 => {
-            for (half, number) in bytes.as_chunks().0.iter().zip(numbers) {
-                *number = f32::from_bits(u32::from(u16::from_ne_bytes(*half)) << 16);
-            }
-        }
-        Compression::F16 => {
-            let halves = bytes.as_chunks().0.iter();
-            for (halves, numbers) in halves.zip(numbers.as_chunks_mut::<LANES>().0) {
-                *numbers = V::widen_f16s(*halves);
-            }
-        }
-        Compression::Int8 => {
-            let [s0, s1, s2, s3, steps @ ..] = bytes;
-            let factor = f32::from_ne_bytes([*s0, *s1, *s2, *s3]);
-            for (step, number) in steps.iter().zip(numbers) {
-                *number = f32::from(step.cast_signed()) * factor;
-            }
-        }
-    }
+    parts: &[&[u8]],
+    divisor: u32,
+    into: &mut [u8],
+) -> CompressionLoss {
+    let mut lost = CompressionLoss::default();
+    let (divisor, loss) = (divisor as f32, &mut lost);
+    as_ieee(|| widest(Recompressing { format, parts, divisor, into, loss }));
+    lost
 }

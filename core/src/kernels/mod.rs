@@ -34,7 +34,8 @@ mod processor;
 mod quotient;
 
 pub use self::compression::{
-    Compression, CompressionLoss, add_compressed, compress, decompress, widen,
+    BLOCK as COMPRESSED_BLOCK, Compression, CompressionLoss, compress, decompress, recompress,
+    reduce_compressed,
 };
 use self::forms::Memory;
 pub use self::non_finite::{NonFinite, first_non_finite};

@@ -5,11 +5,21 @@
 //! what was spread, also the one whose part it is: so all end with the same bits. Both halves are
 //! issued together, and the second begins when the first has ended: whatever is called in between
 //! has its place behind both, on all ranks alike.
+//!
+//! An allreduce needs two pieces of memory, `given` and `taken`, each with a place for each rank.
+//!
+//! ```text
+//!   given  [part 0] [part 1] [part 2]   compressed; sent, but rank 1's own, which stays there
+//!   taken  [from 0] [  own ] [from 2]   rank 1 adds those and its own up into its own place,
+//!   given  [ sum 0] [      ] [ sum 2]   and the sums come back to where the parts were
+//! ```
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::ProcessGroup;
 use super::check::CheckedOperation;
+use super::kept_memory::KeptMemory;
 use super::messages::{to_read, to_write};
 use super::stage::agreed;
 use crate::backend::{Backend, Call, CallFacts, CompressedPart, IssueOptions};
@@ -28,17 +38,27 @@ use crate::work::losses::Losses;
 #[derive(Clone)]
 struct Wire {
     compression: Compression,
-    dtype: DType,
-    reduce_op: ReduceOp,
+    name: &'static str,
+    facts: CallFacts,
     /// The number of ranks.
     size: u32,
+    rank: u32,
     losses: Arc<Losses>,
+    memory: Arc<KeptMemory>,
 }
+
+/// The most elements of a part that are compressed before they are sent: a few of them are in the
+/// caches of a core, from being compressed until they are sent, and the next ones are compressed
+/// meanwhile.
+const PIECE_ELEMENTS: usize = 1 << 18;
+/// The most pieces of a part.
+const MAX_PIECES: usize = 16;
 
 /// The calls that an operation consists of.
 enum Calls {
     One(Call),
-    InTurn([Call; 2]),
+    /// Pieces of an allreduce, each of which is compressed when its calls are made.
+    InTurn(Vec<Box<dyn FnOnce() -> [Call; 2]>>),
 }
 
 /// Refuses what cannot be compressed: an operation on these tensors of this type.
@@ -104,19 +124,25 @@ impl ProcessGroup {
         for operation in operations {
             let wire = Wire {
                 compression,
-                dtype: operation.dtype,
-                reduce_op: request.reduce_op,
+                name: request.name,
+                facts: agreed(request, operation.dtype, &operation.input, &operation.output),
                 size: self.size(),
+                rank: self.rank(),
                 losses: losses.clone(),
+                memory: self.inner.kept_memory.clone(),
             };
             outputs.extend_from_slice(&operation.output);
-            staged.push(wire.stage(request, operation, self.rank())?);
+            staged.push(wire.stage(operation)?);
         }
         let mut issued = Vec::with_capacity(2 * staged.len());
         for calls in staged {
             match calls {
                 Calls::One(call) => issued.push(backend.collective(call, options)?),
-                Calls::InTurn(calls) => issued.extend(backend.in_turn(calls, options)?),
+                Calls::InTurn(pieces) => {
+                    for piece in pieces {
+                        issued.extend(backend.in_turn(piece(), options)?);
+                    }
+                }
             }
         }
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
@@ -127,64 +153,56 @@ impl ProcessGroup {
 
 impl Wire {
     /// Lays out one operation.
-    fn stage(self, request: &Request, checked: CheckedOperation, rank: u32) -> Result<Calls> {
-        let CheckedOperation { dtype, input, output, local, local_lists } = checked;
+    fn stage(self, checked: CheckedOperation) -> Result<Calls> {
+        let CheckedOperation { input, output, local, local_lists, .. } = checked;
         let unsupported = |operation: String| {
-            Err(Error::Unsupported {
-                who: format!("compress='{}'", self.compression.name()),
-                operation,
-            })
+            let who = format!("compress='{}'", self.compression.name());
+            Err(Error::Unsupported { who, operation })
         };
-        let name = request.name;
+        let name = self.name;
         if !(local.is_empty() && local_lists.is_empty()) {
             return unsupported(format!("{name} of several tensors at once"));
         }
-        let facts = agreed(request, dtype, &input, &output);
-        let call = |given: Vec<Region>, taken: Vec<Region>, shared: &[Region], spreads: bool| {
-            let compressed = Some(CompressedPart { compression: self.compression, spreads });
-            let shared_bytes = Some(shared.iter().map(|block| block.len() as u64).sum());
-            let agreed = CallFacts { shared_bytes, compressed, ..facts };
-            Call { agreed, name, input: given, output: taken, finish: None, outputs: Vec::new() }
-        };
-        match (request.collective, &*input, &*output) {
+        match (self.facts.collective, &*input, &*output) {
             (Collective::Allreduce, _, [tensor]) => {
                 let memory = to_read(name, tensor)?;
-                let parts = self.parts(&memory);
-                let given = self.compressed(&parts);
-                let taken = self.room(&vec![parts[rank as usize].clone(); self.size as usize]);
-                let mut first = call(given.clone(), taken.clone(), &given, false);
-                let own = self.room(&parts[rank as usize..][..1]);
-                let spread = self.room(&parts);
-                let mut second = call(own.clone(), spread.clone(), &spread, true);
-                let wire = self.clone();
-                first.finish = Some(Box::new(move || {
-                    let sums = wire.reduced(&taken);
-                    own.iter().for_each(|own| wire.compress(DType::F32, &sums, own));
-                }));
-                second.finish = Some(self.spread_at_the_end(spread, vec![tensor.clone()], name)?);
-                Ok(Calls::InTurn([first, second]))
+                let (result, mut back) = to_write(name, tensor)?;
+                // What is put back at the end is whole.
+                let pieces = if back.is_some() { 1 } else { MAX_PIECES };
+                let pieces = self.pieces(memory.len(), pieces).into_iter().map(|piece| {
+                    let (wire, back) = (self.clone(), back.take());
+                    let (memory, result) = (memory.slice(piece.clone()), result.slice(piece));
+                    let calls = move || wire.allreduce(&memory, &result, back);
+                    Box::new(calls) as Box<dyn FnOnce() -> [Call; 2]>
+                });
+                Ok(Calls::InTurn(pieces.collect()))
             }
             (Collective::ReduceScatter, blocks, [tensor]) => {
                 let blocks = blocks.iter().map(|block| to_read(name, block));
-                let blocks = blocks.collect::<Result<Vec<_>>>()?;
-                let given = self.compressed(&blocks);
-                let taken = self.room(&vec![blocks[rank as usize].clone(); self.size as usize]);
-                let mut call = call(given.clone(), taken.clone(), &given, false);
+                let given = self.compressed(&blocks.collect::<Result<Vec<_>>>()?);
+                let taken = self.taken(&given);
+                let received = self.places(&taken, Some(&given));
+                let mut call = self.call(given.clone(), received, &given, false);
                 let (memory, back) = to_write(name, tensor)?;
                 call.finish = Some(Box::new(move || {
-                    let sums = self.reduced(&taken);
-                    memory.write(|into| kernels::widen(self.dtype, &sums, into));
+                    self.reduce(&given, &taken, &memory);
                     back.into_iter().for_each(|back| back());
                 }));
                 Ok(Calls::One(call))
             }
             (Collective::Allgather, [tensor], outputs) => {
                 let given = self.compressed(&[to_read(name, tensor)?]);
-                let like =
-                    |tensor: &Tensor| Region::zeroed(self.compression.bytes(tensor.elements()));
-                let taken: Vec<Region> = outputs.iter().map(like).collect();
-                let mut call = call(given, taken.clone(), &taken, false);
-                call.finish = Some(self.spread_at_the_end(taken, outputs.to_vec(), name)?);
+                let mut taken = self.room(outputs.iter().map(Tensor::elements));
+                // It stays where it is.
+                taken[self.rank as usize] = given[0].clone();
+                let mut call = self.call(given, taken.clone(), &taken, false);
+                let written = outputs.iter().map(|tensor| to_write(name, tensor));
+                let (results, backs): (Vec<_>, Vec<_>) =
+                    written.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+                call.finish = Some(Box::new(move || {
+                    self.decompress(&taken, &results);
+                    backs.into_iter().flatten().for_each(|back| back());
+                }));
                 Ok(Calls::One(call))
             }
             _ => unsupported(name.to_owned()),
@@ -193,71 +211,152 @@ impl Wire {
 }
 
 impl Wire {
+    /// The calls that set `result` to what the `memory` of all ranks comes to. At their end `back`
+    /// is to be done.
+    fn allreduce(self, memory: &Region, result: &Region, back: Option<Outcome>) -> [Call; 2] {
+        let given = self.compressed(&self.parts(memory));
+        let taken = self.taken(&given);
+        let received = self.places(&taken, Some(&given));
+        let mut first = self.call(given.clone(), received, &given, false);
+        let own = self.places(&taken, None).swap_remove(self.rank as usize);
+        let mut spread = given.clone();
+        spread[self.rank as usize] = own.clone();
+        let mut second = self.call(vec![own], spread.clone(), &spread, true);
+        let (wire, results) = (self.clone(), self.parts(result));
+        first.finish = Some(Box::new(move || wire.recompress(&given, &taken)));
+        second.finish = Some(Box::new(move || {
+            self.decompress(&spread, &results);
+            back.into_iter().for_each(|back| back());
+        }));
+        [first, second]
+    }
+
+    /// A call that takes what is given; all ranks know how long the `shared` blocks are.
+    fn call(
+        &self,
+        given: Vec<Region>,
+        taken: Vec<Region>,
+        shared: &[Region],
+        spreads: bool,
+    ) -> Call {
+        let compressed = Some(CompressedPart { compression: self.compression, spreads });
+        let shared_bytes = Some(shared.iter().map(|block| block.len() as u64).sum());
+        let agreed = CallFacts { shared_bytes, compressed, ..self.facts };
+        let name = self.name;
+        Call { agreed, name, input: given, output: taken, finish: None, outputs: Vec::new() }
+    }
+
+    /// The pieces of so many bytes of elements that are reduced one by one, `most` at most.
+    fn pieces(&self, bytes: usize, most: usize) -> Vec<Range<usize>> {
+        let per_rank = self.facts.dtype.size_bytes() * self.size as usize;
+        let least = bytes.div_ceil(most).next_multiple_of(kernels::COMPRESSED_BLOCK * per_rank);
+        let piece = least.max(PIECE_ELEMENTS * per_rank);
+        // Nothing is a piece, too.
+        let starts = (0..bytes.max(1)).step_by(piece);
+        starts.map(|start| start..bytes.min(start + piece)).collect()
+    }
+
     /// The part of `memory` that each rank reduces: as many elements for each, and one more for the
     /// first ranks where that does not come out even.
     fn parts(&self, memory: &Region) -> Vec<Region> {
-        let (bytes, ranks) = (self.dtype.size_bytes(), self.size as usize);
+        let (bytes, ranks) = (self.facts.dtype.size_bytes(), self.size as usize);
         let elements = memory.len() / bytes;
         let start = |rank: usize| (rank * (elements / ranks) + rank.min(elements % ranks)) * bytes;
         (0..ranks).map(|rank| memory.slice(start(rank)..start(rank + 1))).collect()
     }
 
-    /// Room for compressed elements, as many as each of `blocks` has.
-    fn room(&self, blocks: &[Region]) -> Vec<Region> {
-        let bytes = |block: &Region| self.compression.bytes(block.len() / self.dtype.size_bytes());
-        blocks.iter().map(|block| Region::zeroed(bytes(block))).collect()
+    /// Room for so many elements each, compressed, one behind the other.
+    fn room(&self, elements: impl Iterator<Item = usize>) -> Vec<Region> {
+        let lengths: Vec<usize> = elements.map(|it| self.compression.bytes(it)).collect();
+        let all = self.memory.take(lengths.iter().sum());
+        let mut end = 0;
+        let place = |length: usize| {
+            end += length;
+            all.slice(end - length..end)
+        };
+        lengths.into_iter().map(place).collect()
     }
 
     /// The elements of each block, compressed.
     fn compressed(&self, blocks: &[Region]) -> Vec<Region> {
-        let room = self.room(blocks);
+        let room =
+            self.room(blocks.iter().map(|block| block.len() / self.facts.dtype.size_bytes()));
         for (block, into) in blocks.iter().zip(&room) {
-            block.read(|from| self.compress(self.dtype, from, into));
+            let lost = into.write_from(block, |into, from| {
+                kernels::compress(self.compression, self.facts.dtype, from, into)
+            });
+            self.losses.add(lost);
         }
         room
     }
 
-    fn compress(&self, dtype: DType, from: &[u8], into: &Region) {
-        let lost = into.write(|into| kernels::compress(self.compression, dtype, from, into));
-        self.losses.add(lost);
+    /// Room for as much from each rank as this one has of its own part.
+    fn taken(&self, given: &[Region]) -> Region {
+        self.memory.take(given[self.rank as usize].len() * self.size as usize)
     }
 
-    /// What the elements of all ranks, of which these are the compressed ones, come to, in `f32`.
-    /// They are added in the order of the ranks.
-    fn reduced(&self, blocks: &[Region]) -> Vec<u8> {
-        let Some(first) = blocks.first() else { return Vec::new() };
-        let mut sums = vec![0; self.compression.elements(first.len()) * DType::F32.size_bytes()];
-        for block in blocks {
-            block.read(|from| kernels::add_compressed(self.compression, from, &mut sums));
-        }
-        if self.reduce_op == ReduceOp::Avg {
-            kernels::divide(DType::F32, &mut sums, self.size);
-        }
-        sums
-    }
-
-    /// Makes elements of what came compressed: as many in each tensor, or in all of one.
-    fn spread_at_the_end(
-        &self,
-        blocks: Vec<Region>,
-        tensors: Vec<Tensor>,
-        name: &str,
-    ) -> Result<Outcome> {
-        let written = tensors.iter().map(|tensor| to_write(name, tensor));
-        let (memory, backs): (Vec<Region>, Vec<_>) =
-            written.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        let parts = match &*memory {
-            [only] if blocks.len() > 1 => self.parts(only),
-            _ => memory,
+    /// The places in that room. In this rank's own is its part of `given`, if that is said.
+    fn places(&self, taken: &Region, given: Option<&[Region]>) -> Vec<Region> {
+        let bytes = taken.len() / self.size as usize;
+        let place = |rank: usize| match given {
+            Some(given) if rank == self.rank as usize => given[rank].clone(),
+            _ => taken.slice(rank * bytes..(rank + 1) * bytes),
         };
-        let (compression, dtype) = (self.compression, self.dtype);
-        Ok(Box::new(move || {
-            for (part, block) in parts.iter().zip(&blocks) {
-                part.write_from(block, |into, from| {
-                    kernels::decompress(compression, dtype, from, into);
-                });
-            }
-            backs.into_iter().flatten().for_each(|back| back());
-        }))
+        (0..self.size as usize).map(place).collect()
+    }
+
+    /// Sets `into` to what the elements of all ranks come to: those of the others have been
+    /// `taken`. They are added in the order of the ranks.
+    fn reduce(&self, given: &[Region], taken: &Region, into: &Region) {
+        self.with_all(given, taken, |parts, _| {
+            into.write(|into| {
+                let divisor = self.divisor();
+                kernels::reduce_compressed(
+                    self.compression,
+                    self.facts.dtype,
+                    parts,
+                    divisor,
+                    into,
+                );
+            });
+        });
+    }
+
+    /// As [`Wire::reduce`], compressed into this rank's own place.
+    fn recompress(&self, given: &[Region], taken: &Region) {
+        self.with_all(given, taken, |parts, own| {
+            self.losses.add(kernels::recompress(self.compression, parts, self.divisor(), own));
+        });
+    }
+
+    /// Shows `f` the parts of all ranks, of which this one's are in `given`, and its own place.
+    fn with_all(&self, given: &[Region], taken: &Region, f: impl FnOnce(&[&[u8]], &mut [u8])) {
+        let rank = self.rank as usize;
+        let bytes = given[rank].len();
+        if bytes == 0 {
+            return;
+        }
+        taken.write_from(&given[rank], |taken, given| {
+            let (before, rest) = taken.split_at_mut(rank * bytes);
+            let (own, after) = rest.split_at_mut(bytes);
+            let before = before.chunks_exact(bytes);
+            let all = before.chain([given]).chain(after.chunks_exact(bytes));
+            f(&all.collect::<Vec<_>>(), own);
+        });
+    }
+
+    /// By what sums are divided.
+    fn divisor(&self) -> u32 {
+        if self.facts.reduce_op == ReduceOp::Avg { self.size } else { 1 }
+    }
+
+    /// Makes elements of each compressed block.
+    fn decompress(&self, blocks: &[Region], results: &[Region]) {
+        let (compression, dtype) = (self.compression, self.facts.dtype);
+        for (result, block) in results.iter().zip(blocks) {
+            result.write_from(block, |into, from| {
+                kernels::decompress(compression, dtype, from, into);
+            });
+        }
     }
 }

@@ -294,6 +294,7 @@ impl Inner {
             members: Vec::new(),
             store: Arc::new(GroupStore::closed(name)),
             barrier_store: Mutex::default(),
+            kept_memory: Arc::default(),
             spec: options.backend.clone(),
             cpu,
             cuda: None,

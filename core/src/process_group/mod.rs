@@ -39,6 +39,7 @@ mod hook_arguments;
 mod hooks;
 #[cfg(feature = "cuda")]
 mod host_staging;
+mod kept_memory;
 mod liveness;
 mod memberships;
 mod messages;
@@ -113,6 +114,8 @@ struct Inner {
     /// A separate store connection for monitored barriers, opened by the first: the group's own may
     /// be blocked by another thread.
     barrier_store: Mutex<Option<Arc<dyn Store>>>,
+    /// What compressed operations are compressed into.
+    kept_memory: Arc<kept_memory::KeptMemory>,
     spec: BackendSpec,
     cpu: Arc<dyn Backend>,
     /// For tensors of CUDA devices.

@@ -15,7 +15,7 @@ pub const CONTRACT: Contract = Contract {
         (input, vec![BlockContent::Anything; place.size as usize])
     },
     after: |place| (0..place.size).map(|sender| BlockContent::One((sender, place.rank))).collect(),
-    in_place: |_| None,
+    in_place: |place| Some((place.rank, place.rank)),
     barrier: false,
 };
 

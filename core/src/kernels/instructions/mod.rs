@@ -58,6 +58,10 @@ pub(super) trait Instructions: Copy {
         )
     }
 
+    /// Has memory that is soon read, or else written, come into the cache.
+    #[inline(always)]
+    fn prefetch(_memory: &[u8], _is_read: bool) {}
+
     /// Stores a block past the cache.
     ///
     /// # Safety

@@ -7,7 +7,7 @@ use std::is_x86_feature_detected as has;
 
 use super::portable::Portable;
 use super::streaming::{fence, stream_avx2, stream_avx512};
-use super::{Block, HalfLaneBytes, Instructions, LANES, Loop, Set};
+use super::{Block, HalfLaneBytes, Instructions, LANES, LINE_BYTES, Loop, Set};
 
 /// The best set that the processor has.
 #[inline(always)]
@@ -48,6 +48,20 @@ pub(super) struct Avx512;
 #[derive(Clone, Copy)]
 pub(super) struct Avx512Bf16;
 
+#[inline(always)]
+fn prefetch(memory: &[u8], is_read: bool) {
+    for line in memory.chunks(LINE_BYTES) {
+        let at = line.as_ptr().cast();
+        // SAFETY: it changes nothing, and the memory is there. Processors with AVX2 have both.
+        unsafe {
+            match is_read {
+                true => _mm_prefetch::<_MM_HINT_T0>(at),
+                false => _mm_prefetch::<_MM_HINT_ET0>(at),
+            }
+        }
+    }
+}
+
 impl Instructions for Avx2 {
     #[inline(always)]
     fn widen_f16s(halves: HalfLaneBytes) -> [f32; LANES] {
@@ -77,6 +91,11 @@ impl Instructions for Avx2 {
             }
         }
         all
+    }
+
+    #[inline(always)]
+    fn prefetch(memory: &[u8], is_read: bool) {
+        prefetch(memory, is_read);
     }
 
     #[inline(always)]
@@ -115,6 +134,11 @@ macro_rules! avx512 {
                 _mm256_storeu_si256(halves.as_mut_ptr().cast(), narrow);
             }
             halves
+        }
+
+        #[inline(always)]
+        fn prefetch(memory: &[u8], is_read: bool) {
+            prefetch(memory, is_read);
         }
 
         #[inline(always)]

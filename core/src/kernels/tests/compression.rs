@@ -77,23 +77,93 @@ fn every_format_and_length_is_as_defined() {
     }
 }
 
+/// Each compressed to as many bytes as it takes.
+fn compressed(format: Compression, of: &[Vec<f32>]) -> Vec<Vec<u8>> {
+    let one = |numbers: &Vec<f32>| {
+        let mut bytes = vec![0xa5; format.bytes(numbers.len())];
+        compress(format, DType::F32, &f32_bytes(numbers), &mut bytes);
+        bytes
+    };
+    of.iter().map(one).collect()
+}
+
 #[test]
 fn sums_are_made_of_what_is_left() {
-    for format in Compression::ALL {
-        let (one, other) = (numbers(1, 300), numbers(2, 300));
-        let mut sums = vec![0; 1200];
-        for given in [&one, &other] {
-            let mut compressed = vec![0; format.bytes(given.len())];
-            compress(format, DType::F32, &f32_bytes(given), &mut compressed);
-            add_compressed(format, &compressed, &mut sums);
+    for (format, length) in Compression::ALL.into_iter().flat_map(|f| LENGTHS.map(|l| (f, l))) {
+        let given: Vec<Vec<f32>> = (1..4).map(|rank| numbers(rank, length)).collect();
+        let parts = compressed(format, &given);
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let left: Vec<Vec<f32>> = given.iter().map(|one| through(format, one).0).collect();
+        let sum = |at: usize| (left[0][at] + left[1][at] + left[2][at]) / 3.0;
+        let expected: Vec<f32> = (0..length).map(sum).collect();
+        for set in every_set() {
+            let what = format!("{length} as {format:?}, {set:?}");
+            let (mut sums, mut wide) = (vec![0xa5; 4 * length], vec![0xa5; 8 * length]);
+            let mut again = vec![0xa5; format.bytes(length)];
+            let lost = limited_to(set, || {
+                reduce_compressed(format, DType::F32, &parts, 3, &mut sums);
+                reduce_compressed(format, DType::F64, &parts, 3, &mut wide);
+                recompress(format, &parts, 3, &mut again)
+            });
+            assert_eq!(of_f32_bytes(&sums), expected, "{what}");
+            let wide = wide.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes));
+            assert!(wide.eq(expected.iter().map(|sum| f64::from(*sum))), "{what}");
+            assert_eq!(again, compressed(format, &[expected.clone()])[0], "{what}");
+            assert_eq!(lost, limited_to(set, || through(format, &expected).1), "{what}");
         }
-        let (one, other) = (through(format, &one).0, through(format, &other).0);
-        let expected: Vec<f32> = one.iter().zip(&other).map(|(a, b)| a + b).collect();
-        assert_eq!(of_f32_bytes(&sums), expected, "{format:?}");
-        let mut wide = vec![0; 2400];
-        widen(DType::F64, &sums, &mut wide);
-        let wide = wide.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes));
-        assert!(wide.eq(expected.iter().map(|sum| f64::from(*sum))), "{format:?}");
+    }
+}
+
+#[test]
+fn sums_of_zeros_and_of_what_is_not_finite_are_those_of_floats() {
+    let (zero, infinity) = (0.0_f32, f32::INFINITY);
+    for (format, one, other, sum) in [
+        (Compression::Bf16, -zero, -zero, -zero),
+        (Compression::F16, -zero, zero, zero),
+        (Compression::Bf16, infinity, -infinity, f32::NAN),
+        (Compression::F16, infinity, 1.0, infinity),
+        (Compression::F16, -infinity, f32::NAN, f32::NAN),
+        (Compression::Int8, infinity, 1.0, f32::NAN),
+    ] {
+        let parts = compressed(format, &[vec![one], vec![other]]);
+        for set in every_set() {
+            let mut found = [0; 4];
+            let parts = [parts[0].as_slice(), &parts[1]];
+            limited_to(set, || reduce_compressed(format, DType::F32, &parts, 1, &mut found));
+            // The one NaN that stands for all.
+            assert_eq!(found, sum.to_ne_bytes(), "{one} and {other} as {format:?}, {set:?}");
+        }
+    }
+}
+
+#[test]
+fn every_set_of_instructions_makes_the_same_bytes() {
+    let odd = [f32::NAN, -f32::NAN, f32::INFINITY, -0.0, f32::from_bits(1), f32::MAX, 65519.9];
+    for (format, length) in Compression::ALL.into_iter().flat_map(|f| LENGTHS.map(|l| (f, l))) {
+        let mut given = numbers(7 + length as u64, length);
+        // In the second block and those behind it, so that one of int8 has a scale.
+        for (at, odd) in odd.into_iter().enumerate() {
+            given.iter_mut().skip(256 + at).step_by(11).for_each(|number| *number = odd);
+        }
+        for dtype in [DType::F32, DType::F64] {
+            let wide = || given.iter().flat_map(|number| f64::from(*number).to_ne_bytes());
+            let bytes = if dtype == DType::F64 { wide().collect() } else { f32_bytes(&given) };
+            let made = every_set().into_iter().map(|set| {
+                limited_to(set, || {
+                    let mut into = vec![0xa5; format.bytes(length)];
+                    let lost = compress(format, dtype, &bytes, &mut into);
+                    let mut out = vec![0xa5; bytes.len()];
+                    decompress(format, dtype, &into, &mut out);
+                    let mean = lost.root_mean_square();
+                    (into, out, lost.max_abs.to_bits(), mean.to_bits())
+                })
+            });
+            let made: Vec<_> = made.collect();
+            assert!(
+                made.windows(2).all(|two| two[0] == two[1]),
+                "{length} as {format:?}, {dtype:?}"
+            );
+        }
     }
 }
 
