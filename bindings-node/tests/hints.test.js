@@ -38,6 +38,36 @@ test("a hint holds for what does not say otherwise", async () => {
   await group.shutdown();
 });
 
+test("arrays of integers stand for lists", async () => {
+  const group = await pr.ProcessGroup.join(new pr.HashStore(), 0, 1);
+  const given = Float32Array.of(1, 2, 3, 4);
+  for (const Type of [Int8Array, Uint8Array, Uint16Array, Int32Array, BigInt64Array]) {
+    const size = Type === BigInt64Array ? Type.of(4n) : Type.of(4);
+    const rank = Type === BigInt64Array ? Type.of(0n) : Type.of(0);
+    const gathered = new Float32Array(4);
+    await group.allGatherV(gathered, given, size);
+    assert.deepEqual(gathered, given);
+    const exchanged = new Float32Array(4);
+    const sizes = { outputSplitSizes: size, inputSplitSizes: size };
+    await group.allToAllSingle(exchanged, given, sizes);
+    assert.deepEqual(exchanged, given);
+    const pair = Type === BigInt64Array ? Type.of(0n, 0n) : Type.of(0, 0);
+    const permuted = new Float32Array(4);
+    await group.ppermute(permuted, given, [pair]);
+    assert.deepEqual(permuted, given);
+    const child = await group.splitGroup(rank);
+    assert.deepEqual(child.ranks(), [0]);
+    await child.shutdown();
+    const grid = await group.createCart(Type === BigInt64Array ? Type.of(1n) : Type.of(1));
+    assert.equal(grid.rankAt(rank), 0);
+  }
+  const none = new Float32Array(0);
+  const wrong = /Split sizes/u;
+  assert.throws(() => group.allGatherV(none, none, Int32Array.of(9)), wrong);
+  assert.throws(() => group.allGatherV(given, given, Float64Array.of(1.5)), /1\.5/u);
+  await group.shutdown();
+});
+
 test("members that are replaced may bring hints", async () => {
   const options = { groupName: "hinted", enableReconfigure: true };
   const group = await pr.ProcessGroup.join(new pr.HashStore(), 0, 1, options);

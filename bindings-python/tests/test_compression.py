@@ -164,6 +164,36 @@ def test_several_are_in_flight(trio):
     trio.run(in_flight)
 
 
+def unlike_memory(here):
+    """How a rank's tensors lie, and how many it gives, is its own affair."""
+    group = here.make_group("compressed, unlike memory")
+    for count in (0, 1, 777, (1 << 18) * here.size + 4099):
+        numbers = (np.arange(count) % 61).astype(np.float32)
+        for strided in range(here.size):
+            tensor = numbers.copy()
+            if here.rank == strided:
+                tensor = np.repeat(numbers[:, None], 3, axis=1)[:, 1]
+            options = polyrank.AllreduceOptions(compress="f16")
+            group.allreduce([tensor], options).wait()
+            np.testing.assert_array_equal(tensor, numbers * here.size)
+        # The tensors of a list are one contribution, and all get the result.
+        tensors = [numbers.copy() for _ in range(3 if here.rank == here.size - 1 else 1)]
+        tensors[-1] = np.ascontiguousarray(tensors[-1][::-1])[::-1]
+        group.allreduce(tensors, polyrank.AllreduceOptions(compress="bf16")).wait()
+        for tensor in tensors:
+            exact = numbers * np.float32(here.size + 2)
+            np.testing.assert_allclose(tensor, exact, rtol=1 / 256)
+            np.testing.assert_array_equal(tensor, tensors[0])
+        average = [np.full(5, 3.0)] * 2
+        options = polyrank.AllreduceOptions(reduce_op=ReduceOp.AVG, compress="f16")
+        group.allreduce(average, options).wait()
+        assert average[0].tolist() == [3.0] * 5
+
+
+def test_memory_is_each_ranks_own_affair(trio):
+    trio.run(unlike_memory)
+
+
 def not_finite(here):
     group = here.make_group("compressed not finite")
     for name, odd in [(name, odd) for name in FORMATS for odd in (np.nan, np.inf, -np.inf)]:
@@ -180,6 +210,11 @@ def not_finite(here):
         assert blocks[-1] - blocks[0] + 1 == len(blocks) <= (256 if name == "int8" else 1)
         lost = work.compression_error["max_abs"]
         assert np.isinf(lost) == (name == "int8" and here.rank == 1)
+        # Where nothing is finite, nothing that is gets lost.
+        options = polyrank.AllreduceOptions(compress=name)
+        work = group.allreduce([np.full(3, np.nan, np.float32)], options)
+        work.wait()
+        assert work.compression_error["max_abs"] == 0
 
 
 def test_what_is_not_finite_does_not_vanish(trio):
@@ -201,10 +236,11 @@ def refusals(here):
                 polyrank.all_reduce(tensor, op, compress=name)
         with pytest.raises(polyrank.InvalidTypeError):
             polyrank.all_reduce(np.ones(3), compress=8)
-        options = polyrank.AllreduceOptions()
+        options = polyrank.AllgatherOptions()
         options.compress = "int8"
+        rooms = [[np.zeros(3) for _ in range(here.size)] for _ in range(2)]
         with pytest.raises(polyrank.UnsupportedError, match="of several tensors at once"):
-            group.allreduce([np.ones(3), np.ones(3)], options)
+            group.allgather(rooms, [np.ones(3), np.ones(3)], options)
         # Nothing was issued.
         tensor = np.ones(3, np.float32)
         assert polyrank.all_reduce(tensor, compress="bf16") is None

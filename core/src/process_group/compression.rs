@@ -15,13 +15,14 @@
 //! ```
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ProcessGroup;
 use super::check::CheckedOperation;
 use super::kept_memory::KeptMemory;
 use super::messages::{to_read, to_write};
-use super::stage::agreed;
+use super::stage::{agreed, copy, reduce_local, spread_at_the_end};
 use crate::backend::{Backend, Call, CallFacts, CompressedPart, IssueOptions};
 use crate::completion::Outcome;
 use crate::generated::collective::Collective;
@@ -43,6 +44,8 @@ struct Wire {
     /// The number of ranks.
     size: u32,
     rank: u32,
+    /// The number of tensors of this process, which are one contribution.
+    inputs: u32,
     losses: Arc<Losses>,
     memory: Arc<KeptMemory>,
 }
@@ -61,6 +64,26 @@ enum Calls {
     InTurn(Vec<Box<dyn FnOnce() -> [Call; 2]>>),
 }
 
+/// What is to be done when all pieces of an operation have ended, in whatever order.
+struct EndOfPieces {
+    left: AtomicUsize,
+    ends: Mutex<Vec<Outcome>>,
+}
+
+impl EndOfPieces {
+    fn new(pieces: usize, ends: Vec<Outcome>) -> EndOfPieces {
+        EndOfPieces { left: AtomicUsize::new(pieces), ends: Mutex::new(ends) }
+    }
+
+    fn piece_ended(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let ends = std::mem::take(&mut *self.ends.lock().unwrap_or_else(PoisonError::into_inner));
+        ends.into_iter().for_each(|end| end());
+    }
+}
+
 /// Refuses what cannot be compressed: an operation on these tensors of this type.
 pub(super) fn check<'a>(
     request: &Request,
@@ -73,15 +96,17 @@ pub(super) fn check<'a>(
     Err(Error::InvalidArgument { message: format!("{name}: compress='{format}' {what}") })
 }
 
-/// Whether a request that does not say so can be compressed: one operation on these tensors.
+/// Whether a request that does not say so can be compressed. It is for all ranks or for none:
+/// how many tensors this one gives to an allreduce, and how they lie, does not count.
 pub(super) fn can_compress(request: &Request, compression: Compression) -> bool {
-    let is_one = !request.coalesced && request.inputs.len() <= 1 && request.outputs.len() <= 1;
-    let is_such = matches!(
-        request.collective,
-        Collective::Allreduce | Collective::ReduceScatter | Collective::Allgather
-    );
+    let is_one = request.coalesced || (request.inputs.len() <= 1 && request.outputs.len() <= 1);
+    let is_such = match request.collective {
+        Collective::Allreduce => true,
+        Collective::ReduceScatter | Collective::Allgather => is_one,
+        _ => false,
+    };
     let Some(dtype) = request.tensors().next().map(Tensor::dtype) else { return false };
-    is_one && is_such && obstacle(request, compression, dtype, request.tensors()).is_none()
+    is_such && obstacle(request, compression, dtype, request.tensors()).is_none()
 }
 
 /// What keeps an operation on these tensors of this type from being compressed.
@@ -128,10 +153,12 @@ impl ProcessGroup {
                 facts: agreed(request, operation.dtype, &operation.input, &operation.output),
                 size: self.size(),
                 rank: self.rank(),
+                inputs: 1 + operation.local.len() as u32,
                 losses: losses.clone(),
                 memory: self.inner.kept_memory.clone(),
             };
             outputs.extend_from_slice(&operation.output);
+            outputs.extend_from_slice(&operation.local);
             staged.push(wire.stage(operation)?);
         }
         let mut issued = Vec::with_capacity(2 * staged.len());
@@ -154,25 +181,32 @@ impl ProcessGroup {
 impl Wire {
     /// Lays out one operation.
     fn stage(self, checked: CheckedOperation) -> Result<Calls> {
-        let CheckedOperation { input, output, local, local_lists, .. } = checked;
+        let CheckedOperation { dtype, input, output, local, local_lists } = checked;
         let unsupported = |operation: String| {
             let who = format!("compress='{}'", self.compression.name());
             Err(Error::Unsupported { who, operation })
         };
         let name = self.name;
-        if !(local.is_empty() && local_lists.is_empty()) {
+        let is_allreduce = self.facts.collective == Collective::Allreduce;
+        if !(local_lists.is_empty() && (local.is_empty() || is_allreduce)) {
             return unsupported(format!("{name} of several tensors at once"));
         }
         match (self.facts.collective, &*input, &*output) {
             (Collective::Allreduce, _, [tensor]) => {
-                let memory = to_read(name, tensor)?;
-                let (result, mut back) = to_write(name, tensor)?;
-                // What is put back at the end is whole.
-                let pieces = if back.is_some() { 1 } else { MAX_PIECES };
-                let pieces = self.pieces(memory.len(), pieces).into_iter().map(|piece| {
-                    let (wire, back) = (self.clone(), back.take());
+                let mut memory = to_read(name, tensor)?;
+                let (result, back) = to_write(name, tensor)?;
+                let mut ends: Vec<Outcome> = back.into_iter().collect();
+                if !local.is_empty() {
+                    memory = copy(&memory);
+                    reduce_local(ReduceOp::Sum, dtype, std::slice::from_ref(&memory), &local);
+                    ends.push(spread_at_the_end(vec![result.clone()], local));
+                }
+                let pieces = self.pieces(memory.len());
+                let end = Arc::new(EndOfPieces::new(pieces.len(), ends));
+                let pieces = pieces.into_iter().map(|piece| {
+                    let (wire, end) = (self.clone(), end.clone());
                     let (memory, result) = (memory.slice(piece.clone()), result.slice(piece));
-                    let calls = move || wire.allreduce(&memory, &result, back);
+                    let calls = move || wire.allreduce(&memory, &result, end);
                     Box::new(calls) as Box<dyn FnOnce() -> [Call; 2]>
                 });
                 Ok(Calls::InTurn(pieces.collect()))
@@ -211,9 +245,9 @@ impl Wire {
 }
 
 impl Wire {
-    /// The calls that set `result` to what the `memory` of all ranks comes to. At their end `back`
-    /// is to be done.
-    fn allreduce(self, memory: &Region, result: &Region, back: Option<Outcome>) -> [Call; 2] {
+    /// The calls that set `result` to what the `memory` of all ranks comes to: one of the pieces
+    /// that `end` waits for.
+    fn allreduce(self, memory: &Region, result: &Region, end: Arc<EndOfPieces>) -> [Call; 2] {
         let given = self.compressed(&self.parts(memory));
         let taken = self.taken(&given);
         let received = self.places(&taken, Some(&given));
@@ -226,7 +260,7 @@ impl Wire {
         first.finish = Some(Box::new(move || wire.recompress(&given, &taken)));
         second.finish = Some(Box::new(move || {
             self.decompress(&spread, &results);
-            back.into_iter().for_each(|back| back());
+            end.piece_ended();
         }));
         [first, second]
     }
@@ -246,10 +280,11 @@ impl Wire {
         Call { agreed, name, input: given, output: taken, finish: None, outputs: Vec::new() }
     }
 
-    /// The pieces of so many bytes of elements that are reduced one by one, `most` at most.
-    fn pieces(&self, bytes: usize, most: usize) -> Vec<Range<usize>> {
+    /// The pieces of so many bytes of elements that are reduced one by one. All ranks have as many.
+    fn pieces(&self, bytes: usize) -> Vec<Range<usize>> {
         let per_rank = self.facts.dtype.size_bytes() * self.size as usize;
-        let least = bytes.div_ceil(most).next_multiple_of(kernels::COMPRESSED_BLOCK * per_rank);
+        let least =
+            bytes.div_ceil(MAX_PIECES).next_multiple_of(kernels::COMPRESSED_BLOCK * per_rank);
         let piece = least.max(PIECE_ELEMENTS * per_rank);
         // Nothing is a piece, too.
         let starts = (0..bytes.max(1)).step_by(piece);
@@ -347,7 +382,7 @@ impl Wire {
 
     /// By what sums are divided.
     fn divisor(&self) -> u32 {
-        if self.facts.reduce_op == ReduceOp::Avg { self.size } else { 1 }
+        if self.facts.reduce_op == ReduceOp::Avg { self.size * self.inputs } else { 1 }
     }
 
     /// Makes elements of each compressed block.

@@ -187,7 +187,7 @@ fn restore_at_the_end(outputs: &[Region]) -> Outcome {
 }
 
 /// Gives the result to this process's further tensors.
-fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
+pub(super) fn spread_at_the_end(outputs: Vec<Region>, local: Vec<Tensor>) -> Outcome {
     Box::new(move || {
         for (tensor, from) in local.iter().flat_map(|t| outputs.iter().map(move |from| (t, from))) {
             // The list may have the same tensor twice, or a strided one around another.
@@ -292,7 +292,12 @@ fn own_block(rule: Blocks, rank: u32) -> usize {
 }
 
 /// Reduces this process's further tensors into the contribution.
-fn reduce_local(reduce_op: ReduceOp, dtype: DType, contribution: &[Region], local: &[Tensor]) {
+pub(super) fn reduce_local(
+    reduce_op: ReduceOp,
+    dtype: DType,
+    contribution: &[Region],
+    local: &[Tensor],
+) {
     for (into, tensor) in contribution.iter().flat_map(|into| local.iter().map(move |t| (into, t)))
     {
         let from = tensor.to_contiguous().into_region();
@@ -319,7 +324,7 @@ fn copies(regions: &[Region]) -> Vec<Region> {
     regions.iter().map(copy).collect()
 }
 
-fn copy(region: &Region) -> Region {
+pub(super) fn copy(region: &Region) -> Region {
     Region::from_vec(region.read(<[u8]>::to_vec))
 }
 

@@ -120,6 +120,10 @@ fn encode_part<V: Instructions, T: Compressible>(
         *number = exact.narrow();
     }
     encode::<V>(format, &mut numbers, into);
+    if !is_whole {
+        // What follows is no element, also where the block becomes NaN.
+        numbers[format.elements(piece.len())..].fill(0.0);
+    }
     errors.note(exact, &numbers);
     if !is_whole {
         piece.copy_from_slice(&room[..piece.len()]);
