@@ -63,4 +63,6 @@ export const native = {
   holdStore: module.holdStore,
   takeStoreTask: module.takeStoreTask,
   endStoreTask: module.endStoreTask,
+  carryPipes: module.carryPipes,
+  turn: module.turn,
 };
