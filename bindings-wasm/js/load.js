@@ -16,7 +16,9 @@ async function read(file) {
 function startEvents() {
   const channel = new MessageChannel();
   let timer;
+  let isPosted = false;
   const turn = () => {
+    isPosted = false;
     // Under Node, a port that listens keeps the process alive.
     channel.port1.unref?.();
     module.turn();
@@ -24,6 +26,9 @@ function startEvents() {
   channel.port1.onmessage = turn;
   channel.port1.unref?.();
   const post = () => {
+    // A turn that was asked for may have been run by something else since; its message still comes.
+    if (isPosted) return;
+    isPosted = true;
     channel.port1.ref?.();
     channel.port2.postMessage(null);
   };

@@ -110,7 +110,7 @@ export class Link {
 
   room() {
     if (this.#writer !== null) return this.#writer.room(CHUNK_BYTES);
-    return WINDOW_BYTES - this.#underWay;
+    return Math.max(WINDOW_BYTES - this.#underWay, 0);
   }
 
   send(pipe, part, bytes) {

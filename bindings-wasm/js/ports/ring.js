@@ -63,7 +63,7 @@ export class RingWriter extends RingEnd {
   #room() {
     const free = RING_BYTES - ((this.at - this.count(READ)) >>> 0);
     const ahead = RING_BYTES - (this.at & (RING_BYTES - 1));
-    return Math.max(Math.min(free, ahead), free - ahead) - PACKET_HEAD_BYTES;
+    return Math.max(Math.min(free, ahead) - PACKET_HEAD_BYTES, free - ahead - PACKET_HEAD_BYTES, 0);
   }
 
   /** Begins a packet of `length` bytes, for which there is room. */
