@@ -16,6 +16,7 @@ async function read(file) {
 function startEvents() {
   const channel = new MessageChannel();
   let timer;
+  let dueAt = 0;
   let isPosted = false;
   const turn = () => {
     isPosted = false;
@@ -32,9 +33,20 @@ function startEvents() {
     channel.port1.ref?.();
     channel.port2.postMessage(null);
   };
+  const timeOut = () => {
+    timer = undefined;
+    module.timeOut();
+  };
+  // One that is not needed any more stays, so that operations that follow each other need not set
+  // one each: it comes too early for the next, which does no harm. It keeps no Node process alive.
   const setTimer = (ms) => {
+    if (ms === 0) return timer?.unref?.();
+    const due = performance.now() + ms;
+    if (timer !== undefined && dueAt <= due) return timer.ref?.();
     clearTimeout(timer);
-    timer = ms === 0 ? undefined : setTimeout(module.timeOut, ms);
+    dueAt = due;
+    timer = setTimeout(timeOut, ms);
+    return undefined;
   };
   module.start(post, setTimer);
 }

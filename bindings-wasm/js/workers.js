@@ -64,7 +64,8 @@ export class MessagePortStore extends Store {
     }
     taken.add(port);
     const { timeout = DEFAULT_TIMEOUT_MS } = options;
-    const store = new MessagePortStore(CONNECTED, new StoreClient(port, await welcomed(port, timeout)));
+    const client = new StoreClient(port, await welcomed(port, timeout));
+    const store = new MessagePortStore(CONNECTED, client);
     store.setTimeout(timeout);
     return store;
   }

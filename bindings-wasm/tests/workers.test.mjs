@@ -147,7 +147,9 @@ for (const [way, headers] of Object.entries({ ports: {}, "shared memory": ISOLAT
           const groups = [new Ranks(2), new Ranks(3)];
           const act = `async ({ group, rank }) => {
             const tensor = Int32Array.of(rank + 1);
-            for (let round = 0; round < 100; round += 1) await group.allreduce(tensor.fill(rank + 1));
+            for (let round = 0; round < 100; round += 1) {
+              await group.allreduce(tensor.fill(rank + 1));
+            }
             return tensor[0];
           }`;
           const sums = await Promise.all(groups.map((ranks) => ranks.run(act)));
@@ -163,11 +165,10 @@ for (const [way, headers] of Object.entries({ ports: {}, "shared memory": ISOLAT
         let ticks = 0;
         const timer = setInterval(() => (ticks += 1), 1);
         const value = Int32Array.of(1);
-        for (let round = 0; round < 20_000 && ticks < 3; round += 1) await group.allreduce(value);
+        for (let round = 0; round < 20_000; round += 1) await group.allreduce(value);
         clearInterval(timer);
-        const least = Int32Array.of(ticks);
         return ticks;
-      }`.replace("&& ticks < 3", "");
+      }`;
       for (const ticks of await inRanks(2, act)) assert.ok(ticks >= 3, `${ticks} ticks`);
     });
 
@@ -189,13 +190,16 @@ for (const [way, headers] of Object.entries({ ports: {}, "shared memory": ISOLAT
       });
     });
 
-    test("a Worker that ended before it was needed is missed, too", { timeout: 120_000 }, async () => {
+    test("a Worker that ended before it was needed is missed", { timeout: 120_000 }, async () => {
       await inPage(async (page) => {
         const error = await page.evaluate(async () => {
           const ranks = new Ranks(2);
           await ranks.run("({ group }) => group.rank()");
           ranks.terminate(1);
-          const act = "({ group }) => group.send([new Float32Array(10)], 1).then(() => group.barrier())";
+          const act = `async ({ group }) => {
+            await group.send([new Float32Array(10)], 1);
+            await group.barrier();
+          }`;
           const [error] = await ranks.run(act, [0]);
           return error;
         });

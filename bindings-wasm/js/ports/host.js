@@ -6,7 +6,8 @@ import { LINK_MEMORY_BYTES, Link } from "./pipes.js";
 import { ENDED, HOST, Kind, holdLock, lockName, watchEnd } from "./messages.js";
 
 /** Whether Workers of this page can share memory with it. */
-const canShare = globalThis.crossOriginIsolated !== false && typeof SharedArrayBuffer === "function";
+const canShare =
+  globalThis.crossOriginIsolated !== false && typeof SharedArrayBuffer === "function";
 
 export class StoreHost {
   number = HOST;
@@ -53,6 +54,7 @@ export class StoreHost {
   }
 
   #came(number, [kind, ...about], store, lock) {
+    if (!this.#clients.has(number)) return;
     if (kind === Kind.HELD) watchEnd(this.#clients.get(number), lock, () => this.#ended(number));
     if (kind === Kind.OPEN) this.#join(number, about[0]);
     if (kind === Kind.ASK) this.#answer(this.#clients.get(number), store, about);

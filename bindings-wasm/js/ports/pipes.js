@@ -53,9 +53,11 @@ export class Link {
   #pipes = new Map();
   /** Why there is none any more. */
   #why = null;
-  /** The chunk that is being sent over the port. */
+  /** The chunk that is being put together, unless that is done in the ring; how much is there. */
   #chunk = null;
   #filled = 0;
+  /** Chunks that had no room in the ring, which pipes share: greetings are sent all the same. */
+  #late = [];
   /** Bytes that were sent over the port and not taken; bytes that were taken and not told. */
   #underWay = 0;
   #untold = 0;
@@ -72,7 +74,7 @@ export class Link {
       polling.add(this);
     }
     port.onmessage = ({ data }) => this.#came(data);
-    // Under Node, a port that listens keeps the process alive; what waits for others does so itself.
+    // Under Node, a port that listens keeps the process alive; what waits for it does so itself.
     port.unref?.();
     this.settle();
     turn();
@@ -109,37 +111,66 @@ export class Link {
   }
 
   room() {
-    if (this.#writer !== null) return this.#writer.room(CHUNK_BYTES);
-    return Math.max(WINDOW_BYTES - this.#underWay, 0);
+    if (this.#writer === null) return Math.max(WINDOW_BYTES - this.#underWay, 0);
+    const room = this.#writer.room(CHUNK_BYTES);
+    return this.#late.length === 0 || this.#sendLate() ? room : 0;
   }
 
   send(pipe, part, bytes) {
-    if (this.#writer !== null) return this.#write(pipe, part, bytes);
-    if (this.#chunk === null) {
-      this.#chunk = new Uint8Array(CHUNK_HEAD_BYTES + bytes);
-      new DataView(this.#chunk.buffer).setFloat64(0, pipe.id, true);
-      this.#filled = CHUNK_HEAD_BYTES;
-    }
-    this.#chunk.set(part, this.#filled);
+    if (this.#filled === 0) this.#begin(pipe, bytes);
+    if (this.#chunk === null) this.#writer.fill(part);
+    else this.#chunk.set(part, CHUNK_HEAD_BYTES + this.#filled);
     this.#filled += part.length;
-    if (this.#filled < this.#chunk.length) return undefined;
-    const { buffer } = this.#chunk;
-    this.#chunk = null;
-    this.#underWay += buffer.byteLength;
-    return this.#port.postMessage(buffer, [buffer]);
+    if (this.#filled < bytes) return;
+    this.#filled = 0;
+    this.#finish();
   }
 
-  #write(pipe, part, bytes) {
-    if (this.#filled === 0) this.#writer.begin(pipe.id, bytes);
-    this.#filled += part.length;
-    if (!this.#writer.fill(part)) return;
-    this.#filled = 0;
+  #begin(pipe, bytes) {
+    const isInRing = this.#writer !== null && this.#late.length === 0;
+    if (isInRing && this.#writer.room(bytes) >= bytes) {
+      this.#writer.begin(pipe.id, bytes);
+      return;
+    }
+    this.#chunk = new Uint8Array(CHUNK_HEAD_BYTES + bytes);
+    new DataView(this.#chunk.buffer).setFloat64(0, pipe.id, true);
+  }
+
+  #finish() {
+    const chunk = this.#chunk;
+    this.#chunk = null;
+    if (chunk === null) {
+      this.#commit();
+    } else if (this.#writer !== null) {
+      this.#late.push(chunk);
+    } else {
+      this.#underWay += chunk.length;
+      this.#port.postMessage(chunk.buffer, [chunk.buffer]);
+    }
+  }
+
+  #commit() {
     if (this.#writer.commit()) this.#port.postMessage([AWAKE]);
+  }
+
+  /** Whether no chunk waits any more for room in the ring. */
+  #sendLate() {
+    while (this.#late.length > 0) {
+      const [chunk] = this.#late;
+      const bytes = chunk.subarray(CHUNK_HEAD_BYTES);
+      if (this.#writer.room(bytes.length) < bytes.length) return false;
+      this.#writer.begin(new DataView(chunk.buffer).getFloat64(0, true), bytes.length);
+      this.#writer.fill(bytes);
+      this.#commit();
+      this.#late.shift();
+    }
+    return true;
   }
 
   /** The next chunk of a pipe; in shared memory, it is there until the next call. */
   take(pipe) {
     if (this.#reader !== null) this.#drop();
+    if (this.#late.length > 0) this.#sendLate();
     if (pipe.chunks.length > 0) return this.#taken(pipe.chunks.shift());
     return this.#reader === null ? undefined : this.#read(pipe);
   }
@@ -233,7 +264,7 @@ export function addMember(own, find) {
   members.set(own, find);
 }
 
-/** What the native half calls: its `PipeCarrier`. None of it runs a turn, for it is called in one. */
+/** What the native half calls: its `PipeCarrier`. None of it runs a turn: it is called in one. */
 export const carrier = {
   open(own, peer, id) {
     last += 1;

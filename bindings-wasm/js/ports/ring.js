@@ -1,8 +1,8 @@
 // A ring of packets in shared memory, from one Worker to another, neither of which waits for the
 // other. Knows nothing of what packets say, nor of who wakes whom.
 //
-// A packet is a word with its length, a number of its pipe, and its bytes; it lies in one piece. Both ends count bytes, modulo 2^32, so that as many are in it as the counts
-// differ.
+// A packet is a word with its length, the number of its pipe, and its bytes; it lies in one piece.
+// Both ends count bytes, modulo 2^32, so that as many are in the ring as the counts differ.
 
 /** Words of the head that each end writes are far from each other, for they are in the caches of
  * different cores. */
@@ -33,6 +33,11 @@ class RingEnd {
   count(word) {
     return Atomics.load(this.words, word) >>> 0;
   }
+
+  /** Whether the other end has raised this flag, which is lowered. */
+  takeFlag(word) {
+    return Atomics.load(this.words, word) === 1 && Atomics.exchange(this.words, word, 0) === 1;
+  }
 }
 
 /** The end that writes. */
@@ -41,7 +46,6 @@ export class RingWriter extends RingEnd {
   #crowdedAt = null;
   #start = 0;
   #filled = 0;
-  #length = 0;
 
   /** Bytes of the longest packet for which there is room. If that is too little for a packet of
    * `wanted` bytes, the reader is to tell when there is more. */
@@ -63,7 +67,7 @@ export class RingWriter extends RingEnd {
   #room() {
     const free = RING_BYTES - ((this.at - this.count(READ)) >>> 0);
     const ahead = RING_BYTES - (this.at & (RING_BYTES - 1));
-    return Math.max(Math.min(free, ahead) - PACKET_HEAD_BYTES, free - ahead - PACKET_HEAD_BYTES, 0);
+    return Math.max(Math.max(Math.min(free, ahead), free - ahead) - PACKET_HEAD_BYTES, 0);
   }
 
   /** Begins a packet of `length` bytes, for which there is room. */
@@ -78,21 +82,19 @@ export class RingWriter extends RingEnd {
     this.data.setFloat64(start + 8, pipe, true);
     this.#start = start + PACKET_HEAD_BYTES;
     this.#filled = 0;
-    this.#length = length;
   }
 
-  /** Adds bytes to the packet; whether it has all of them. */
+  /** Adds bytes to the packet. */
   fill(part) {
     this.bytes.set(part, this.#start + this.#filled);
     this.#filled += part.length;
-    return this.#filled === this.#length;
   }
 
-  /** Hands the packet over; whether the reader has to be woken. */
+  /** Hands the packet over, which has all its bytes; whether the reader has to be woken. */
   commit() {
-    this.at = (this.at + PACKET_HEAD_BYTES + padded(this.#length)) >>> 0;
+    this.at = (this.at + PACKET_HEAD_BYTES + padded(this.#filled)) >>> 0;
     Atomics.store(this.words, WRITTEN, this.at | 0);
-    return Atomics.load(this.words, ASLEEP) === 1 && Atomics.exchange(this.words, ASLEEP, 0) === 1;
+    return this.takeFlag(ASLEEP);
   }
 }
 
@@ -134,6 +136,6 @@ export class RingReader extends RingEnd {
     if (this.#dropped === this.at) return false;
     this.#dropped = this.at;
     Atomics.store(this.words, READ, this.at | 0);
-    return Atomics.load(this.words, CROWDED) === 1 && Atomics.exchange(this.words, CROWDED, 0) === 1;
+    return this.takeFlag(CROWDED);
   }
 }
