@@ -1,5 +1,6 @@
 // A rank in a Worker: joins at the port that it is given first, and then runs the functions whose
-// texts come, each with `{ pr, group, rank, store }`.
+// texts come, each with `{ pr, group, rank, store }`; the group is
+// the default one unless it is named.
 
 let joined;
 let answer = Promise.resolve();
@@ -13,11 +14,13 @@ onmessage = ({ data }) => {
   answer = answer.then(() => run(data));
 };
 
-async function join({ port, rank, size }) {
+async function join({ port, rank, size, groupName }) {
   const pr = await import("polyrank-web");
   const { MessagePortStore } = await import("polyrank-web/workers");
   const store = await MessagePortStore.connect(port);
-  const group = await pr.initProcessGroup({ store, rank, worldSize: size });
+  const group = groupName === undefined
+    ? await pr.initProcessGroup({ store, rank, worldSize: size })
+    : await pr.ProcessGroup.join(store, rank, size, { groupName });
   return { pr, group, rank, store };
 }
 

@@ -12,7 +12,7 @@ export class Ranks {
     this.store = new MessagePortStore();
     this.#ranks = Array.from({ length: size }, (_, rank) => {
       if (isRank && rank === size - 1) return new PageRank(this.store, rank, size);
-      return new WorkerRank(this.store.openPort(), rank, size);
+      return new RankWorker(this.store.openPort(), rank, size);
     });
   }
 
@@ -33,13 +33,13 @@ export class Ranks {
   }
 }
 
-class WorkerRank {
+export class RankWorker {
   #worker = new Worker("/bindings-wasm/tests/worker_rank.mjs", { type: "module" });
   #waiting = new Map();
   #last = 0;
 
-  constructor(port, rank, size) {
-    this.#worker.postMessage({ port, rank, size }, [port]);
+  constructor(port, rank, size, groupName = undefined) {
+    this.#worker.postMessage({ port, rank, size, groupName }, [port]);
     this.#worker.onmessage = ({ data: { id, value } }) => this.#waiting.get(id).resolve(value);
     this.#worker.onerror = ({ message }) => {
       this.#waiting.forEach(({ reject }) => reject(new Error(message)));

@@ -4,7 +4,7 @@
 import { DistNetworkError, asError } from "../generated/errors.js";
 import { isPlain } from "../runtime/arguments.js";
 import { Link } from "./pipes.js";
-import { ENDED, HOST, Kind, holdLock, watchEnd } from "./messages.js";
+import { ENDED, HOST, Kind, SHARED, holdLock, watchEnd } from "./messages.js";
 
 /** How long what a member said before its end may take to come, behind the news of that, ms. */
 const LAST_WORDS_MS = 50;
@@ -70,7 +70,7 @@ export class StoreClient {
     if (link === undefined) {
       link = new Link();
       this.#links.set(peer, link);
-      if (peer === this.number) link.lose("each rank needs a port of its own: call openPort()");
+      if (peer === this.number) link.lose(SHARED);
       else if (this.#isOver) link.lose(this.#hostEnded().message);
       else this.#port.postMessage([Kind.OPEN, peer]);
     }

@@ -3,7 +3,7 @@
 
 import { HashStore } from "../generated/index.js";
 import { LINK_MEMORY_BYTES, Link } from "./pipes.js";
-import { ENDED, HOST, Kind, holdLock, lockName, watchEnd } from "./messages.js";
+import { ENDED, HOST, Kind, SHARED, holdLock, lockName, watchEnd } from "./messages.js";
 
 /** Whether Workers of this page can share memory with it. */
 const canShare =
@@ -48,7 +48,8 @@ export class StoreHost {
     if (link === undefined) {
       link = new Link();
       this.#links.set(peer, link);
-      this.#join(HOST, peer);
+      if (peer === HOST) link.lose(SHARED);
+      else this.#join(HOST, peer);
     }
     return link;
   }

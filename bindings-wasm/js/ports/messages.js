@@ -26,6 +26,9 @@ export const HOST = 1;
 /** Why a member is lost. */
 export const ENDED = "its Worker was terminated, or its page was closed";
 
+/** Why two ranks that use the same store do not reach each other, while others are elsewhere. */
+export const SHARED = "each rank needs a port of its own: call openPort()";
+
 /** A name that no other lock has. */
 export function lockName() {
   const words = crypto.getRandomValues(new Uint32Array(4));

@@ -210,6 +210,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/node.test.mjs",
                     "bindings-wasm/tests/chromium.test.mjs",
                     "bindings-wasm/tests/groups.test.mjs",
+                    "bindings-wasm/tests/workers.test.mjs",
                     "bindings-wasm/tests/readme.test.mjs",
                     "bindings-wasm/tests/foreign.test.mjs",
                 ]),
