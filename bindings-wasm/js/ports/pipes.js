@@ -77,14 +77,15 @@ export class Link {
     // Under Node, a port that listens keeps the process alive; what waits for it does so itself.
     port.unref?.();
     this.settle();
-    turn();
+    // This may be called in a turn.
+    queueMicrotask(turn);
   }
 
   /** The other side is gone. */
   lose(why) {
     this.#why ??= why;
     polling.delete(this);
-    turn();
+    queueMicrotask(turn);
   }
 
   get state() {
@@ -110,12 +111,14 @@ export class Link {
     return pipe;
   }
 
+  /** Bytes of a chunk for which there is room. */
   room() {
     if (this.#writer === null) return Math.max(WINDOW_BYTES - this.#underWay, 0);
-    const room = this.#writer.room(CHUNK_BYTES);
-    return this.#late.length === 0 || this.#sendLate() ? room : 0;
+    if (this.#late.length > 0 && !this.#sendLate()) return 0;
+    return this.#writer.room(CHUNK_BYTES);
   }
 
+  /** Adds `part` to a chunk of `bytes` bytes, which leaves when it has all of them. */
   send(pipe, part, bytes) {
     if (this.#filled === 0) this.#begin(pipe, bytes);
     if (this.#chunk === null) this.#writer.fill(part);
@@ -208,11 +211,19 @@ export class Link {
     return chunk;
   }
 
+  /** This side uses the pipe no more, and tells the other. */
   close(pipe, isOrderly) {
     pipe.isClosed = true;
     for (const chunk of pipe.chunks.splice(0)) this.#taken(chunk);
     this.#port?.postMessage([isOrderly ? GOODBYE : ABANDONED, pipe.id]);
-    if (pipe.ended !== null) this.#pipes.delete(pipe.id);
+    this.#forget(pipe);
+  }
+
+  /** Nothing comes any more for a pipe that both ends have closed, but what is in the ring. */
+  #forget(pipe) {
+    if (!pipe.isClosed || pipe.ended === null) return;
+    this.settle();
+    this.#pipes.delete(pipe.id);
   }
 
   /** Whether a turn would find something in the rings. */
@@ -249,7 +260,7 @@ export class Link {
     if (kind !== GOODBYE && kind !== ABANDONED) return;
     const pipe = this.pipe(about);
     pipe.ended = kind === GOODBYE ? LEFT : LOST;
-    if (pipe.isClosed) this.#pipes.delete(about);
+    this.#forget(pipe);
   }
 }
 
