@@ -19,9 +19,9 @@ use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::generated::error::{Error, Result};
 use crate::process_group::next_identity;
 use crate::store::{
-    DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting, is_interrupted,
+    DEFAULT_TIMEOUT, Relay, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting,
+    is_interrupted,
 };
-use crate::transport::websocket::Relay;
 
 pub use task::{StoreCarrier, StoreTask};
 
