@@ -5,6 +5,7 @@
 import { InvalidArgumentError, InvalidTypeError, WaitTimeoutError } from "../generated/errors.js";
 import { camelName, signalOf } from "./arguments.js";
 import { WorkResult } from "../generated/constants.js";
+import { platform } from "./native.js";
 
 /** The name of the method by which Node gets what to show of an object. */
 export const INSPECT = Symbol.for("nodejs.util.inspect.custom");
@@ -124,6 +125,7 @@ export class Work {
 
   #promise() {
     this.#settled ??= new Promise((resolve, reject) => {
+      platform.awaited?.(this.#operation);
       this.#operation.whenEnded((failure) => {
         if (failure === null) resolve(this.#value);
         else reject(failure.error);

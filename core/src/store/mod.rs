@@ -41,7 +41,7 @@ use table::Refusal;
 pub(crate) use timeout::TimeoutSetting;
 
 use crate::generated::error::{Error, Result};
-use crate::transport::websocket::Relay;
+pub(crate) use crate::transport::websocket::Relay;
 
 pub(crate) use deadline::SLICE as INTERRUPT_CHECK_INTERVAL;
 #[cfg(not(target_family = "wasm"))]

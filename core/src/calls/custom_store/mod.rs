@@ -8,7 +8,7 @@ mod task;
 mod tests;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::answer::camel_case;
@@ -19,7 +19,8 @@ use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::generated::error::{Error, Result};
 use crate::process_group::next_identity;
 use crate::store::{
-    DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting, is_interrupted,
+    DEFAULT_TIMEOUT, Relay, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting,
+    is_interrupted,
 };
 
 pub use task::{StoreCarrier, StoreTask};
@@ -38,6 +39,7 @@ pub fn make(name: &str, carrier: Arc<dyn StoreCarrier>, base: Option<&Object>) -
         carrier,
         timeout: TimeoutSetting::new(DEFAULT_TIMEOUT),
         base,
+        relay: OnceLock::new(),
     });
     let store = ForeignStore { what, methods: 0, hold: None };
     Ok(Object::Store(StoreObject::foreign(Arc::new(store), interfaces)))
@@ -55,6 +57,18 @@ pub fn hold(made: &Object, methods: &str) -> Result<Object> {
     let hold = Hold { what: made.what.clone(), process: clock::process_id() };
     let held = ForeignStore { what: made.what.clone(), methods, hold: Some(Arc::new(hold)) };
     Ok(Object::Store(StoreObject::foreign(Arc::new(held), interfaces)))
+}
+
+/// Says what carries pipes between the ranks that meet in this store, if they cannot reach each
+/// other otherwise. A second call does nothing.
+///
+/// # Errors
+/// [`Error::InvalidType`] for what [`make`] did not make.
+pub fn set_relay(made: &Object, relay: Arc<dyn Relay>) -> Result<()> {
+    let (made, _) = made.store()?.as_foreign().ok_or_else(Object::not_a_handle)?;
+    // An object has one way to other ranks, which it knows when it is made.
+    let _ = made.what.relay.set(relay);
+    Ok(())
 }
 
 /// The methods that an object may have of its own, in the IDL's names.
@@ -99,6 +113,8 @@ struct What {
     timeout: TimeoutSetting,
     /// The store of this package that the object is besides, for what it does not do itself.
     base: Option<Arc<dyn Store>>,
+    /// What carries pipes between its ranks, if the object brought that.
+    relay: OnceLock<Arc<dyn Relay>>,
 }
 
 /// Has the language keep an object as long as this is there.
@@ -305,6 +321,15 @@ impl Store for ForeignStore {
 
     fn share(&self) -> Option<Arc<dyn Store>> {
         Some(Arc::new(self.another()))
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        let base = || self.what.base.as_ref()?.relay();
+        self.what.relay.get().cloned().or_else(base)
+    }
+
+    fn reconnect_grace(&self) -> Option<Duration> {
+        self.what.base.as_ref()?.reconnect_grace()
     }
 
     fn hosts_server(&self) -> bool {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::calls::Answer;
 use crate::store::HashStore;
+use crate::transport::websocket::Pipe;
 
 /// Answers tasks with those of a table, on threads; those of `silent` never.
 #[derive(Default)]
@@ -140,6 +141,35 @@ fn a_task_that_is_given_up_fails() {
     drop(dropped);
     let error = asking.join().unwrap().unwrap_err().to_string();
     assert!(error.contains("Mine.get") && error.contains("given up"), "{error}");
+}
+
+/// Carries nothing.
+struct Numbered(u64);
+
+impl Relay for Numbered {
+    fn number(&self) -> u64 {
+        self.0
+    }
+
+    fn open(&self, _: u64, _: u64) -> Box<dyn Pipe> {
+        unreachable!("nobody opens a pipe")
+    }
+}
+
+#[test]
+fn an_object_may_bring_a_way_between_ranks_or_have_that_of_its_base() {
+    let number = |of: &Object| {
+        let held = hold(of, NEEDED).unwrap();
+        held.store().unwrap().get().relay().map(|relay| relay.number())
+    };
+    let base = make("Base", Arc::new(Table::default()), None).unwrap();
+    assert_eq!(number(&base), None);
+    set_relay(&base, Arc::new(Numbered(3))).unwrap();
+    assert_eq!(number(&base), Some(3));
+    let own = make("Own", Arc::new(Table::default()), Some(&base)).unwrap();
+    assert_eq!(number(&own), Some(3));
+    set_relay(&own, Arc::new(Numbered(4))).unwrap();
+    assert_eq!((number(&own), number(&base)), (Some(4), Some(3)));
 }
 
 #[test]
