@@ -189,7 +189,9 @@ def _flags(cls: type[enum.Flag], parts: Any) -> enum.Flag:
     value = 0
     for part in of_type(parts, list):
         value |= part if type(part) is int else _member(cls, part)._value_
-    flags = cls(value)
+    # Not by a call of the class, which may have code of its own for bits that it lacks.
+    missing: Any = enum.Flag._missing_
+    flags = missing.__func__(cls, value)
     # What a class does with bits that it has no member for, is its affair: it may drop them.
     if type(flags) is not cls or flags._value_ != value:
         raise ValueError(f"{cls.__qualname__} has not all bits of {value:#x} on this rank")
