@@ -187,6 +187,7 @@ def test_a_value_that_cannot_be_restored_is_described_and_runs_no_code():
         (2**100_000, "but int:"),
         ({"a": 1}, "but dict of 1:"),
         (1.5, "but 1.5:"),
+        (["x" * 10**6], "but list of 1:"),
     ]:
         with pytest.raises(ValueError, match=said) as refused:
             _objects.restored(tag, plain)

@@ -213,6 +213,8 @@ def test_objects_of_many_types_are_carried(world):
         ("numpy.dtype", [["a", "O"]]),
         ("builtins.range", [0.5, 1, 1]),
         ("builtins.slice", "abc"),
+        ("builtins.slice", [1]),
+        ("collections.deque", [[], 1, 2]),
         ("ipaddress.IPv6Address", 1),
         ("datetime.timezone", "UTC"),
         ("datetime.date", 1),

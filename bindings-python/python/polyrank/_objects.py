@@ -259,7 +259,7 @@ def restored(tag: int, plain: Any) -> Any:
     try:
         return found[1](plain)
     except Exception as error:
-        raise ValueError(f"no {found[0]} came, but {_shown(plain)}: {error}") from error
+        raise ValueError(f"no {found[0]} came, but {_shown(plain)}: {error!s:.200}") from error
 
 
 def _shown(plain: Any) -> str:
@@ -302,12 +302,16 @@ def _register_module(library: str) -> None:
         _registered_modules.add(library)
 
 
+def _items(plain: Any, count: int) -> list[Any]:
+    """A list of so many."""
+    if len(of_type(plain, list)) != count:
+        raise TypeError(f"expected {count} values, not {len(plain)}")
+    return plain
+
+
 def _whole(plain: Any, count: int) -> list[int]:
     """So many whole numbers."""
-    items = list(of_type(plain, list))
-    if len(items) != count:
-        raise TypeError(f"expected {count} numbers, not {len(items)}")
-    return [of_type(item, int) for item in items]
+    return [of_type(item, int) for item in _items(plain, count)]
 
 
 def _register_standard_library() -> None:
@@ -344,12 +348,12 @@ def _register_standard_library() -> None:
         collections.deque,
         "collections.deque",
         lambda it: [list(it), it.maxlen],
-        lambda plain: collections.deque(of_type(plain[0], list), plain[1]),
+        lambda plain: collections.deque(of_type(_items(plain, 2)[0], list), plain[1]),
     )
     of(frozenset, "builtins.frozenset", list, lambda plain: frozenset(of_type(plain, list)))
     of(bytearray, "builtins.bytearray", bytes, lambda plain: bytearray(of_type(plain, bytes)))
     of(range, "builtins.range", _bounds, lambda plain: range(*_whole(plain, 3)))
-    of(slice, "builtins.slice", _bounds, lambda plain: slice(*of_type(plain, list)))
+    of(slice, "builtins.slice", _bounds, lambda plain: slice(*_items(plain, 3)))
     for address in (ipaddress.IPv4Address, ipaddress.IPv6Address):
         of(address, f"ipaddress.{address.__name__}", str, _of_text(address))
 
