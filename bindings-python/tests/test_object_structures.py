@@ -38,6 +38,12 @@ class Kept(enum.Flag, boundary=enum.KEEP):
 
 
 @register
+class All(enum.IntFlag):
+    A = 1
+    ALL = -1
+
+
+@register
 class Closed(enum.Flag, boundary=enum.CONFORM):
     LOW = 1
 
@@ -51,8 +57,11 @@ FLAGS = [
     (Overlapping.A | Overlapping.B, ["A", "B"]),
     (Overlapping.A & Overlapping.B, [2]),
     (Overlapping(0), []),
-    (Open(0), []),
-    (Open.BOTH, ["LOW", "HIGH"]),
+    (Open(0), ["NONE"]),
+    (Open.BOTH, ["BOTH"]),
+    (Open.BOTH | 2, ["LOW", "HIGH", 2]),
+    (All.ALL, ["ALL"]),
+    (All.A, ["A"]),
     (Open(1 | 2 | 16), ["LOW", 18]),
     # Versions of Python differ in which bits these have.
     (~Open.LOW, None),

@@ -173,6 +173,8 @@ def _member(cls: type[enum.Enum], name: Any) -> Any:
 
 def _parts_of_flags(flags: enum.Flag) -> list[Any]:
     """As `["READ", "WRITE"]`; bits that no member has follow as a number."""
+    if flags._name_ in type(flags).__members__:
+        return [flags._name_]
     value = flags._value_
     rest, parts = value, []
     # Members of one bit first: they say it all, unless a bit stands in none of them.
@@ -186,8 +188,10 @@ def _parts_of_flags(flags: enum.Flag) -> list[Any]:
 
 
 def _flags(cls: type[enum.Flag], parts: Any) -> enum.Flag:
+    if len(of_type(parts, list)) == 1 and type(parts[0]) is str:
+        return _member(cls, parts[0])
     value = 0
-    for part in of_type(parts, list):
+    for part in parts:
         value |= part if type(part) is int else _member(cls, part)._value_
     # Not by a call of the class, which may have code of its own for bits that it lacks.
     missing: Any = enum.Flag._missing_
