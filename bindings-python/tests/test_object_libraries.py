@@ -1,4 +1,4 @@
-"""Types of NumPy, ml_dtypes and zoneinfo: none loses its type, and what readers imported is alike."""
+"""Types of NumPy, ml_dtypes and zoneinfo: none loses its type, whatever its reader imported."""
 
 import datetime
 import subprocess
@@ -58,7 +58,7 @@ def test_arrays_keep_their_elements(array):
 REFUSED = [
     np.zeros(2, "i4,f8"),
     np.zeros(2, [("a", "V2"), ("b", ml_dtypes.bfloat16)]),
-    np.array(["a", "b"], np.dtypes.StringDType()) if hasattr(np, "dtypes") else np.array([object()]),
+    *([np.array(["a"], np.dtypes.StringDType())] if np.__version__ >= "2" else []),
     np.zeros(2, np.dtype("bfloat16").newbyteorder(">")),
     np.zeros(2, "V0"),
     *([np.zeros(2, np.longdouble)] if np.dtype("g").itemsize > 8 else []),

@@ -1,4 +1,4 @@
-"""Enums, flags, dataclasses and named tuples as their names say, whichever bits and bases they have."""
+"""Enums, flags, dataclasses and named tuples: by names, whichever bits and bases they have."""
 
 import collections
 import dataclasses

@@ -139,7 +139,7 @@ def _time(plain: Any) -> Any:
     return numpy.array(of_type(number, int), "i8").astype(dtype)[()]
 
 
-def _name_of_elements(dtype: Any) -> str:
+def _name_of_elements(dtype: Any) -> Any:
     """What `elements_of` finds a type of elements by; a `TypeError` where that would be another."""
     if dtype.fields is not None:
         advice = "pass the array of each field instead, or codec='pickle' among trusted ranks"

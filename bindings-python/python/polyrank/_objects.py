@@ -157,7 +157,7 @@ def _see_that_fields_are_all(cls: type) -> None:
 _IS_HEAP_TYPE = 1 << 9
 
 
-def _member_name(member: enum.Enum) -> str:
+def _member_name(member: enum.Enum) -> Any:
     name: Any = member._name_
     if name not in type(member).__members__:
         raise TypeError(f"{member!r} is not a single member of its enum")
@@ -187,7 +187,7 @@ def _parts_of_flags(flags: enum.Flag) -> list[Any]:
     return [*parts, rest] if rest else parts
 
 
-def _flags(cls: type[enum.Flag], parts: Any) -> enum.Flag:
+def _flags(cls: type[enum.Flag], parts: Any) -> Any:
     if len(of_type(parts, list)) == 1 and type(parts[0]) is str:
         return _member(cls, parts[0])
     value = 0
@@ -306,7 +306,7 @@ def _register_module(library: str) -> None:
         _registered_modules.add(library)
 
 
-def _items(plain: Any, count: int) -> list[Any]:
+def _items(plain: Any, count: int) -> Any:
     """A list of so many."""
     if len(of_type(plain, list)) != count:
         raise TypeError(f"expected {count} values, not {len(plain)}")

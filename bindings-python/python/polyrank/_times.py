@@ -38,12 +38,14 @@ def text_of_time(time: datetime.datetime | datetime.time) -> str:
 
 def datetime_of_text(text: Any) -> datetime.datetime:
     """The date and the time of a text."""
-    return _of_text(datetime.datetime, text)
+    time: datetime.datetime = _of_text(datetime.datetime, text)
+    return time
 
 
 def time_of_text(text: Any) -> datetime.time:
     """The time of a text."""
-    return _of_text(datetime.time, text)
+    time: datetime.time = _of_text(datetime.time, text)
+    return time
 
 
 def plain_zone(zone: datetime.timezone) -> Any:
@@ -63,7 +65,8 @@ def zone_name(zone: Any) -> str:
     """The key of a time zone of `zoneinfo`."""
     if zone.key is None:
         raise TypeError(f"{zone!r} has no key, by which others would find it")
-    return zone.key
+    key: str = zone.key
+    return key
 
 
 def zone_of(name: Any) -> Any:
