@@ -163,6 +163,30 @@ def test_what_a_reader_lacks_altogether_is_a_plain_value(monkeypatch):
     assert type(_objects.restored(tag, plain)) is float
 
 
+def test_types_of_torch_are_read_where_it_is_installed(monkeypatch, tmp_path):
+    from polyrank import _objects
+
+    # A stand-in: the package itself is large. It is found, and not imported so far.
+    (tmp_path / "torch.py").write_text(
+        "class dtype:\n"
+        "    def __repr__(self):\n"
+        "        return 'torch.float32'\n"
+        "class Size(tuple):\n"
+        "    pass\n"
+        "float32 = dtype()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for known in ("_READERS", "_WRITERS", "_registered_modules"):
+        monkeypatch.setattr(_objects, known, getattr(_objects, known).copy())
+    _objects._registered_modules.discard("torch")
+    got = _objects.restored(_objects._tag_of("torch.Size"), [1, 2])
+    torch = sys.modules["torch"]
+    assert type(got) is torch.Size and got == (1, 2)
+    assert carried_alone([torch.float32]) == [torch.float32]
+    monkeypatch.delitem(sys.modules, "torch")
+
+
 def test_names_of_libraries_types_are_reserved_before_they_are_imported(monkeypatch):
     from polyrank import _objects
 
