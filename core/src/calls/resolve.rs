@@ -60,7 +60,8 @@ impl Method {
     }
 }
 
-fn is_any(parameter: &Parameter) -> bool {
+/// Whether a parameter takes any value of the language as it is.
+pub(super) fn is_any(parameter: &Parameter) -> bool {
     matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
 }
 
@@ -479,7 +480,7 @@ fn message(method: &Method, arguments: &Arguments) -> String {
             reasons.push(reason);
         }
     }
-    let (callee, given) = (language.callee(method), language.arguments(arguments));
+    let (callee, given) = (language.callee(method), language.arguments(method, arguments));
     let mut text = match overloads.len() {
         1 => format!("{callee}() does not take {given}. Accepted form:"),
         _ => format!("{callee}(): no overload takes {given}. Accepted forms:"),
