@@ -1,5 +1,5 @@
-//! Loops over memory that is compressed, made of compressed elements, or both. Knows nothing of what
-//! a block looks like.
+//! Loops over memory that is compressed, made of compressed elements, or both. Knows nothing of
+//! what a block looks like.
 
 use std::marker::PhantomData;
 
