@@ -11,7 +11,7 @@ import type { Store } from "../index.js";
  *
  * Tensors go directly from rank to rank: through shared memory where the page is
  * `crossOriginIsolated`, else over a `MessagePort`. Who has the keys answers the store's requests,
- * also while it is no rank, and must stay: a group is made, and split, with its help.
+ * also while it is not a rank, and must stay: a group is made, and split, with its help.
  *
  * If a Worker is terminated, the others get a `RankFailedError` that names its rank. Browsers tell
  * that by locks (`navigator.locks`), which pages of secure origins have; elsewhere operations wait

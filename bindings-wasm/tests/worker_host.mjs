@@ -1,4 +1,4 @@
-// A Worker that has the keys of a store, and is no rank: gives as many ports as it is asked for.
+// A Worker that has the keys of a store, and is not a rank: gives as many ports as it is asked for.
 
 onmessage = async ({ data: size }) => {
   const { MessagePortStore } = await import("polyrank-web/workers");

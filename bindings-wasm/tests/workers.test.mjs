@@ -138,6 +138,28 @@ for (const way of Object.keys(WAYS)) {
     ]);
   });
 
+  test(`windows and prepared operations, ${way}`, { timeout: 120_000 }, async () => {
+    const act = `async ({ pr, group, rank }) => {
+      const window = await group.newWindow(pr.alloc("i64", [3]));
+      await window.put(BigInt64Array.of(BigInt(10 + rank)), (rank + 1) % 3, 1);
+      await window.fetchAndAdd(BigInt64Array.of(1n), new BigInt64Array(1), 0, 0);
+      await window.fence();
+      const [count, from] = [new BigInt64Array(1), new BigInt64Array(1)];
+      await window.get(count, 0, 0);
+      await window.get(from, rank, 1);
+      await window.fence();
+      await window.tensorDeregister();
+      const sum = Float32Array.of(0);
+      const prepared = group.prepareAllreduce(sum);
+      for (let round = 1; round < 4; round += 1) {
+        sum[0] = rank + round;
+        await prepared.start();
+      }
+      return [Number(count[0]), Number(from[0]), sum[0]];
+    }`;
+    assert.deepEqual(await inRanks(way, 3, act), [[3, 12, 12], [3, 10, 12], [3, 11, 12]]);
+  });
+
   test(`the page itself is a rank, ${way}`, { timeout: 120_000 }, async () => {
     const act = `async ({ group, rank }) => {
       const tensor = new Float64Array(100_000).fill(rank + 1);

@@ -365,7 +365,7 @@ export interface Platform {
   currentMesh: Variable<object>;
   /** The name of the innermost `recordComm`. */
   commName: Variable<string>;
-  /** Called with an operation that somebody begins to wait for: may look whether it is over soon. */
+  /** Called with an operation that somebody begins to wait for: may look whether it is over. */
   awaited?(operation: object): void;
 }
 
