@@ -74,6 +74,7 @@ impl ResolvedCall {
             timeout: arguments.timeout,
             coalesced: method.coalesced,
             compression: arguments.compression,
+            exchange: None,
             name: operation.name,
         })
     }

@@ -16,6 +16,7 @@ use crate::generated::collective::Collective;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::Compression;
 use crate::tensor::Tensor;
+use crate::wire::exchange::Exchange;
 pub(crate) use arguments::{CallArguments, TensorArgument, invalid};
 pub use custom_reduction::{Combine, CustomOp, CustomReduction, ReductionTask};
 pub use method::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
@@ -52,6 +53,8 @@ pub struct Request {
     pub coalesced: bool,
     /// In which form elements travel, if not as they are.
     pub compression: Option<Compression>,
+    /// The method that it is to the ranks that compare it, if it is not the collective itself.
+    pub exchange: Option<Exchange>,
 }
 
 impl Request {
@@ -70,6 +73,7 @@ impl Request {
             timeout: None,
             coalesced: false,
             compression: None,
+            exchange: None,
         }
     }
 

@@ -125,6 +125,7 @@ impl TypedCall {
             timeout: self.arguments.timeout,
             coalesced,
             compression: self.arguments.compression,
+            exchange: None,
         })
     }
 
