@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::describe::is_of_tensors;
-use super::from_value::FromValue;
+use super::from_value::{FromValue, Given};
 use super::integers;
 use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
@@ -91,14 +91,13 @@ impl ResolvedCall {
     }
 
     fn converted<T: FromValue>(&self, position: usize, value: Value) -> Result<T> {
-        let number = if let Value::Int(number) = &value { Some(*number) } else { None };
         let language = self.language;
-        let sort = language.sort(&value);
+        let given = Given::of(&value, language);
         T::from_value(value).map_err(|what| {
-            let given = number.map_or(sort, |number| number.to_string().into());
+            let what = given.beside(what);
             let callee = language.callee(self.method);
             let name = language.name(self.parameters()[position].name);
-            let message = format!("{callee}(): argument '{name}' must be {what}, not {given}");
+            let message = format!("{callee}(): argument '{name}' must be {what}");
             Error::InvalidArgument { message }
         })
     }

@@ -118,7 +118,7 @@ fn check_rank(rank: u32, size: u32) -> Result<()> {
     let message = match size {
         0 => "world_size must be at least 1, got 0".to_owned(),
         _ if rank < size => return Ok(()),
-        _ => format!("rank must be in 0..{size}, got {rank}"),
+        _ => format!("rank must be from 0 to {}, got {rank}", size - 1),
     };
     Err(Error::InvalidArgument { message })
 }
