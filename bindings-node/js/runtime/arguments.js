@@ -25,6 +25,19 @@ export function split(spec, given) {
   return { positional: end === given.length ? given : given.slice(0, end), options };
 }
 
+/** The values of a call as they are now, for one that is repeated: lists, records, and arrays that
+ * stand for lists of integers. Other objects, as tensors, are the same ones. */
+export function copied(spec, given) {
+  const values = given.map((value) => copy(value, 0));
+  const last = values.at(-1);
+  const options = isPlain(last) && !isStoreLike(last) ? last : null;
+  for (const [position, name] of spec.integers ?? []) {
+    if (position !== null && position < values.length) values[position] = listOf(values[position]);
+    if (options !== null && Object.hasOwn(options, name)) options[name] = listOf(options[name]);
+  }
+  return values;
+}
+
 /** The value that a call was given for a parameter, by position or among the options. */
 export function argument({ positional, options }, index, name) {
   return index < positional.length ? positional[index] : options?.[name];
@@ -151,6 +164,18 @@ function listed(spec, positional, options) {
     if (named !== null && Object.hasOwn(named, name)) named[name] = listOf(named[name]);
   }
   return [args, named];
+}
+
+function copy(value, depth) {
+  // What is nested deeper is refused.
+  if (depth > DEEPEST) return value;
+  if (Array.isArray(value)) return Array.from(value, (item) => copy(item, depth + 1));
+  if (!isPlain(value) || isStoreLike(value)) return value;
+  const entries = Object.keys(value).map((name) => {
+    const member = value[name];
+    return [name, OWN.has(name) ? member : copy(member, depth + 1)];
+  });
+  return Object.fromEntries(entries);
 }
 
 function listOf(value) {
