@@ -206,7 +206,7 @@ test("wrong arguments are found when an operation is prepared", async () => {
   await leave([group, other]);
 });
 
-test("what is changed after an operation was prepared does not change it, but for tensors", async () => {
+test("what changes after it was prepared does not change an operation", async () => {
   for (const count of [1, 100_000]) {
     const groups = await join(2);
     const arrays = groups.map(() => new Int32Array(count));
@@ -220,7 +220,7 @@ test("what is changed after an operation was prepared does not change it, but fo
     });
     splits.outputSplitSizes.splice(0, 2, 2, 0);
     splits.inputSplitSizes.fill(0);
-    const given = groups.map((_, rank) => (rank === 0 ? [new Int32Array(1), new Int32Array(1)] : []));
+    const given = [[new Int32Array(1), new Int32Array(1)], []];
     const lists = given.map((list) => [...list]);
     const gathers = groups.map((group, rank) => {
       return group.prepareGather(given[rank], Int32Array.of(rank + 5), 0);

@@ -5,7 +5,7 @@
 import { ReduceOp } from "../generated/constants.js";
 import { CudaTensor, describedOnDevice } from "./cuda.js";
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
-import { isStoreLike, markedStore } from "./foreign_stores.js";
+import { isStoreLike, lackOf, markedStore } from "./foreign_stores.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
@@ -268,6 +268,8 @@ function otherObject(object, ofObject, depth) {
   if (object instanceof ReduceOp) return reduceOp(object);
   if (object instanceof Marked) return object.marked;
   if (isStoreLike(object)) return markedStore(object);
+  const lack = lackOf(object);
+  if (lack !== "") return foreign(object, lack);
   if (isPlain(object)) {
     return { kind: "record", members: members(object, ofObject, deeper(depth)) ?? {} };
   }
@@ -291,9 +293,10 @@ function reduceOp(operator) {
   return { kind: "reduceOp", code };
 }
 
-/** A value that only JavaScript understands: the core may refuse it by its type. */
-function foreign(value) {
+/** A value that only JavaScript understands: the core may refuse it by its type; `more` is said of
+ * that. */
+function foreign(value, more = "") {
   const interfaces = value instanceof NonGroupMember ? ["ProcessGroup"] : [];
   const callable = typeof value === "function";
-  return { kind: "foreign", typeName: typeName(value), interfaces, callable };
+  return { kind: "foreign", typeName: `${typeName(value)}${more}`, interfaces, callable };
 }

@@ -28,7 +28,7 @@ import {
   asError,
   wrapped,
 } from "../generated/errors.js";
-import { handleOf, isHandle, receiverOf, wrap } from "./handles.js";
+import { answerOf, handleOf, isHandle, receiverOf, wrap } from "./handles.js";
 import { BOTH, COLLECTIVES, MESSAGES, inOrder, inOrderOrAfterAbort } from "./queues.js";
 import { commName, named } from "./comm_name.js";
 import { CudaTensor } from "./cuda.js";
@@ -59,7 +59,7 @@ export function invokeAsync(spec, self, given, watch) {
   const isExact = args.some((value) => typeof value === "bigint");
   return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
     if (spec.gives === "integer") return isExact ? BigInt(value) : exactNumber(spec, value);
-    return answer(spec, value);
+    return answerOf(self, spec.name, value) ?? answer(spec, value);
   });
 }
 
