@@ -487,6 +487,55 @@ test("a method that never answers ends with the store's timeout and its name", a
   }
 });
 
+test("a method that never answers ends the making of a group with its timeout", async () => {
+  const never = () => new Promise(() => {});
+  for (const method of ["set", "add", "check", "compareSet"]) {
+    const store = { ...tableMethods(), [method]: never };
+    const late = [
+      pr.ProcessGroup.join(store, 0, 2, { timeout: 200 }),
+      pr.ProcessGroup.join(new pr.PrefixStore("p", store), 0, 2, { timeout: 200 }),
+      pr.initProcessGroup({ store, rank: 0, worldSize: 2, timeout: 200 }),
+    ];
+    for (const made of late) {
+      await assert.rejects(made, (error) => {
+        const kinds = [pr.StoreTimeoutError, pr.RendezvousTimeoutError];
+        assert.ok(kinds.some((kind) => error instanceof kind), `${method}: ${error}`);
+        return true;
+      });
+    }
+    // It is the group's limit, and not the store's from now on.
+    assert.equal(new pr.PrefixStore("p", store).timeout, 300_000);
+  }
+});
+
+test("a rank whose store fails while it joins tells the others", async () => {
+  for (const method of ["get", "add", "check", "compareSet", "deleteKey"]) {
+    const table = tableMethods();
+    const thrown = new RangeError("no luck");
+    let hasFailed = false;
+    const failing = {
+      ...table,
+      [method](...given) {
+        if (!hasFailed && String(given[0]).includes("/join/")) {
+          hasFailed = true;
+          throw thrown;
+        }
+        return table[method](...given);
+      },
+    };
+    const stores = [table, table, failing];
+    const joined = stores.map((store, rank) => {
+      return pr.ProcessGroup.join(store, rank, 3, { timeout: 60_000 });
+    });
+    const [first, second, own] = await Promise.allSettled(joined);
+    assert.ok(own.reason === thrown, `${method}: ${own.reason}`);
+    for (const { reason } of [first, second]) {
+      assert.ok(reason instanceof pr.RendezvousError, `${method}: ${reason}`);
+      assert.match(reason.message, /rank 2 came to group .*, and failed then: .*no luck/);
+    }
+  }
+});
+
 test("waits for keys that do not come end with their limit", async () => {
   const store = new Table();
   await assert.rejects(store.wait(["none"], { timeout: 30 }), (error) => {
