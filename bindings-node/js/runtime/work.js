@@ -4,6 +4,7 @@
 
 import { InvalidArgumentError, InvalidTypeError, WaitTimeoutError } from "../generated/errors.js";
 import { camelName, signalOf } from "./arguments.js";
+import { textOf } from "./causes.js";
 import { WorkResult } from "../generated/constants.js";
 import { platform } from "./native.js";
 
@@ -119,7 +120,7 @@ export class Work {
     const group = native.groupName ? ` of ${native.groupName}` : "";
     const took = `${Math.round(this.#operation.milliseconds())} ms`;
     const state = !isOver ? "in flight" : failure === null ? "complete" : "failed";
-    const why = isOver && failure !== null ? `: ${failure.error?.message ?? failure.error}` : "";
+    const why = isOver && failure !== null ? `: ${textOf(failure.error)}` : "";
     return `Work(${titleOf(native.name)}${number}${group}, ${state}, ${took}${why})`;
   }
 

@@ -19,7 +19,7 @@ use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::generated::error::{Error, Result};
 use crate::process_group::next_identity;
 use crate::store::{
-    DEFAULT_TIMEOUT, Relay, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting,
+    Bound, DEFAULT_TIMEOUT, Relay, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting,
     is_interrupted,
 };
 
@@ -41,7 +41,7 @@ pub fn make(name: &str, carrier: Arc<dyn StoreCarrier>, base: Option<&Object>) -
         base,
         relay: OnceLock::new(),
     });
-    let store = ForeignStore { what, methods: 0, hold: None };
+    let store = ForeignStore { what, methods: 0, hold: None, bounds: Vec::new() };
     Ok(Object::Store(StoreObject::foreign(Arc::new(store), interfaces)))
 }
 
@@ -55,7 +55,8 @@ pub fn hold(made: &Object, methods: &str) -> Result<Object> {
     let has = |name: &str| METHODS.iter().position(|known| *known == name);
     let methods = methods.split(',').filter_map(has).fold(0, |all, at| all | 1 << at);
     let hold = Hold { what: made.what.clone(), process: clock::process_id() };
-    let held = ForeignStore { what: made.what.clone(), methods, hold: Some(Arc::new(hold)) };
+    let (what, hold) = (made.what.clone(), Some(Arc::new(hold)));
+    let held = ForeignStore { what, methods, hold, bounds: made.bounds.clone() };
     Ok(Object::Store(StoreObject::foreign(Arc::new(held), interfaces)))
 }
 
@@ -101,6 +102,8 @@ pub(crate) struct ForeignStore {
     methods: u16,
     /// Keeps the object. None for the handle that the object itself has, which must not.
     hold: Option<Arc<Hold>>,
+    /// What its requests keep to besides its timeout.
+    bounds: Vec<Arc<Bound>>,
 }
 
 /// What all handles on one store have in common.
@@ -136,7 +139,7 @@ impl ForeignStore {
 
     fn another(&self) -> ForeignStore {
         let (what, hold) = (self.what.clone(), self.hold.clone());
-        ForeignStore { what, methods: self.methods, hold }
+        ForeignStore { what, methods: self.methods, hold, bounds: self.bounds.clone() }
     }
 
     /// The answer of the object, of the store that it is besides, or what can be made of others.
@@ -294,6 +297,7 @@ impl Store for ForeignStore {
             | StoreRequest::Barrier { timeout: Some(timeout), .. } => timeout,
             _ => self.timeout(),
         };
+        let limit = self.bounds.iter().fold(limit, |limit, bound| bound.within(limit));
         self.answer(request, Limit::after(limit))
     }
 
@@ -330,6 +334,13 @@ impl Store for ForeignStore {
 
     fn reconnect_grace(&self) -> Option<Duration> {
         self.what.base.as_ref()?.reconnect_grace()
+    }
+
+    fn bounded(&self, bound: &Arc<Bound>) -> Option<Arc<dyn Store>> {
+        let mut another = self.another();
+        another.bounds.retain(|known| !known.is_lifted());
+        another.bounds.push(bound.clone());
+        Some(Arc::new(another))
     }
 
     fn hosts_server(&self) -> bool {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::calls::Answer;
-use crate::store::HashStore;
+#[cfg(feature = "tcp")]
+use crate::process_group::{GroupOptions, ProcessGroup};
+use crate::store::{HashStore, PrefixStore};
 use crate::transport::websocket::Pipe;
 
 /// Answers tasks with those of a table, on threads; those of `silent` never.
@@ -124,6 +126,35 @@ fn limits_hold_for_waits_and_for_answers_that_never_come() {
     let store = held(carrier, NEEDED, None);
     store.set_timeout(Duration::from_millis(20));
     assert!(is_late(store.set("a", b""), "set"));
+}
+
+#[test]
+fn a_bound_holds_for_every_handle_until_it_is_lifted() {
+    let carrier = Table { silent: Some("set"), ..Table::default() };
+    let store = held(carrier, NEEDED, None);
+    let bound = Bound::after(Duration::from_millis(1));
+    let prefixed: Arc<dyn Store> = Arc::new(PrefixStore::new("p", store.clone()));
+    for bounded in [bound.of(&store), bound.of(&prefixed), bound.of(&store).clone_store().unwrap()]
+    {
+        let late = bounded.set("a", b"");
+        assert!(matches!(late, Err(Error::StoreTimeout { waited_ms: 1000, .. })), "{late:?}");
+    }
+    let bounded = bound.of(&store);
+    bound.lift();
+    store.set_timeout(Duration::from_millis(20));
+    let late = bounded.set("a", b"");
+    assert!(matches!(late, Err(Error::StoreTimeout { waited_ms: 20, .. })), "{late:?}");
+}
+
+#[cfg(feature = "tcp")]
+#[test]
+fn a_store_that_never_answers_does_not_hold_up_the_making_of_a_group() {
+    for silent in ["compare_set", "add", "check"] {
+        let store = held(Table { silent: Some(silent), ..Table::default() }, NEEDED, None);
+        let options = GroupOptions::default().timeout(Duration::from_millis(20));
+        let error = ProcessGroup::new(store, 0, 2, "silent", options).err();
+        assert!(matches!(error, Some(Error::StoreTimeout { .. })), "{silent}: {error:?}");
+    }
 }
 
 #[test]
