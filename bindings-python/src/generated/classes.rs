@@ -483,8 +483,10 @@ impl Topology {
 
 #[pymethods]
 impl PreparedOperation {
-    /// Starts the operation, queued behind an earlier start that is still running, whose failure is
-    /// raised. All ranks start it equally often, or take part by ordinary calls.
+    /// Starts the operation. While an earlier start of it is still running, a message to or from one
+    /// rank is issued behind that at once; a collective, or a message from any rank, waits here until
+    /// that is over, and raises its failure. All ranks start it equally often, or take part by
+    /// ordinary calls.
     ///
     /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "start", signature = ())]
