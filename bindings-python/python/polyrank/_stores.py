@@ -135,7 +135,7 @@ def _num_keys(store: _core.Store) -> int:
 def _barrier(
     store: _core.Store, key: str, world_size: int, timeout: timedelta | float | None = None
 ) -> None:
-    _check(_core.Store.barrier, key, world_size, timeout)
+    _check(_core.Store.barrier, key, world_size, *([] if timeout is None else [timeout]))
     opened = f"{key}/last_member"
     count = _asked(store, "add", f"{key}/num_members", 1)
     if isinstance(count, bool) or not hasattr(type(count), "__index__"):

@@ -34,7 +34,10 @@ pub(crate) fn answer(py: Python<'_>, answered: Answer) -> PyResult<Bound<'_, PyA
     }
 }
 
-fn named(py: Python<'_>, members: Vec<(&'static str, Answer)>) -> PyResult<Bound<'_, PyDict>> {
+fn named<'py>(
+    py: Python<'py>,
+    members: Vec<(&'static str, Answer)>,
+) -> PyResult<Bound<'py, PyDict>> {
     let record = PyDict::new(py);
     for (name, member) in members {
         record.set_item(name, answer(py, member)?)?;

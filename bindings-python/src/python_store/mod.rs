@@ -184,7 +184,7 @@ impl CoreStore for PythonStore {
         let mut has = None;
         attach(|py| {
             let answer = self.object.bind(py).call_method0(intern!(py, "has_extended_api"));
-            has = answer.and_then(truth).ok();
+            has = answer.and_then(|it| it.is_truthy()).ok();
         });
         has.unwrap_or(false)
     }
