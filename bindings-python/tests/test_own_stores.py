@@ -442,6 +442,15 @@ def test_a_clone_makes_what_a_constructor_would():
     assert not Named("two").check(["k"]), "an object that is made anew has a table of its own"
 
 
+def test_a_store_that_asks_itself_without_end_is_an_error():
+    class Endless(polyrank.Store):
+        def get(self, key):
+            return polyrank.PrefixStore("x", self).get(key)
+
+    with pytest.raises(polyrank.DistStoreError, match="RecursionError"):
+        Endless().get("k")
+
+
 def test_text_is_its_utf8():
     class Texts(DictStore):
         def get(self, key):

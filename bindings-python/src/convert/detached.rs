@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use polyrank::Error;
 use polyrank::store::install_interrupt_check;
+use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
 
 use super::exception::CoreResult;
@@ -15,7 +16,7 @@ pub(crate) fn detached<T: Send>(
     call: impl FnOnce() -> polyrank::Result<T> + Send,
 ) -> PyResult<T> {
     releasing(py, || {
-        let running = RunningCall::begin();
+        let running = RunningCall::begin()?;
         let value = py.detach(|| {
             let _guard = install_interrupt_check(has_signal);
             call()
@@ -52,6 +53,10 @@ struct Raised {
     timeout: Option<(u64, PyErr)>,
 }
 
+/// How many calls may be in each other: the stack of a thread holds more than so many, and Python's
+/// own limit counts nothing of what lies between.
+const MAX_NESTED: usize = 64;
+
 thread_local! {
     /// The calls of this thread that run, each but the first in a method that the one before called.
     static RUNNING: RefCell<Vec<Raised>> = const { RefCell::new(Vec::new()) };
@@ -61,14 +66,22 @@ thread_local! {
 struct RunningCall;
 
 impl RunningCall {
-    fn begin() -> RunningCall {
-        RUNNING.with_borrow_mut(|running| running.push(Raised::default()));
-        RunningCall
+    fn begin() -> PyResult<RunningCall> {
+        RUNNING.with_borrow_mut(|running| {
+            if running.len() >= MAX_NESTED {
+                let message = "a method that polyrank calls calls polyrank again without end";
+                return Err(PyRecursionError::new_err(message));
+            }
+            running.push(Raised::default());
+            Ok(RunningCall)
+        })
     }
 
     /// What was raised below it.
     fn end(self) -> Raised {
-        RUNNING.with_borrow_mut(|running| running.last_mut().map(std::mem::take)).unwrap_or_default()
+        RUNNING
+            .with_borrow_mut(|running| running.last_mut().map(std::mem::take))
+            .unwrap_or_default()
     }
 }
 

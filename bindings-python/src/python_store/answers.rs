@@ -59,7 +59,8 @@ pub(super) fn values(count: usize, answer: &Bound<'_, PyAny>) -> Reading<Vec<Vec
         let values = if count == 1 { "value" } else { "values" };
         return Err(format!("must return {count} {values}, one for each key, not {came}"));
     }
-    let value = |item| contents(item).map_or_else(|| expected("bytes or str in its list", item), Ok);
+    let value =
+        |item| contents(item).map_or_else(|| expected("bytes or str in its list", item), Ok);
     items.iter().map(value).collect()
 }
 

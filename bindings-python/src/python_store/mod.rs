@@ -147,9 +147,8 @@ impl CoreStore for PythonStore {
     fn multi_set(&self, keys: &[&str], values: &[&[u8]]) -> Result<()> {
         if keys.len() != values.len() {
             let (keys, values) = (keys.len(), values.len());
-            let message = format!(
-                "multi_set needs one value for each key, got {keys} keys, {values} values"
-            );
+            let message =
+                format!("multi_set needs one value for each key, got {keys} keys, {values} values");
             return Err(Error::InvalidArgument { message });
         }
         let arguments = arguments(|py| {
