@@ -96,8 +96,10 @@ partial interface ProcessGroup {
 /// the group end it.
 [Own=javascript, Since=0.1]
 interface PreparedOperation {
-  /// Starts the operation, queued behind an earlier start that is still running, whose failure is
-  /// raised. All ranks start it equally often, or take part by ordinary calls.
+  /// Starts the operation. While an earlier start of it is still running, a message to or from one
+  /// rank is issued behind that at once; a collective, or a message from any rank, waits here until
+  /// that is over, and raises its failure. All ranks start it equally often, or take part by
+  /// ordinary calls.
   [Handwritten,
    Throws=(InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   Work start();

@@ -270,6 +270,23 @@ test("hooks and names see the ordinary operation", async () => {
   await leave([group]);
 });
 
+test("a start behind another returns immediately, and messages come in order", async () => {
+  const [one, two] = await join(2);
+  const [taken, given] = [new Float64Array(1), new Float64Array(1)];
+  const receive = one.prepareRecv(taken, 1, { tag: 7 });
+  const send = two.prepareSend(given, 0, { tag: 7 });
+  const works = [receive.start(), receive.start()];
+  assert.deepEqual(works.map((work) => work.isCompleted()), [false, false]);
+  for (const [round, work] of works.entries()) {
+    given[0] = 5 + round;
+    await send.run();
+    await work;
+    assert.equal(taken[0], 5 + round);
+  }
+  assert.equal(await receive.wait(), taken);
+  await leave([one, two]);
+});
+
 test("a prepared operation ends with its group, and may be aborted", async () => {
   const [group] = await join(1);
   const array = new Float32Array(1);

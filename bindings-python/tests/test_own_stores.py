@@ -1,5 +1,7 @@
 """Stores that are written in Python: whatever takes a store takes them."""
 
+import asyncio
+import signal
 import threading
 import time
 from datetime import timedelta
@@ -225,7 +227,18 @@ def test_what_a_class_lacks_is_named_once():
         ("get", ("k",), None, "must return bytes or str, not NoneType"),
         ("compare_set", ("k", b"", b"1"), 5, "must return bytes or str, not int"),
         ("add", ("k", 1), "many", "must return int, not str"),
+        ("add", ("k", 1), True, "must return int, not bool"),
+        ("add", ("k", 1), 2**63, "must return an integer of 64 bits, not 9223372036854775808"),
+        ("get", ("k",), [1, 2], "must return bytes or str, not list"),
+        ("get", ("k",), np.ones(2), "must return bytes or str, not ndarray"),
+        ("compare_set", ("k", b"", b"1"), (1, 2), "must return bytes or str, not tuple"),
+        ("check", (["k"],), None, "must return bool, not NoneType"),
+        ("check", (["k"],), 1, "must return bool, not int"),
+        ("delete_key", ("k",), "yes", "must return bool, not str"),
         ("multi_get", (["k"],), 5, "must return a list of bytes or str, not int"),
+        ("multi_get", (["k"],), "v", "must return a list of bytes or str, not str"),
+        ("multi_get", (["k", "l"],), [b"1"], "must return 2 values, one for each key, not 1"),
+        ("multi_get", (["k"],), [7], "must return bytes or str in its list, not int"),
         ("list_keys", (), 5, "must return a list of str, not int"),
     ],
 )
@@ -234,6 +247,208 @@ def test_answers_of_a_wrong_type_say_what_is_expected(method, given, value, mess
     store = polyrank.PrefixStore("p", type("Wrong", (DictStore,), answers)(Shared()))
     with pytest.raises(polyrank.DistStoreError, match=rf"Wrong\.{method} {message}"):
         getattr(store, method)(*given)
+
+
+@pytest.mark.parametrize("value", [b"ab", "ab", bytearray(b"ab"), np.frombuffer(b"ab", np.uint8)])
+def test_values_may_be_bytes_of_any_sort(value):
+    answers = {
+        "get": lambda self, key: value,
+        "check": lambda self, keys: np.bool_(True),
+        "multi_get": lambda self, keys: (value for _ in keys),
+    }
+    store = polyrank.PrefixStore("p", type("Right", (DictStore,), answers)(Shared()))
+    assert store.get("k") == b"ab" and store.check(["k"]) is True
+    assert store.multi_get(["k", "l"]) == [b"ab"] * 2
+    strided = memoryview(b"a-b-")[::2]
+    answers["get"] = lambda self, key: strided
+    assert type("Strided", (DictStore,), answers)(Shared()).get("k") == strided
+    assert polyrank.PrefixStore("p", type("S", (DictStore,), answers)(Shared())).get("k") == b"ab"
+
+
+class Awaited(DictStore):
+    async def set(self, key, value):
+        super().set(key, value)
+
+    async def check(self, keys):
+        return super().check(keys)
+
+
+def test_methods_that_are_async_are_refused_in_words():
+    own, view = Awaited(Shared()), polyrank.PrefixStore("p", Awaited(Shared()))
+    text = "is `async def`; a store's methods return their value"
+    with pytest.raises(polyrank.DistStoreError, match=rf"Awaited\.set {text}"):
+        view.set("k", "v")
+    for call in (lambda: view.check(["k"]), lambda: view.wait(["k"]), lambda: own.wait(["k"])):
+        with pytest.raises(polyrank.DistStoreError, match=rf"Awaited\.check {text}"):
+            call()
+    with pytest.raises(polyrank.DistStoreError, match=rf"Awaited\.set {text}"):
+        own.multi_set(["k"], [b"v"])
+    with pytest.raises(polyrank.PolyrankError, match=text):
+        polyrank.init_process_group(store=Awaited(Shared()), rank=0, world_size=2, timeout=60)
+    assert not polyrank.is_initialized()
+
+
+class Ended(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "ending", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, Ended]
+)
+def test_what_ends_a_program_ends_the_call(ending):
+    """It is no failure of a store, which `except Exception` would catch."""
+
+    class Ending(DictStore):
+        def check(self, keys):
+            raise ending
+
+        def get(self, key):
+            raise ending
+
+    def end_of(call):
+        with pytest.raises(BaseException) as caught:
+            call()
+        assert type(caught.value) is ending
+
+    store = Ending(Shared())
+    end_of(lambda: polyrank.PrefixStore("p", store).get("k"))
+    end_of(lambda: polyrank.PrefixStore("q", polyrank.PrefixStore("p", store)).wait(["k"]))
+    end_of(lambda: store.multi_get(["k"]))
+    end_of(lambda: polyrank.init_process_group(store=store, rank=0, world_size=2, timeout=60))
+    assert not polyrank.is_initialized()
+    # The next call knows nothing of it.
+    polyrank.PrefixStore("p", store).set("k", "v")
+
+
+def test_ctrl_c_in_a_method_is_a_keyboard_interrupt():
+    class Interrupted(DictStore):
+        def check(self, keys):
+            signal.raise_signal(signal.SIGINT)
+            return False
+
+    with pytest.raises(KeyboardInterrupt):
+        polyrank.init_process_group(
+            store=Interrupted(Shared()), rank=0, world_size=2, timeout=60
+        )
+    assert not polyrank.is_initialized()
+
+
+def test_a_timeout_of_a_method_is_the_cause():
+    class Slow(DictStore):
+        def get(self, key):
+            raise TimeoutError("the disk sleeps")
+
+        def compare_set(self, key, expected, desired):
+            raise TimeoutError("the disk is slow")
+
+    store = polyrank.PrefixStore("p", Slow(Shared()))
+    with pytest.raises(polyrank.StoreTimeoutError, match="get") as caught:
+        store.get("k")
+    assert caught.value.operation == "get"
+    assert str(caught.value.__cause__) == "the disk sleeps"
+    with pytest.raises(polyrank.StoreTimeoutError, match="compare_set") as caught:
+        polyrank.init_process_group(store=Slow(Shared()), rank=0, world_size=1, timeout=60)
+    assert str(caught.value.__cause__) == "the disk is slow"
+    assert "rank 0" not in str(caught.value)
+    # A later timeout of another store has its own reason.
+    other = polyrank.HashStore()
+    with pytest.raises(polyrank.StoreTimeoutError) as caught:
+        other.wait(["k"], timedelta(milliseconds=1))
+    assert caught.value.__cause__ is None
+
+
+def failure(call):
+    """What a call raises: its class and its words."""
+    with pytest.raises(Exception) as caught:
+        call()
+    return type(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("wait", (["z"], -1)),
+        ("wait", (["z"], float("nan"))),
+        ("wait", (["z"], float("inf"))),
+        ("wait", (["z"], "soon")),
+        ("wait", ("miss",)),
+        ("wait", ([1],)),
+        ("multi_get", ("ab",)),
+        ("multi_get", ([b"a"],)),
+        ("multi_set", ("ab", [b"1", b"2"])),
+        ("multi_set", (["x", "y"], [b"1"])),
+        ("multi_set", (["x"], [1])),
+        ("barrier", ("b", "2")),
+        ("barrier", ("b", -1)),
+        ("barrier", ("b", 2, -1)),
+        ("add", ("k", True)),
+    ],
+)
+def test_wrong_arguments_are_refused_as_by_a_store_of_the_package(method, given):
+    """The package's own store is the oracle."""
+    expected = failure(lambda: getattr(polyrank.HashStore(), method)(*given))
+    shared = Shared()
+    own, view = DictStore(shared), polyrank.PrefixStore("p", DictStore(shared))
+    assert failure(lambda: getattr(view, method)(*given)) == expected
+    if method != "add":
+        assert failure(lambda: getattr(own, method)(*given)) == expected
+    assert not shared.values, "nothing was done before it was refused"
+
+
+def test_a_class_that_is_not_derived_is_told_what_to_derive_from():
+    class Duck:
+        set = get = add = check = compare_set = delete_key = lambda self, *given: None
+
+    calls = (
+        lambda: polyrank.init_process_group(store=Duck(), rank=0, world_size=1),
+        lambda: polyrank.PrefixStore("p", Duck()),
+        lambda: polyrank.ProcessGroup(Duck(), 0, 1),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match="not Duck: derive it from polyrank.Store"):
+            call()
+
+
+def test_a_clone_is_of_the_same_class():
+    class Both(Counted):
+        def get(self, key):
+            return b"<" + super().get(key) + b">"
+
+    store = Both()
+    store.set("k", "v")
+    clone = store.clone()
+    assert type(clone) is Both and clone is not store
+    assert clone.get("k") == b"<v>"
+    clone.set("l", "w")
+    assert store.get("l") == b"<w>" and (store.sets, clone.sets) == (1, 2)
+    assert type(clone.clone()) is Both and type(Plain().clone()) is Plain
+    assert type(polyrank.HashStore().clone()) is polyrank.HashStore
+    view = polyrank.PrefixStore("p", clone)
+    view.set("a", "b")
+    assert view.clone().get("a") == b"<b>" and view.underlying_store is clone
+
+
+def test_a_clone_makes_what_a_constructor_would():
+    class Named(polyrank.HashStore):
+        def __new__(cls, name):
+            return super().__new__(cls)
+
+        def __init__(self, name):
+            self.name = name
+
+    store = Named("one")
+    assert store.clone().name == "one"
+    store.set("k", "v")
+    assert not Named("two").check(["k"]), "an object that is made anew has a table of its own"
+
+
+def test_a_store_that_asks_itself_without_end_is_an_error():
+    class Endless(polyrank.Store):
+        def get(self, key):
+            return polyrank.PrefixStore("x", self).get(key)
+
+    with pytest.raises(polyrank.DistStoreError, match="RecursionError"):
+        Endless().get("k")
 
 
 def test_text_is_its_utf8():

@@ -123,6 +123,36 @@ def test_a_start_waits_for_the_one_before(world):
     world.run(started_twice)
 
 
+def messages_started_twice(here, count):
+    """Nothing is sent before both receives have been started, on any rank."""
+    others = [rank for rank in range(here.size) if rank != here.rank]
+    came = {rank: np.zeros(count) for rank in others}
+    receives = [here.group.prepare_recv(came[rank], rank, 7) for rank in others]
+    works = [receive.start() for _ in range(2) for receive in receives]
+    assert not any(work.is_completed() for work in works)
+    here.store.set(f"{count} receives of {here.rank}", "")
+    here.store.wait([f"{count} receives of {rank}" for rank in range(here.size)])
+    mine = np.zeros(count)
+    sends = [here.group.prepare_send(mine, rank, 7) for rank in others]
+    for round_ in range(2):
+        mine[:] = 10 * here.rank + round_
+        begun = [send.start() for send in sends]
+        assert all(work.wait() for work in begun)
+    assert all(work.wait() for work in works) and all(it.wait() for it in receives)
+    for rank, tensor in came.items():
+        same(tensor, np.full(count, 10.0 * rank + 1))
+    begun = [send.start() for _ in range(3) for send in sends]
+    for receive in receives:
+        for _ in range(3):
+            receive.run()
+    assert all(work.wait() for work in begun)
+
+
+@pytest.mark.parametrize("count", [1, 5000, 500_000])
+def test_a_message_is_started_behind_another_at_once(world, count):
+    world.run(messages_started_twice, count)
+
+
 def fails_again_and_again(here, count):
     group = here.make_group(f"fails {count}")
     tensor = np.ones(count + here.rank, np.float32)

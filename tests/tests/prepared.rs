@@ -202,6 +202,33 @@ fn messages_can_be_prepared() {
     }
 }
 
+#[test]
+fn a_message_is_started_behind_another_at_once() {
+    for size in WORLDS {
+        ranks(size, |group| {
+            let (rank, size) = (group.rank(), group.size());
+            let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+            for count in COUNTS {
+                let (given, taken) = (zeros(count), zeros(count));
+                let send = group.prepare_send(given.clone(), next, 6).unwrap();
+                let recv = group.prepare_recv(taken.clone(), before, 6).unwrap();
+                // Nothing is sent before all ranks have started both.
+                let begun = [recv.start().unwrap(), recv.start().unwrap()];
+                group.barrier_async(()).unwrap().wait(None).unwrap();
+                for round in 0..2 {
+                    fill(&given, |at| (rank as usize + round + at) as i64);
+                    send.run().unwrap();
+                }
+                for work in &begun {
+                    work.wait(None).unwrap();
+                }
+                let expected = (0..count).map(|at| (before as usize + 1 + at) as i64);
+                assert_eq!(elements(&taken), expected.collect::<Vec<_>>(), "{count}");
+            }
+        });
+    }
+}
+
 /// Sums of `size` ranks' ones, of an element type.
 fn sums<T: Element + Copy + PartialEq + Debug>(group: &ProcessGroup, one: T, all: T) {
     let prepared = group.prepare_allreduce(vec![one; 3], ()).unwrap();

@@ -546,8 +546,11 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
-   * Starts the operation, queued behind an earlier start that is still running. All ranks start it
-   * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
+   * Starts the operation. It is queued behind an earlier start that is still running, as all
+   * operations on one array are, and returns immediately; what is called on the group afterwards is
+   * issued after it: behind a second start of a receive, sends wait until the first message has
+   * come. All ranks start it equally often, or take part by ordinary calls. Failures are reported
+   * by the returned handle.
    * @throws {@link InvalidArgumentError} if an array was given away.
    * @throws {@link ReconfiguredError} if the group has other members by now.
    */

@@ -1534,16 +1534,18 @@ class PreparedOperation:
     """
 
     def start(self) -> Work:
-        """Starts the operation, queued behind an earlier start that is still running, whose failure is
-        raised. All ranks start it equally often, or take part by ordinary calls.
+        """Starts the operation. While an earlier start of it is still running, a message to or from one
+        rank is issued behind that at once; a collective, or a message from any rank, waits here until
+        that is over, and raises its failure. All ranks start it equally often, or take part by
+        ordinary calls.
 
-        Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def run(self) -> None:
         """Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
         without making a handle.
 
-        Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed

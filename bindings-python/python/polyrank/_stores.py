@@ -7,6 +7,7 @@ of them.
 # Methods are looked up by name.
 # pyright: basic
 
+import inspect
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -17,6 +18,9 @@ from polyrank import _core
 
 #: How often keys are asked for, where a class cannot wait itself, s.
 _INTERVAL = 0.005
+
+#: A store that has nothing: it checks its arguments, and does no more.
+_NO_STORE = _core.Store()
 
 #: What `has_extended_api` promises, besides what is made of other methods.
 _EXTENDED = ("append", "queue_push", "queue_pop", "queue_len")
@@ -48,51 +52,100 @@ def _expired(operation: str, keys: str, limit: timedelta) -> Exception:
     return error
 
 
+def _check(method: Callable[..., Any], *given: Any) -> None:
+    """Raises what a store of the package raises for arguments that cannot be."""
+    try:
+        method(_NO_STORE, *given)
+    except polyrank.UnsupportedError:
+        # It read them, and found nothing to do with them.
+        return
+
+
 def _limit(store: _core.Store, timeout: timedelta | float | None) -> timedelta:
     if timeout is None:
         return store.timeout
     return timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
 
 
+def _wrong(store: _core.Store, method: str, what: str) -> Exception:
+    return polyrank.DistStoreError(f"{type(store).__name__}.{method} {what}")
+
+
+def _asked(store: _core.Store, method: str, *given: Any) -> Any:
+    """What a method of the class itself returns, which must be no coroutine."""
+    answer = getattr(store, method)(*given)
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise _wrong(store, method, "is `async def`; a store's methods return their value")
+    return answer
+
+
+def _has_all(store: _core.Store, keys: list[str]) -> bool:
+    answer = _asked(store, "check", keys)
+    # NumPy's is no subclass of it.
+    if not isinstance(answer, bool) and type(answer).__name__ not in ("bool", "bool_"):
+        raise _wrong(store, "check", f"must return bool, not {type(answer).__name__}")
+    return bool(answer)
+
+
 def _wait(
     store: _core.Store, keys: Sequence[str], timeout: timedelta | float | None = None
 ) -> None:
+    _check(_core.Store.wait, keys, *([] if timeout is None else [timeout]))
     limit = _limit(store, timeout)
     until = time.monotonic() + limit.total_seconds() if limit else None
-    while not store.check(list(keys)):
+    while not _has_all(store, list(keys)):
         if until is not None and time.monotonic() >= until:
             raise _expired("wait", ", ".join(keys), limit)
         time.sleep(_INTERVAL)
 
 
 def _multi_get(store: _core.Store, keys: Sequence[str]) -> list[bytes]:
-    store.wait(keys)
-    values: list[Any] = [store.get(key) for key in keys]
-    return [value.encode() if isinstance(value, str) else bytes(value) for value in values]
+    _check(_core.Store.multi_get, keys)
+    _asked(store, "wait", keys)
+    return [_bytes(store, _asked(store, "get", key)) for key in keys]
+
+
+def _bytes(store: _core.Store, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        view = memoryview(value)
+    except TypeError:
+        view = None
+    if view is None or view.format not in ("B", "b", "c"):
+        raise _wrong(store, "get", f"must return bytes or str, not {type(value).__name__}")
+    return view.tobytes()
 
 
 def _multi_set(store: _core.Store, keys: Sequence[str], values: Sequence[bytes]) -> None:
+    _check(_core.Store.multi_set, keys, values)
     if len(keys) != len(values):
         counts = f"got {len(keys)} keys, {len(values)} values"
         raise polyrank.InvalidArgumentError(f"multi_set needs one value for each key, {counts}")
     for key, value in zip(keys, values, strict=True):
-        store.set(key, value)
+        _asked(store, "set", key, value)
 
 
 def _num_keys(store: _core.Store) -> int:
-    return len(store.list_keys())
+    return len(_asked(store, "list_keys"))
 
 
 def _barrier(
     store: _core.Store, key: str, world_size: int, timeout: timedelta | float | None = None
 ) -> None:
+    _check(_core.Store.barrier, key, world_size, *([] if timeout is None else [timeout]))
     opened = f"{key}/last_member"
-    if store.add(f"{key}/num_members", 1) >= world_size:
-        store.set(opened, b"1")
+    count = _asked(store, "add", f"{key}/num_members", 1)
+    if isinstance(count, bool) or not hasattr(type(count), "__index__"):
+        raise _wrong(store, "add", f"must return int, not {type(count).__name__}")
+    if count >= world_size:
+        _asked(store, "set", opened, b"1")
         return
     limit = _limit(store, timeout)
     try:
-        store.wait([opened], limit)
+        _asked(store, "wait", [opened], limit)
     except TimeoutError as error:
         raise _expired("barrier", key, limit) from error
 

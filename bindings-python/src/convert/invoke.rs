@@ -1,17 +1,23 @@
 //! Calls that core runs, as for every other language: constructors, attributes, free functions, and
 //! methods of groups and stores. Knows nothing of what any of them does.
 
+use std::cell::RefCell;
+
 use polyrank::calls::{self, Answer, Invocation, Object};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::answer::answer;
+use super::answer::{answer, answer as as_object};
 use super::call::{resolve, warn_left_out};
 use super::detached::detached;
 use super::exception::CoreResult;
 use super::handles::{handle_of, handle_of_argument};
 use super::lease::releasing;
 use crate::classes::MadeByCore;
+
+/// The method that gives another object of the class of its own.
+const CLONES: &str = "STORE_CLONE";
 
 /// Calls a free function.
 pub(crate) fn invoke<'py>(
@@ -36,7 +42,8 @@ pub(crate) fn invoke_on<'py>(
         Some(Object::Mesh(_)) => handle_of_argument(this)?,
         handle => handle,
     };
-    answer(py, invoked(py, handle, key, positional, keywords)?)
+    let given = invoked(py, handle, key, positional, keywords)?;
+    if key == CLONES { clone_of(this, given) } else { answer(py, given) }
 }
 
 /// The value of an attribute of `this`, which is a group or a store.
@@ -67,7 +74,43 @@ pub(crate) fn construct<T: MadeByCore>(
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyClassInitializer<T>> {
-    T::made_of(invoked(positional.py(), None, key, positional, keywords)?)
+    let made = match CLONE.take() {
+        Some(clone) => clone,
+        None => invoked(positional.py(), None, key, positional, keywords)?,
+    };
+    T::made_of(made)
+}
+
+thread_local! {
+    /// What the next constructor of this thread is the object of.
+    static CLONE: RefCell<Option<Answer>> = const { RefCell::new(None) };
+}
+
+/// `answer`, which a store of `this` class gave as another handle on itself, as an object of that
+/// class, with all that `this` object knows besides. A class of this package has no more to it.
+fn clone_of<'py>(this: &Bound<'py, PyAny>, answer: Answer) -> PyResult<Bound<'py, PyAny>> {
+    let (py, class) = (this.py(), this.get_type());
+    let is_ours = |class: &Bound<'py, PyAny>| {
+        class.getattr(intern!(py, "__module__"))?.eq(intern!(py, "polyrank"))
+    };
+    if is_ours(class.as_any())? {
+        return as_object(py, answer);
+    }
+    for base in class.mro() {
+        if !is_ours(&base)? {
+            continue;
+        }
+        CLONE.set(Some(answer));
+        // Neither `__new__` nor `__init__` of users: what they take is not known.
+        let made = base.call_method1(intern!(py, "__new__"), (&class,));
+        CLONE.take();
+        let made = made?;
+        if let Ok(known) = this.getattr(intern!(py, "__dict__")) {
+            made.getattr(intern!(py, "__dict__"))?.call_method1(intern!(py, "update"), (known,))?;
+        }
+        return Ok(made);
+    }
+    as_object(py, answer)
 }
 
 fn invoked<'py>(

@@ -41,7 +41,7 @@ pub(crate) use answer::{answer, give, nothing};
 pub(crate) use call::{Call, arguments, resolve};
 pub(crate) use collective::{collective, collective_of_default};
 pub(crate) use descriptor::listener_from_fd;
-pub(crate) use detached::detached;
+pub(crate) use detached::{detached, end_call_with, keep_timeout};
 pub(crate) use exception::{
     CoreResult, ErrorClass, Field, add_exceptions, error_kind, exception, invalid, invalid_type,
     raise,

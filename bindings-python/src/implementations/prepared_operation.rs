@@ -59,10 +59,10 @@ fn for_hooks(py: Python<'_>, prepared: &PreparedOperation) -> Option<CallObjects
     })
 }
 
-/// Waits for an earlier start. The next waits for it as well, but not in slices in which Python
-/// handles its signals.
+/// Waits for an earlier start, if the next waits for it: that would not be in slices in which
+/// Python handles its signals.
 fn wait_for_last(py: Python<'_>, prepared: &PreparedOperation) -> PyResult<()> {
-    match prepared.inner.last_started().filter(|last| !last.is_done()) {
+    match prepared.inner.awaited_by_next() {
         Some(last) => releasing(py, || waiting::wait(py, &last, None)),
         None => Ok(()),
     }

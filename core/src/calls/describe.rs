@@ -199,6 +199,11 @@ impl Language {
             Value::Members(given) => self
                 .wrong_member(expected, given)
                 .unwrap_or_else(|| format!("{}, not {}", self.ty(expected), self.sort(value))),
+            Value::Foreign(foreign) if !self.is_script() && is_store(expected) => {
+                // In JavaScript the methods are enough; a class of Python is derived from it.
+                let ty = self.ty(expected);
+                format!("{ty}, not {}: derive it from polyrank.Store", foreign.type_name)
+            }
             value => format!("{}, not {}", self.ty(expected), self.sort(value)),
         }
     }
@@ -342,5 +347,13 @@ fn default_in_python(default: Constant, ty: &Type) -> String {
         Constant::DType(dtype) => format!("DType.{}", dtype.name()),
         Constant::EmptySequence => "()".to_owned(),
         Constant::EmptyRecord => format!("{}()", Language::Python.ty(ty)),
+    }
+}
+
+/// Whether a store is expected.
+fn is_store(expected: &Type) -> bool {
+    match expected {
+        Type::Nullable(inner) => is_store(inner),
+        ty => matches!(ty, Type::Interface("Store")),
     }
 }

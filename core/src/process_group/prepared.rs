@@ -138,8 +138,9 @@ impl PreparedOperation {
     /// Starts the operation. Its outcome is in [`PreparedOperation::tensors`]; that work's
     /// [`Work::result`] may be empty.
     ///
-    /// An earlier start that continues is waited for first: starts are as many operations on every
-    /// rank, whichever is faster.
+    /// Of a collective, an earlier start that continues is waited for first: the ranks number what
+    /// they issue, so it can be issued neither later nor, on the same tensors, now. A message to or
+    /// from one rank is issued at once, behind the earlier ones.
     ///
     /// # Errors
     /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it;
@@ -183,6 +184,12 @@ impl PreparedOperation {
     /// What was started last, unless it succeeded immediately.
     pub fn last_started(&self) -> Option<Work> {
         self.started().last.clone()
+    }
+
+    /// The earlier start for which the next one waits, if that continues.
+    #[doc(hidden)]
+    pub fn awaited_by_next(&self) -> Option<Work> {
+        self.last_started().filter(|last| !last.is_done() && self.is_one_by_one())
     }
 
     /// All tensors, as they were given; those that are written come first. Their elements are
@@ -244,10 +251,7 @@ impl PreparedOperation {
         started.starting = true;
         let last = started.last.clone();
         drop(started);
-        // A device does in order what it is told in order.
-        let is_on_host = self.tensor().region().device().is_none();
-        let is_staged = is_on_host || self.group.inner.cuda.is_none();
-        let last = last.filter(|work| work.is_done() || is_staged);
+        let last = last.filter(|work| work.is_done() || self.is_one_by_one());
         let over = last.map_or(Ok(()), |work| work.wait(None));
         // A hook of the user may panic.
         let _unwinding = EndOfStart(self);
@@ -262,6 +266,20 @@ impl PreparedOperation {
             started.last = work(result);
         }
         result
+    }
+
+    /// Whether a start waits until the one before is over.
+    fn is_one_by_one(&self) -> bool {
+        match &self.call {
+            // What comes from one rank comes in order, as into the tensor; what comes from several
+            // could come into it at the same time.
+            PreparedCall::Message(message) => message.peer.is_none(),
+            // A device does in order what it is told in order.
+            PreparedCall::Collective { .. } => {
+                let is_on_host = self.tensor().region().device().is_none();
+                is_on_host || self.group.inner.cuda.is_none()
+            }
+        }
     }
 
     /// Issues the next, by no other members than those for which it was prepared.

@@ -84,19 +84,20 @@ async fn take_place(met: &Rendezvous, name: &str, left: Duration) -> Result<Rank
     } else if met.ends_with_rank_0 && is_back {
         // Either rank 0 continues with this store or it has not left yet, and the store ends then.
         let opened = met.store.wait_async(&[&claim.opened()], Some(left)).await;
-        opened.map_err(|error| match error {
-            Error::StoreTimeout { .. } => {
-                let message = format!(
-                    "rank 0 of {} did not join within {left:?}; this rank is back in the store of \
-                     an earlier group",
-                    met.world_size
-                );
-                timed_out(met.rank, vec![0], message)
-            }
-            error => error,
-        })?;
+        opened.map_err(|error| without_rank_0(met, left, error))?;
     }
     Ok(claim)
+}
+
+/// The error of the wait for rank 0. Other requests that take too long say nothing of rank 0.
+fn without_rank_0(met: &Rendezvous, left: Duration, error: Error) -> Error {
+    let Error::StoreTimeout { .. } = error else { return error };
+    let message = format!(
+        "rank 0 of {} did not join within {left:?}; this rank is back in the store of an earlier \
+         group",
+        met.world_size
+    );
+    timed_out(met.rank, vec![0], message)
 }
 
 /// Notes that this process is in the store `identity`; whether it was before.
