@@ -29,7 +29,15 @@ import {
   wrapped,
 } from "../generated/errors.js";
 import { handleOf, isHandle, receiverOf, wrap } from "./handles.js";
-import { ALL, COLLECTIVES, MESSAGES, RECEIVES, SENDS, inOrder, inOrderOrAfterAbort } from "./queues.js";
+import {
+  ALL,
+  COLLECTIVES,
+  MESSAGES,
+  RECEIVES,
+  SENDS,
+  inOrder,
+  inOrderOrAfterAbort,
+} from "./queues.js";
 import { commName, named } from "./comm_name.js";
 import { CudaTensor } from "./cuda.js";
 import { forgetHooks, hasHooks, hooked, hooksOf } from "./hooks.js";

@@ -1,9 +1,9 @@
-// One line of calls for each group, in which they begin in the order in which they were called, as
-// on ranks of languages where a call blocks: collectives, because the ranks number them in this
-// order, sends, because receives take them in this order, and receives, because they take them in
-// it. None waits for another sort, but for memory that they share. An operation leaves its line when it is issued; a call that waits
-// (objects, new groups, barriers with names) when it is over, because it may issue several
-// operations one after the other.
+// One line of calls for each group, in which they begin in the order in which they were called,
+// as on ranks of languages where a call blocks: collectives, because the ranks number them in
+// this order, sends, because receives take them in this order, and receives, because they take
+// them in it. None waits for another sort, but for memory that they share. An operation leaves
+// its line when it is issued; a call that waits (objects, new groups, barriers with names) when
+// it is over, because it may issue several operations one after the other.
 // Knows nothing of how an operation is copied and issued.
 
 /** The orders in which something has its place. */
