@@ -839,10 +839,11 @@ export interface Recommendation {
 export interface PreHookArgs {
   /**
    * The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-   * `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-   * `RECVANYSOURCE`, `SENDRECV`; one on objects by the name of its function,
-   * `ALL_GATHER_OBJECT`, and `ALLREDUCE_SPARSE`, without tensors and without the hooks after
-   * their issue. In JavaScript messages of devices that go together are one `COALESCED`.
+   * `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+   * `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
+   * `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
+   * `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
+   * messages of devices that go together are one `COALESCED`.
    */
   name: string;
   /** This process's rank in the group. */
@@ -1510,9 +1511,13 @@ export class DeviceMesh {
  *
  * All ranks make it together, by `createCart` or `createDistGraphAdjacent` of the group. Its
  * operations are collectives of the group: all ranks call them, in the same order as the
- * group's own. A rank may be its own neighbour, and may have another one twice: the first
- * block that one of them gives the other is the first that this one gets from it, and so on;
- * in a grid, what a rank gives in one direction arrives from the opposite one.
+ * group's own, and a rank without neighbours calls them, too. Ranks that call different ones,
+ * or the same on two topologies, learn that by {@link CollectiveMismatchError}; where one
+ * calls a form with lists, another may call the form with a single tensor. Hooks see an
+ * operation under the name of the method, as `NEIGHBOR_ALLTOALL`. A rank may be its own
+ * neighbour, and may have another one twice: the first block that one of them gives the other
+ * is the first that this one gets from it, and so on; in a grid, what a rank gives in one
+ * direction arrives from the opposite one.
  *
  * The neighbours of a rank in a grid are, for each dimension, the one before it and the one
  * after it. Where the grid ends, there is none: what stands there in the inputs goes nowhere,

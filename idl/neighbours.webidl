@@ -5,7 +5,10 @@
 ///
 /// All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
 /// operations are collectives of the group: all ranks call them, in the same order as the group's
-/// own. A rank may be its own neighbour, and may have another one twice: the first block that one
+/// own, and a rank without neighbours calls them, too. Ranks that call different ones, or the same
+/// on two topologies, learn that by `CollectiveMismatch`; where one calls a form with lists,
+/// another may call the form with a single tensor. Hooks see an operation under the name of the
+/// method, as `NEIGHBOR_ALLTOALL`. A rank may be its own neighbour, and may have another one twice: the first block that one
 /// of them gives the other is the first that this one gets from it, and so on; in a grid, what a
 /// rank gives in one direction arrives from the opposite one.
 ///

@@ -100,11 +100,14 @@ interface PreparedOperation {
   /// rank is issued behind that at once; a collective, or a message from any rank, waits here until
   /// that is over, and raises its failure. All ranks start it equally often, or take part by
   /// ordinary calls.
-  [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)] Work start();
+  [Handwritten,
+   Throws=(InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+  Work start();
 
   /// Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
   /// without making a handle.
-  [Handwritten, Throws=(CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+  [Handwritten,
+   Throws=(InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   undefined run();
 
   /// Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 
 import * as pr from "../js/index.js";
+import { UNREADABLE } from "./support/unreadable.js";
 
 const text = (bytes) => new TextDecoder().decode(bytes);
 const bytes = (value) => (typeof value === "string" ? new TextEncoder().encode(value) : value);
@@ -208,6 +209,8 @@ test("methods that cannot be made of others are refused by name", async () => {
       assert.match(error.message, new RegExp(`Table does not support ${method}`));
       return true;
     });
+    const view = new pr.PrefixStore("p", tableMethods());
+    await assert.rejects(view[method](...given), /^UnsupportedError: the store object does not/);
   }
   class NoList extends pr.Store {
     set() {}
@@ -355,8 +358,93 @@ test("what a method throws is what the call fails with", async () => {
   await assert.rejects(joining, (error) => error === thrown);
   const odd = new pr.PrefixStore("p", new Failing("no error at all"));
   await assert.rejects(odd.set("k", "v"), (error) => error === "no error at all");
-  const slow = new pr.PrefixStore("p", new Failing(new DOMException("late", "TimeoutError")));
-  await assert.rejects(slow.set("k", "v"), pr.StoreTimeoutError);
+});
+
+test("what cannot be looked at may be thrown, too", async () => {
+  for (const thrown of [...UNREADABLE, undefined, null]) {
+    const store = tableMethods();
+    store.get = () => {
+      throw thrown;
+    };
+    const view = new pr.PrefixStore("p", store);
+    await assert.rejects(view.get("k"), (error) => {
+      assert.ok(error instanceof pr.DistStoreError);
+      assert.ok(error.cause === thrown);
+      const text = thrown ? "what was thrown has no text" : `it threw ${thrown}`;
+      assert.ok(error.message.startsWith("object.get: ") && error.message.endsWith(text));
+      return true;
+    });
+    // The store is asked on.
+    assert.equal(await view.add("n", 3), 3);
+  }
+});
+
+test("a limit of a store's own is told with its text, and is no key that is missing", async () => {
+  const late = new DOMException("the disk sleeps", "TimeoutError");
+  for (const method of ["set", "get", "add", "check", "compareSet", "deleteKey"]) {
+    const fail = () => {
+      throw late;
+    };
+    const view = new pr.PrefixStore("p", { ...tableMethods(), [method]: fail });
+    const given = {
+      set: ["k", "v"],
+      add: ["k", 1],
+      check: [["k"]],
+      compareSet: ["k", "a", "b"],
+    };
+    await assert.rejects(view[method](...(given[method] ?? ["k"])), (error) => {
+      assert.ok(error instanceof pr.StoreTimeoutError, `${method}: ${error}`);
+      assert.equal(error.message, `object.${method}: TimeoutError: the disk sleeps`);
+      assert.equal(error.cause, late);
+      assert.deepEqual([error.operation, error.keys], [method, "p/k"]);
+      return true;
+    });
+    if (method !== "add" && method !== "compareSet") continue;
+    const about = { store: { ...tableMethods(), [method]: fail }, rank: 0, worldSize: 1 };
+    await assert.rejects(pr.initProcessGroup({ ...about, timeout: 5000 }), (error) => {
+      return error instanceof pr.StoreTimeoutError && error.cause === late;
+    });
+  }
+  const inner = new pr.HashStore();
+  inner.setTimeout(20);
+  const wrapping = new pr.PrefixStore("p", { ...tableMethods(), get: (key) => inner.get(key) });
+  await assert.rejects(wrapping.get("k"), (error) => {
+    return error instanceof pr.StoreTimeoutError && /timeout after 20ms.*p\/k/.test(error.message);
+  });
+  const waiting = { ...tableMethods(), wait: (keys, options) => inner.wait(keys, options) };
+  await meet(waiting, 1);
+  await assert.rejects(new pr.PrefixStore("p", waiting).wait(["k"]), pr.StoreTimeoutError);
+});
+
+test("a clone of a store of a class of the program is one of that class", async () => {
+  class Counting extends pr.HashStore {
+    sets = 0;
+    set(key, value) {
+      this.sets += 1;
+      return super.set(key, value);
+    }
+  }
+  class Plainer extends pr.HashStore {}
+  for (const made of [new Counting(), new Plainer()]) {
+    const clone = await made.clone();
+    assert.equal(clone.constructor, made.constructor);
+    assert.notEqual(clone, made);
+    await clone.set("k", "v");
+    assert.equal(text(await made.get("k")), "v");
+    assert.equal(clone.sets, clone instanceof Counting ? 1 : undefined);
+    assert.equal(made.sets, clone instanceof Counting ? 0 : undefined);
+    assert.equal((await clone.clone()).constructor, made.constructor);
+  }
+  class Alone extends pr.HashStore {
+    constructor() {
+      super();
+    }
+  }
+  await assert.rejects(new Alone().clone(), /Alone.clone.*constructor must pass its arguments/);
+  const own = new Table();
+  assert.equal(await own.clone(), own);
+  const plain = await new pr.HashStore().clone();
+  assert.equal(plain.constructor, pr.HashStore);
 });
 
 test("answers of a wrong type are refused, and what is expected is said", async () => {
@@ -368,6 +456,7 @@ test("answers of a wrong type are refused, and what is expected is said", async 
     ["get", ["k"], 5, /\.get must give bytes or a string, not a number/],
     ["compareSet", ["k", "a", "b"], {}, /\.compareSet must give bytes or a string, not Object/],
     ["add", ["k", 1], "1", /\.add must give an integer, not a string/],
+    ["add", ["k", 1], 2n ** 64n, /\.add must give an integer of 64 bits, not 18446744073709551616/],
     ["add", ["k", 1], 1.5, /\.add must give an integer, not 1\.5/],
     ["check", [["k"]], undefined, /\.check must give true or false, not undefined/],
     ["deleteKey", ["k"], null, /\.deleteKey must give true or false, not null/],
@@ -398,6 +487,55 @@ test("a method that never answers ends with the store's timeout and its name", a
   }
 });
 
+test("a method that never answers ends the making of a group with its timeout", async () => {
+  const never = () => new Promise(() => {});
+  for (const method of ["set", "add", "check", "compareSet"]) {
+    const store = { ...tableMethods(), [method]: never };
+    const late = [
+      pr.ProcessGroup.join(store, 0, 2, { timeout: 200 }),
+      pr.ProcessGroup.join(new pr.PrefixStore("p", store), 0, 2, { timeout: 200 }),
+      pr.initProcessGroup({ store, rank: 0, worldSize: 2, timeout: 200 }),
+    ];
+    for (const made of late) {
+      await assert.rejects(made, (error) => {
+        const kinds = [pr.StoreTimeoutError, pr.RendezvousTimeoutError];
+        assert.ok(kinds.some((kind) => error instanceof kind), `${method}: ${error}`);
+        return true;
+      });
+    }
+    // It is the group's limit, and not the store's from now on.
+    assert.equal(new pr.PrefixStore("p", store).timeout, 300_000);
+  }
+});
+
+test("a rank whose store fails while it joins tells the others", async () => {
+  for (const method of ["get", "add", "check", "compareSet", "deleteKey"]) {
+    const table = tableMethods();
+    const thrown = new RangeError("no luck");
+    let hasFailed = false;
+    const failing = {
+      ...table,
+      [method](...given) {
+        if (!hasFailed && String(given[0]).includes("/join/")) {
+          hasFailed = true;
+          throw thrown;
+        }
+        return table[method](...given);
+      },
+    };
+    const stores = [table, table, failing];
+    const joined = stores.map((store, rank) => {
+      return pr.ProcessGroup.join(store, rank, 3, { timeout: 60_000 });
+    });
+    const [first, second, own] = await Promise.allSettled(joined);
+    assert.ok(own.reason === thrown, `${method}: ${own.reason}`);
+    for (const { reason } of [first, second]) {
+      assert.ok(reason instanceof pr.RendezvousError, `${method}: ${reason}`);
+      assert.match(reason.message, /rank 2 came to group .*, and failed then: .*no luck/);
+    }
+  }
+});
+
 test("waits for keys that do not come end with their limit", async () => {
   const store = new Table();
   await assert.rejects(store.wait(["none"], { timeout: 30 }), (error) => {
@@ -422,4 +560,6 @@ test("what is not a store is refused as before", () => {
   for (const store of [new Five(), new Map(), 5]) {
     assert.throws(() => pr.ProcessGroup.join(store, 0, 1), /argument 'store' must be Store/);
   }
+  assert.throws(() => new pr.PrefixStore("p", five), /not Object, which has no compareSet/);
+  assert.throws(() => pr.ProcessGroup.join(new Five(), 0, 1), /not Five, which has no compareSet/);
 });

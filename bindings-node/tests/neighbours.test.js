@@ -80,6 +80,42 @@ test("what ranks disagree on is said on all of them", async () => {
   });
 });
 
+test("ranks that call other methods, or on other topologies, learn which", async () => {
+  const two = (value) => [Float32Array.of(value), Float32Array.of(value)];
+  const failed = async (call) => {
+    const error = await call().catch((error) => error);
+    assert.ok(error instanceof pr.CollectiveMismatchError, String(error));
+    return error.message;
+  };
+  await inGroups(2, async (group, rank) => {
+    const grid = await group.createCart([2], [true]);
+    const graph = await group.createDistGraphAdjacent([1 - rank, 1 - rank], [1 - rank, 1 - rank]);
+    const called = rank === 0 ? grid : graph;
+    const text = await failed(async () => called.neighborAlltoall(two(0), two(1)));
+    assert.match(text, /neighborAlltoall of f32 on the grid that operation 2 made/);
+    assert.match(text, /neighborAlltoall of f32 on the graph that operation 4 made/);
+  });
+  await inGroups(2, async (group, rank) => {
+    const ring = await group.createCart([2], [true]);
+    const text = await failed(async () => {
+      if (rank === 0) await ring.neighborAllgather(two(0), Float32Array.of(1));
+      else await ring.neighborAlltoall(two(0), two(1));
+    });
+    assert.match(text, /neighborAllgather of f32 on/);
+    assert.match(text, /neighborAlltoall of f32 on/);
+  });
+});
+
+test("an element that is refused is named", async () => {
+  await inGroups(1, async (group) => {
+    const refused = async () => group.createCart([1, -3]);
+    await assert.rejects(refused, /list of integers from 0 to 4294967295, but element 1 is -3$/);
+    const grid = await group.createCart([1]);
+    assert.throws(() => grid.coordinates(1), /rank must be from 0 to 0, got 1/);
+    assert.throws(() => grid.shift(1), /dimension must be from 0 to 0, got 1/);
+  });
+});
+
 test("dimensions are balanced", () => {
   assert.deepEqual(pr.computeDims(12, 2), [4, 3]);
   assert.deepEqual(pr.computeDims(12, [0, 3, 0]), [2, 3, 2]);

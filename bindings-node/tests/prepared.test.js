@@ -206,6 +206,42 @@ test("wrong arguments are found when an operation is prepared", async () => {
   await leave([group, other]);
 });
 
+test("what changes after it was prepared does not change an operation", async () => {
+  for (const count of [1, 100_000]) {
+    const groups = await join(2);
+    const arrays = groups.map(() => new Int32Array(count));
+    const options = { op: pr.ReduceOp.MAX };
+    const prepared = groups.map((group, rank) => group.prepareAllreduce(arrays[rank], options));
+    Object.assign(options, { op: pr.ReduceOp.SUM, unknown: 1 });
+    const splits = { outputSplitSizes: [1, 1], inputSplitSizes: Int32Array.of(1, 1) };
+    const outputs = groups.map(() => new Int32Array(2));
+    const exchanges = groups.map((group, rank) => {
+      return group.prepareAlltoall(outputs[rank], Int32Array.of(2 * rank, 2 * rank + 1), splits);
+    });
+    splits.outputSplitSizes.splice(0, 2, 2, 0);
+    splits.inputSplitSizes.fill(0);
+    const given = [[new Int32Array(1), new Int32Array(1)], []];
+    const lists = given.map((list) => [...list]);
+    const gathers = groups.map((group, rank) => {
+      return group.prepareGather(given[rank], Int32Array.of(rank + 5), 0);
+    });
+    given[0].length = 0;
+    // With a hook, each start is the ordinary call.
+    for (const hook of [false, true]) {
+      if (hook) groups.forEach((group) => group.registerPreHook(1, () => {}));
+      arrays.forEach((array, rank) => array.fill(rank + 1));
+      await Promise.all(prepared.map((operation) => operation.run()));
+      arrays.forEach((array) => assert.ok(array.every((element) => element === 2)));
+      await Promise.all(exchanges.map((operation) => operation.run()));
+      assert.deepEqual(outputs.map((output) => [...output]), [[0, 2], [1, 3]]);
+      const values = await Promise.all(gathers.map((operation) => operation.start()));
+      assert.deepEqual(lists[0].map((array) => [...array]), [[5], [6]]);
+      values.forEach((value, rank) => assert.equal(value, given[rank]));
+    }
+    await leave(groups);
+  }
+});
+
 test("an array that was given away is found by the start", async () => {
   const [group] = await join(1);
   const array = new Float32Array(4);

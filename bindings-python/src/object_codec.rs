@@ -27,8 +27,9 @@ mod tag {
     pub(super) const TUPLE: u64 = 0x7079_7475;
 }
 
-/// NumPy's element types and the tags of their arrays in RFC 8746, little-endian.
-const ELEMENTS: [(&str, u64); 12] = [
+/// NumPy's element types and the tags of their arrays in RFC 8746, little-endian. Of 128 bits there
+/// is none: what NumPy stores in them, differs between machines.
+const ELEMENTS: [(&str, u64); 11] = [
     ("|u1", 64),
     ("<u2", 69),
     ("<u4", 70),
@@ -40,7 +41,6 @@ const ELEMENTS: [(&str, u64); 12] = [
     ("<f2", 84),
     ("<f4", 85),
     ("<f8", 86),
-    ("<f16", 87),
 ];
 
 /// The encoding of `object`.
@@ -61,7 +61,10 @@ pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, 
 
 fn value_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if depth > DEEPEST {
-        let message = format!("objects are nested deeper than {DEEPEST} levels");
+        let message = format!(
+            "objects are nested deeper than {DEEPEST} levels, of which one of a registered type \
+             takes two; send a list of its parts, that name each other by their places"
+        );
         return Err(PyValueError::new_err(message));
     }
     // Exact types only: an instance of a subclass would come back as something else.
@@ -105,17 +108,24 @@ fn tagged(tag: u64, value: Value) -> Value {
     Value::Tag(tag, Box::new(value))
 }
 
-/// An integer of up to 128 bits; readers take no larger ones.
+/// An integer; beyond 64 bits as bytes, of which a negative one is -1 - n.
 fn integer(number: &Bound<'_, PyInt>) -> PyResult<Value> {
-    let wide: i128 = number
-        .extract()
-        .map_err(|_| PyValueError::new_err("integers of more than 128 bits are not encoded"))?;
-    if let Ok(small) = ciborium::value::Integer::try_from(wide) {
+    let wide = number.extract::<i128>().ok();
+    if let Some(small) = wide.and_then(|it| ciborium::value::Integer::try_from(it).ok()) {
         return Ok(Value::Integer(small));
     }
-    // Tags 2 and 3 are positive and negative numbers as bytes; a negative one is -1 - n.
-    let (tag, rest) = if wide >= 0 { (2, wide) } else { (3, -1 - wide) };
-    Ok(tagged(tag, Value::Bytes(rest.to_be_bytes().to_vec())))
+    let py = number.py();
+    let is_negative = number.lt(0)?;
+    let rest = match is_negative {
+        true => number.call_method0(intern!(py, "__invert__"))?,
+        false => number.clone().into_any(),
+    };
+    let bits: usize = rest.call_method0(intern!(py, "bit_length"))?.extract()?;
+    // The first bit stays free: ciborium reads negative numbers of up to 16 bytes as `i128`.
+    let length = bits / 8 + 1;
+    let bytes = rest.call_method1(intern!(py, "to_bytes"), (length, intern!(py, "big")))?;
+    let tag = if is_negative { 3 } else { 2 };
+    Ok(tagged(tag, Value::Bytes(bytes.extract()?)))
 }
 
 /// Arrays of NumPy, and what is registered; an error for all else.

@@ -1,12 +1,14 @@
 """Neighbour collectives on grids and graphs, against grids of NumPy and matching edge by edge."""
 
 import asyncio
+import contextlib
+import os
 
 import numpy as np
 import pytest
 
 import polyrank
-from oracles import same, values
+from oracles import DTYPES, same, values
 
 GRIDS = {
     1: [([1], [True]), ([1, 1], [False, True]), ([], [])],
@@ -160,6 +162,156 @@ def test_a_rank_without_neighbours(trio):
     trio.run(one_way)
 
 
+def mismatch(call):
+    """The texts of both sides of the mismatch that a rank learns of, by this call or the next."""
+    with pytest.raises(polyrank.CollectiveMismatchError) as raised:
+        call().wait()
+        raise AssertionError("no rank disagrees")
+    error = raised.value
+    sides = {error.rank: error.ours, error.other_rank: error.theirs}
+    return error.collective, [sides[rank] for rank in sorted(sides)]
+
+
+@contextlib.contextmanager
+def transport(name):
+    """Groups that are made in here have these connections; none: as they find best."""
+    if name is not None:
+        os.environ["POLYRANK_TRANSPORT"] = name
+    try:
+        yield
+    finally:
+        os.environ.pop("POLYRANK_TRANSPORT", None)
+
+
+def types_where_a_rank_is_alone(here):
+    adjacent = {0: ([], [1]), 1: ([0], [])}.get(here.rank, ([], []))
+    for over in (None, "tcp"):
+        with transport(over):
+            legal = here.make_group(f"types over {over}")
+            groups = [here.make_group(f"types {n} over {over}", timeout=20) for n in range(4)]
+        graph = legal.create_dist_graph_adjacent(*adjacent)
+        for dtype in DTYPES:
+            for count in (0, 1, 50_001):
+                given = [block(0, 1, count, dtype)] if here.rank == 0 else []
+                came = [np.zeros_like(block(0, 1, count, dtype))] if here.rank == 1 else []
+                graph.neighbor_alltoall(came, given).wait()
+                for output in came:
+                    same(output, block(0, 1, count, dtype), (dtype, count, over))
+        counts = (1, 2, 1000, 50_001)
+        for group, count in zip(groups, counts):
+            graph = group.create_dist_graph_adjacent(*adjacent)
+            outputs = [np.zeros(count, "i4")] if here.rank == 1 else []
+            inputs = [np.ones(count, "f4")] if here.rank == 0 else []
+
+            def call(group=group, graph=graph, outputs=outputs, inputs=inputs):
+                graph.neighbor_alltoall(outputs, inputs).wait()
+                return group.barrier()
+
+            collective, [first, second] = mismatch(call)
+            assert collective == "neighbor_alltoall"
+            assert first.startswith("neighbor_alltoall of f32 on the graph that operation 2 made")
+            assert second.startswith("neighbor_alltoall of i32 on the graph that operation 2 made")
+
+
+def test_types_are_compared_where_a_rank_has_no_neighbours(trio):
+    trio.run(types_where_a_rank_is_alone)
+
+
+def other_topologies_and_methods(here):
+    two = [np.zeros(3), np.zeros(3)]
+    ones = [np.ones(3), np.ones(3)]
+    for over in (None, "tcp"):
+        with transport(over):
+            group = here.make_group(f"other topologies over {over}", timeout=20)
+            other = here.make_group(f"other methods over {over}", timeout=20)
+        grid = group.create_cart([2], [True])
+        graph = group.create_dist_graph_adjacent([1 - here.rank] * 2, [1 - here.rank] * 2)
+        called = grid if here.rank == 0 else graph
+        _, [first, second] = mismatch(lambda called=called: called.neighbor_alltoall(two, ones))
+        assert "on the grid that operation 2 made" in first
+        assert "on the graph that operation 4 made" in second
+        ring = other.create_cart([2], [True])
+
+        def call(ring=ring):
+            if here.rank == 0:
+                return ring.neighbor_allgather(two, ones[0])
+            return ring.neighbor_alltoall(two, ones)
+
+        collective, [first, second] = mismatch(call)
+        assert collective in ("neighbor_allgather", "neighbor_alltoall")
+        assert first.startswith("neighbor_allgather of f64 on the grid")
+        assert second.startswith("neighbor_alltoall of f64 on the grid")
+
+
+def test_other_topologies_and_methods_are_a_mismatch(pair):
+    pair.run(other_topologies_and_methods)
+
+
+def names_in_errors(here):
+    group = here.make_group("names in errors", timeout=20)
+    ring = group.create_cart([2], [True])
+    group.register_pre_hook(1, polyrank.nan_check())
+    tensor = np.array([1.0, np.nan])
+    with pytest.raises(polyrank.NonFiniteInputError, match="^NEIGHBOR_ALLTOALL_SINGLE of rank"):
+        ring.neighbor_alltoall_single(np.zeros(2), tensor)
+    group = here.make_group("names of what is late", timeout=20)
+    ring = group.create_cart([2], [True])
+    if here.rank == 0:
+        with pytest.raises(polyrank.CollectiveTimeoutError, match="neighbor_allgather_single"):
+            ring.neighbor_allgather_single(np.zeros(2), np.ones(1), timeout=0.2).wait()
+        here.store.set("rank 0 has waited in vain", b"")
+    else:
+        here.store.wait(["rank 0 has waited in vain"])
+        with pytest.raises(polyrank.CollectiveTimeoutError, match="neighbor_allgather"):
+            ring.neighbor_allgather_single(np.zeros(2), np.ones(1)).wait()
+
+
+def test_errors_have_the_name_of_the_method(pair):
+    pair.run(names_in_errors)
+
+
+def arrays_as_lists(here):
+    ring = here.group.create_cart(np.array([2, 1]), np.array([True, False]))
+    assert (ring.dims, ring.periods) == ((2, 1), (True, False))
+    every = np.array([[True, False], [False, True]])
+    assert here.group.create_cart([2, 1], every[:, 1]).periods == (False, True)
+    assert here.group.create_cart([2], np.array([])).periods == (False,)
+    graph = here.group.create_dist_graph_adjacent(np.array([]), np.array([], np.float32))
+    assert (graph.sources, graph.destinations) == ((), ())
+    for call, why in (
+        (lambda: here.group.create_cart([2], np.array([1])), "not Tensor"),
+        (lambda: here.group.create_cart([2], np.array([[True]])), "not Tensor"),
+        (lambda: here.group.create_cart(np.array([2.0])), "not Tensor"),
+    ):
+        with pytest.raises(polyrank.InvalidTypeError, match=why):
+            call()
+
+
+def test_arrays_stand_for_lists(pair):
+    pair.run(arrays_as_lists)
+
+
+def elements_that_are_refused(here):
+    group = here.group
+    grid = group.create_cart([2])
+    natural = "a list of integers from 0 to 4294967295, but element {} is {}$"
+    whole = "a list of integers from -2147483648 to 2147483647, but element {} is {}$"
+    for call, why in (
+        (lambda: group.create_cart([-3]), natural.format(0, -3)),
+        (lambda: group.create_cart(np.array([1, 2**32])), natural.format(1, 2**32)),
+        (lambda: group.create_dist_graph_adjacent([0, 1, -1], []), natural.format(2, -1)),
+        (lambda: grid.rank_at([2**31]), whole.format(0, 2**31)),
+        (lambda: polyrank.compute_dims(4, [0, -2]), natural.format(1, -2)),
+        (lambda: group.ppermute(np.zeros(1), np.zeros(1), [(0, -1)]), natural.format(1, -1)),
+    ):
+        with pytest.raises(polyrank.InvalidArgumentError, match=why):
+            call()
+
+
+def test_an_element_that_is_refused_is_named(pair):
+    pair.run(elements_that_are_refused)
+
+
 def views_in_place_and_hooks(here):
     ring = here.group.create_cart([3], [True])
     before, after = (here.rank - 1) % 3, (here.rank + 1) % 3
@@ -176,7 +328,7 @@ def views_in_place_and_hooks(here):
         work = ring.neighbor_alltoall([np.zeros(1), np.zeros(1)], [np.ones(1), np.ones(1)])
     work.wait()
     here.group.unregister_pre_hook(1)
-    assert seen == [("ALLTOALL", 2)]
+    assert seen == [("NEIGHBOR_ALLTOALL", 2)]
     assert len(work.result()) == 2
     here.group.register_pre_hook(2, polyrank.nan_check())
     here.group.unregister_pre_hook(2)
@@ -203,15 +355,15 @@ def what_is_refused(here):
     for call, why in (
         (lambda: here.group.create_cart([3]), "has 3 places, but the group has 2 ranks"),
         (lambda: here.group.create_cart([2], [True, False]), "one value for each of 1 dim"),
-        (lambda: here.group.create_dist_graph_adjacent([2], []), r"source rank must be in 0\.\.2"),
+        (lambda: here.group.create_dist_graph_adjacent([2], []), "source rank must be from 0 to 1, got 2"),
         (lambda: grid.neighbor_alltoall([one], two), "expected 2 output tensors.*sources, got 1"),
         (lambda: grid.neighbor_alltoall(two, [one]), "expected 2 input tensors.*destinations"),
         (lambda: grid.neighbor_allgather_single(np.zeros(3), one), "3 rows, which 2 sources"),
         (lambda: grid.neighbor_allgather(two, np.zeros(2, "int8")), "same dtype"),
-        (lambda: grid.coordinates(2), r"rank must be in 0\.\.2, got 2"),
+        (lambda: grid.coordinates(2), "rank must be from 0 to 1, got 2"),
         (lambda: grid.rank_at([2]), r"\[2\] is not in a grid of \[2\]"),
         (lambda: grid.rank_at([]), "is not in a grid"),
-        (lambda: grid.shift(1), r"dimension must be in 0\.\.1, got 1"),
+        (lambda: grid.shift(1), "dimension must be from 0 to 0, got 1"),
         (lambda: polyrank.compute_dims(6, [4, 0]), r"cannot have 6 places"),
     ):
         with pytest.raises(polyrank.InvalidArgumentError, match=why):

@@ -15,6 +15,12 @@ OBJECTS = [
     -1,
     2**63,
     -(2**70),
+    2**127,
+    -(2**127) - 1,
+    2**128 - 1,
+    -(2**128),
+    10**1000,
+    -(10**1000),
     1.5,
     "text ü",
     b"\x00\xff",
@@ -140,7 +146,7 @@ def failures(here):
             dist.recv_object_list([None], src=0)
     endless = []
     endless.append(endless)
-    with pytest.raises(polyrank.InvalidTypeError, match="nested deeper"):
+    with pytest.raises(polyrank.InvalidTypeError, match="nested deeper.* takes two; send a list"):
         dist.all_gather_object([None] * here.size, endless)
     with pytest.raises(ValueError, match="Must specify"):
         dist.broadcast_object_list([1])

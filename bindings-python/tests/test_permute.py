@@ -57,7 +57,7 @@ def test_in_place_and_views(trio):
 def what_is_refused(here):
     tensor = np.ones(2)
     for pairs, why in (
-        ([(0, 2)], r"destination rank must be in 0\.\.2, got 2"),
+        ([(0, 2)], "destination rank must be from 0 to 1, got 2"),
         ([(0, 1), (0, 0)], "rank 0 is the source of two pairs"),
         ([(0, 1), (1, 1)], "rank 1 is the destination of two pairs"),
         ([(0, 1, 1)], "list of pairs.*got a list of 3 ranks"),

@@ -61,7 +61,7 @@ def test_views_and_other_calls(pair):
 def what_is_refused(here):
     tensor = np.zeros(2)
     for ranks, role in (((here.size, 0), "destination"), ((0, here.size), "source")):
-        message = rf"sendrecv: {role} rank must be in 0..{here.size}, got {here.size}"
+        message = rf"sendrecv: {role} rank must be from 0 to {here.size - 1}, got {here.size}"
         with pytest.raises(polyrank.InvalidArgumentError, match=message):
             here.group.sendrecv(tensor, ranks[0], tensor, ranks[1])
     # To oneself, so that the other ranks need not learn of it.

@@ -16,7 +16,10 @@ async function read(file) {
 function startEvents() {
   const channel = new MessageChannel();
   let timer;
+  let dueAt = 0;
+  let isPosted = false;
   const turn = () => {
+    isPosted = false;
     // Under Node, a port that listens keeps the process alive.
     channel.port1.unref?.();
     module.turn();
@@ -24,12 +27,26 @@ function startEvents() {
   channel.port1.onmessage = turn;
   channel.port1.unref?.();
   const post = () => {
+    // A turn that was asked for may have been run by something else since; its message still comes.
+    if (isPosted) return;
+    isPosted = true;
     channel.port1.ref?.();
     channel.port2.postMessage(null);
   };
+  const timeOut = () => {
+    timer = undefined;
+    module.timeOut();
+  };
+  // One that is not needed any more stays, so that operations that follow each other need not set
+  // one each: it comes too early for the next, which does no harm. It keeps no Node process alive.
   const setTimer = (ms) => {
+    if (ms === 0) return timer?.unref?.();
+    const due = performance.now() + ms;
+    if (timer !== undefined && dueAt <= due) return timer.ref?.();
     clearTimeout(timer);
-    timer = ms === 0 ? undefined : setTimeout(module.timeOut, ms);
+    dueAt = due;
+    timer = setTimeout(timeOut, ms);
+    return undefined;
   };
   module.start(post, setTimer);
 }
@@ -63,4 +80,6 @@ export const native = {
   holdStore: module.holdStore,
   takeStoreTask: module.takeStoreTask,
   endStoreTask: module.endStoreTask,
+  carryPipes: module.carryPipes,
+  turn: module.turn,
 };

@@ -15,6 +15,7 @@ mod foreign_stores;
 mod memory;
 mod numbered;
 mod objects;
+mod ports;
 mod sockets;
 mod store;
 mod turn;

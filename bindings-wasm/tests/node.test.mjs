@@ -1,8 +1,11 @@
 // The package under Node, with the WebSocket of the package `ws` in the place of a browser's.
 
+import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { test } from "node:test";
 import { promisify } from "node:util";
+import { Worker } from "node:worker_threads";
 
 import WebSocket from "ws";
 
@@ -13,6 +16,7 @@ import { values } from "./cases/values.mjs";
 globalThis.WebSocket ??= WebSocket;
 const pr = await import("../js/index.js");
 const { native } = await import("../js/runtime/native.js");
+const { MessagePortStore } = await import("../js/workers.js");
 
 /** A program that leaves a group over a backend of its own open when all operations are over. */
 const OPEN = `
@@ -26,6 +30,24 @@ const OPEN = `
 test("what a backend has ended keeps no process waiting for its deadline", async () => {
   const words = ["--input-type=module", "-e", OPEN];
   await promisify(execFile)(process.execPath, words, { timeout: 60_000 });
+});
+
+test("ranks in threads, one of which is terminated", { timeout: 60_000 }, async () => {
+  const store = new MessagePortStore();
+  const threads = [0, 1].map((rank) => {
+    const port = store.openPort();
+    const workerData = { port, rank, size: 2 };
+    return new Worker(new URL("thread_rank.mjs", import.meta.url), {
+      workerData,
+      transferList: [port],
+    });
+  });
+  const sums = await Promise.all(threads.map((thread) => once(thread, "message")));
+  assert.deepEqual(sums.flat(), [3, 3]);
+  const [first, second] = threads;
+  await second.terminate();
+  first.postMessage("again");
+  assert.deepEqual(await once(first, "message"), [{ kind: "RankFailed", rank: 1 }]);
 });
 
 for (const [name, run] of Object.entries({ ...local, ...memory, ...values })) {

@@ -12,13 +12,14 @@ import { startStore } from "./store.mjs";
 /** The programs that pages load, each with its number of tabs. */
 const PROGRAMS = {
   "tab.js": 2,
+  "team.js": 1,
   "workers.js": 1,
   "memory.js": 1,
   "grace.js": 1,
   "unsupported.js": 1,
 };
 /** What another program starts. */
-const PARTS = ["worker.js"];
+const PARTS = ["rank.js", "worker.js"];
 
 const all = await blocks(fileURLToPath(new URL("../README.md", import.meta.url)));
 const sources = new Map(files(all));

@@ -1,8 +1,8 @@
-//! What compression costs and saves: an allreduce of a group of processes, plain and in each format,
-//! in turn, so that whatever else the machine does meets all alike.
+//! What compression costs and saves: an allreduce of a group of processes, plain and in each
+//! format, in turn, so that whatever else the machine does meets all alike.
 //!
-//! `compression_speed RANK SIZE HOST PORT BYTES ROUNDS`: rank 0 hosts the store there, and prints the
-//! median milliseconds of each, and the greatest error. `POLYRANK_TRANSPORT=tcp` keeps ranks of
+//! `compression_speed RANK SIZE HOST PORT BYTES ROUNDS`: rank 0 hosts the store there, and prints
+//! the median milliseconds of each, and the greatest error. `POLYRANK_TRANSPORT=tcp` keeps ranks of
 //! one host from shared memory.
 
 use std::error::Error;

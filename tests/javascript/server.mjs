@@ -21,10 +21,11 @@ const TYPES = {
 
 /**
  * Starts serving, `modules` at the root beside the folders: texts by their names. Encrypted with
- * `tls`, `{ cert, key }`. Gives the address and a way to stop.
+ * `tls`, `{ cert, key }`; with `headers` in every answer. Gives the address and a way to stop.
  */
-export async function serve(modules = new Map(), tls = undefined) {
+export async function serve(modules = new Map(), tls = undefined, headers = {}) {
   const listener = (request, response) => {
+    response.setHeaders(new Map(Object.entries(headers)));
     answer(request, response, modules).catch((error) => {
       response.writeHead(500).end(String(error));
     });

@@ -8,8 +8,10 @@ use polyrank::{CompressionLoss, Error, ReduceOp, Tensor};
 use polyrank_tests::ranks;
 
 const SIZES: [u32; 5] = [1, 2, 3, 5, 8];
-/// Elements of a tensor: none, one, odd, about a block, more than one frame, more than one piece.
-const COUNTS: [usize; 7] = [0, 1, 7, 257, 3001, 300_007, 3_000_001];
+/// Elements of a tensor: none, one, odd, about a block, more than one frame.
+const COUNTS: [usize; 6] = [0, 1, 7, 257, 3001, 300_007];
+/// So many that they are reduced in several pieces.
+const MANY: usize = 1_700_003;
 const FORMATS: [(&str, f32); 3] = [("bf16", 1.0 / 256.0), ("f16", 1.0 / 2048.0), ("int8", 0.0)];
 
 fn values(rank: u32, count: usize) -> Vec<f32> {
@@ -47,6 +49,41 @@ fn all_ranks_get_the_same_bits_near_the_sum() {
             }
         }
     }
+}
+
+#[test]
+fn large_tensors_are_all_there() {
+    for (size, format) in [(1, "f16"), (2, "bf16"), (3, "f16")] {
+        ranks(size, |group| {
+            // Neither they nor their sums need more bits than a bfloat16 number has.
+            let number = |at: usize| (at % 17) as f64 - 8.0;
+            let given: Vec<f64> =
+                (0..MANY).map(|at| number(at) + f64::from(group.rank())).collect();
+            let options = AllreduceOptions::default().compress(format);
+            let work = group.allreduce_async(given, options).unwrap();
+            let plain = group.allreduce_async(vec![1i32], ()).unwrap();
+            plain.wait(None).unwrap();
+            work.wait(None).unwrap();
+            assert_eq!(work.compression_error().unwrap().max_abs, 0.0);
+            let [sums] = work.into_result().unwrap().try_into().unwrap();
+            let ranks: f64 = (0..size).map(f64::from).sum();
+            let expected = |at: usize| number(at) * f64::from(size) + ranks;
+            let sums = sums.into_vec::<f64>().unwrap();
+            let wrong = sums.iter().enumerate().find(|(at, sum)| **sum != expected(*at));
+            assert_eq!((wrong, sums.len()), (None, MANY), "{format}, {size}");
+        });
+    }
+}
+
+#[test]
+fn tensors_of_different_lengths_are_refused_by_all() {
+    ranks(2, |group| {
+        let mut tensor = vec![1.0f32; if group.rank() == 0 { MANY } else { 3 }];
+        let options = AllreduceOptions::default().compress("bf16");
+        let error = group.allreduce(&mut tensor, options).unwrap_err();
+        assert!(matches!(error, Error::CollectiveMismatch { .. }), "{error}");
+        assert!(error.to_string().contains(&MANY.to_string()), "{error}");
+    });
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
 use polyrank::distributed::compute_dims;
-use polyrank::{Error, Tensor, Topology};
+use polyrank::{Error, ProcessGroup, Result, Tensor, Topology};
 use polyrank_tests::ranks;
 
 /// What a rank gives in a direction.
@@ -117,5 +120,174 @@ fn ranks_that_disagree_learn_who_does() {
         let grid = group.create_cart(&[2, 1], &[]).unwrap();
         let error = grid.neighbor_alltoall(&mut vec![vec![0]; 2], &vec![vec![0]; 4]).unwrap_err();
         assert!(error.to_string().contains("expected 4 output tensors"), "{error}");
+    });
+}
+
+/// The mismatch that each rank learns of, by this call or the next.
+fn mismatches(
+    size: u32,
+    call: impl Fn(&ProcessGroup) -> Result<()> + Sync,
+) -> Vec<(String, [String; 2])> {
+    ranks(size, |group| {
+        let error = call(&group).and_then(|()| group.barrier(())).unwrap_err();
+        let Error::CollectiveMismatch { rank, ours, other_rank, theirs, collective, .. } = error
+        else {
+            panic!("{error}");
+        };
+        // In the order of the ranks.
+        (collective, if rank < other_rank { [ours, theirs] } else { [theirs, ours] })
+    })
+}
+
+/// Rank 0 gives to rank 1, and the others have no neighbours.
+fn one_edge(group: &ProcessGroup) -> Topology {
+    let (sources, destinations): (&[u32], &[u32]) = match group.rank() {
+        0 => (&[], &[1]),
+        1 => (&[0], &[]),
+        _ => (&[], &[]),
+    };
+    group.create_dist_graph_adjacent(sources, destinations).unwrap()
+}
+
+#[test]
+fn types_are_compared_where_a_rank_has_no_neighbours() {
+    for size in [2, 3, 5] {
+        for count in [1, 3, 100_000] {
+            let found = mismatches(size, |group| {
+                let (graph, nothing) = (one_edge(group), Vec::<Vec<f32>>::new());
+                match group.rank() {
+                    0 => graph.neighbor_alltoall(&mut nothing.clone(), &vec![vec![1f32; count]]),
+                    1 => graph.neighbor_alltoall(&mut vec![vec![0i32; count]], &nothing),
+                    _ => graph.neighbor_alltoall(&mut nothing.clone(), &nothing),
+                }
+            });
+            for (collective, [first, second]) in found {
+                assert_eq!(collective, "neighbor_alltoall");
+                assert!(first.contains("neighbor_alltoall of f32 on the graph"), "{first}");
+                assert!(second.contains("neighbor_alltoall of i32 on the graph"), "{second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn topologies_are_compared() {
+    let found = mismatches(2, |group| {
+        let rank = group.rank();
+        let grid = group.create_cart(&[2], &[true]).unwrap();
+        let graph = group.create_dist_graph_adjacent(&[1 - rank; 2], &[1 - rank; 2]).unwrap();
+        let called = if rank == 0 { &grid } else { &graph };
+        called.neighbor_alltoall(&mut [[0f32], [0.]].map(Vec::from), &[vec![1f32], vec![2.]])
+    });
+    for (_, [first, second]) in found {
+        assert!(first.contains("on the grid that operation 2 made"), "{first}");
+        assert!(second.contains("on the graph that operation 4 made"), "{second}");
+    }
+    // Two grids that are alike are two all the same; an exchange of each is none of both.
+    let found = mismatches(3, |group| {
+        let grids = [0; 2].map(|_| group.create_cart(&[3], &[true]).unwrap());
+        let (mut outputs, inputs) = ([0f64; 2], [1f64, 2.]);
+        grids.iter().for_each(|it| it.neighbor_alltoall_single(&mut outputs, &inputs).unwrap());
+        grids[usize::from(group.rank() == 1)].neighbor_alltoall_single(&mut outputs, &inputs)
+    });
+    for (collective, sides) in found {
+        assert_eq!(collective, "neighbor_alltoall_single");
+        let mut made = sides.map(|side| side.split_once(" that ").unwrap().1.to_owned());
+        made.sort();
+        assert!(made[0].starts_with("operation 2 made"), "{made:?}");
+        assert!(made[1].starts_with("operation 4 made"), "{made:?}");
+    }
+}
+
+#[test]
+fn methods_are_compared_and_forms_are_not() {
+    let both = |group: &ProcessGroup| (group.rank(), group.create_cart(&[2], &[true]).unwrap());
+    let found = mismatches(2, |group| {
+        let (rank, ring) = both(group);
+        let mut outputs = [[0f32], [0.]].map(Vec::from);
+        match rank {
+            0 => ring.neighbor_allgather(&mut outputs, &[1f32]),
+            _ => ring.neighbor_alltoall(&mut outputs, &[vec![1f32], vec![2.]]),
+        }
+    });
+    for (_, [first, second]) in found {
+        assert!(first.starts_with("neighbor_allgather of f32"), "{first}");
+        assert!(second.starts_with("neighbor_alltoall of f32"), "{second}");
+    }
+    let found = mismatches(2, |group| match both(group) {
+        (0, ring) => ring.neighbor_alltoall_single(&mut [0f32; 2], &[1f32; 2]),
+        _ => group.alltoall(&mut [[0f32], [0.]].map(Vec::from), &[vec![1f32], vec![2.]], ()),
+    });
+    for (_, [first, second]) in found {
+        assert!(first.starts_with("neighbor_alltoall_single of f32 on"), "{first}");
+        assert!(second.starts_with("alltoall of f32"), "{second}");
+    }
+    let found = mismatches(2, |group| match group.rank() {
+        0 => group.ppermute(&mut [0f32], &[1f32], &[(0, 1), (1, 0)]),
+        _ => group.alltoall(&mut [vec![0f32], vec![]], &[vec![1f32], vec![]], ()),
+    });
+    for (_, [first, second]) in found {
+        assert!(first.starts_with("ppermute of f32"), "{first}");
+        assert!(second.starts_with("alltoall of f32"), "{second}");
+    }
+    ranks(2, |group| {
+        let (rank, ring) = both(&group);
+        let given = [rank as i32, 10 * rank as i32];
+        let mut got = [-1; 2];
+        match rank {
+            0 => ring.neighbor_alltoall_single(&mut got, &given).unwrap(),
+            _ => {
+                let mut outputs = [[-1], [-1]].map(Vec::from);
+                ring.neighbor_alltoall(&mut outputs, &given.map(|it| vec![it])).unwrap();
+                got = [outputs[0][0], outputs[1][0]];
+            }
+        }
+        let other = 1 - rank as i32;
+        assert_eq!(got, [10 * other, other]);
+    });
+}
+
+#[test]
+fn hooks_and_errors_have_the_name_of_the_method() {
+    let names = |group: &ProcessGroup, call: &dyn Fn()| {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (pre, completion) = (seen.clone(), seen.clone());
+        let note = move |name: &str| pre.lock().unwrap().push(name.to_owned());
+        group.register_pre_hook(1, move |it| Ok(note(it.name))).unwrap();
+        let note = move |name: &str| completion.lock().unwrap().push(name.to_owned());
+        group.register_completion_hook(1, move |it| note(it.name)).unwrap();
+        call();
+        group.unregister_pre_hook(1);
+        group.unregister_completion_hook(1);
+        std::mem::take(&mut *seen.lock().unwrap())
+    };
+    ranks(2, |group| {
+        let ring = group.create_cart(&[2], &[true]).unwrap();
+        let (two, one) = ([1f32, 2.], [1f32]);
+        let gather = || ring.neighbor_allgather_single(&mut [0f32; 2], &one).unwrap();
+        assert_eq!(names(&group, &gather), ["NEIGHBOR_ALLGATHER_SINGLE"; 2]);
+        let exchange = || ring.neighbor_alltoall_single(&mut [0f32; 2], &two).unwrap();
+        assert_eq!(names(&group, &exchange), ["NEIGHBOR_ALLTOALL_SINGLE"; 2]);
+        let permute = || group.ppermute(&mut [0f32], &one, &[(0, 1)]).unwrap();
+        assert_eq!(names(&group, &permute), ["PPERMUTE"; 2]);
+        group.register_pre_hook(2, polyrank::nan_check()).unwrap();
+        let error = ring.neighbor_alltoall_single(&mut [0f32; 2], &[f32::NAN; 2]).unwrap_err();
+        assert!(error.to_string().contains("NEIGHBOR_ALLTOALL_SINGLE of rank"), "{error}");
+    });
+    let has_ended = Barrier::new(2);
+    ranks(2, |group| {
+        let ring = group.create_cart(&[2], &[true]).unwrap();
+        let ring = ring.with_timeout(Duration::from_millis(200));
+        if group.rank() == 1 {
+            // It comes when rank 0 has waited in vain.
+            has_ended.wait();
+            let error = ring.neighbor_alltoall_single(&mut [0f32; 2], &[1f32; 2]).unwrap_err();
+            assert_eq!(error.collective(), Some("neighbor_alltoall_single"), "{error}");
+            return;
+        }
+        let error = ring.neighbor_allgather_single(&mut [0f32; 2], &[1f32]).unwrap_err();
+        assert!(matches!(error, Error::CollectiveTimeout { .. }), "{error}");
+        assert_eq!(error.collective(), Some("neighbor_allgather_single"));
+        has_ended.wait();
     });
 }

@@ -5,7 +5,7 @@
 import { ReduceOp } from "../generated/constants.js";
 import { CudaTensor, describedOnDevice } from "./cuda.js";
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
-import { isStoreLike, markedStore } from "./foreign_stores.js";
+import { isStoreLike, lackOf, markedStore } from "./foreign_stores.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
 import { steadyBytesOf } from "./owned.js";
@@ -23,6 +23,19 @@ export function split(spec, given) {
   }
   while (end > 0 && given[end - 1] === undefined) end -= 1;
   return { positional: end === given.length ? given : given.slice(0, end), options };
+}
+
+/** The values of a call as they are now, for one that is repeated: lists, records, and arrays that
+ * stand for lists of integers. Other objects, as tensors, are the same ones. */
+export function copied(spec, given) {
+  const values = given.map((value) => copy(value, 0));
+  const last = values.at(-1);
+  const options = isPlain(last) && !isStoreLike(last) ? last : null;
+  for (const [position, name] of spec.integers ?? []) {
+    if (position !== null && position < values.length) values[position] = listOf(values[position]);
+    if (options !== null && Object.hasOwn(options, name)) options[name] = listOf(options[name]);
+  }
+  return values;
 }
 
 /** The value that a call was given for a parameter, by position or among the options. */
@@ -153,6 +166,18 @@ function listed(spec, positional, options) {
   return [args, named];
 }
 
+function copy(value, depth) {
+  // What is nested deeper is refused.
+  if (depth > DEEPEST) return value;
+  if (Array.isArray(value)) return Array.from(value, (item) => copy(item, depth + 1));
+  if (!isPlain(value) || isStoreLike(value)) return value;
+  const entries = Object.keys(value).map((name) => {
+    const member = value[name];
+    return [name, OWN.has(name) ? member : copy(member, depth + 1)];
+  });
+  return Object.fromEntries(entries);
+}
+
 function listOf(value) {
   if (isTypedArray(value)) return Array.from(value);
   if (!Array.isArray(value) || !value.some(isTypedArray)) return value;
@@ -243,6 +268,8 @@ function otherObject(object, ofObject, depth) {
   if (object instanceof ReduceOp) return reduceOp(object);
   if (object instanceof Marked) return object.marked;
   if (isStoreLike(object)) return markedStore(object);
+  const lack = lackOf(object);
+  if (lack !== "") return foreign(object, lack);
   if (isPlain(object)) {
     return { kind: "record", members: members(object, ofObject, deeper(depth)) ?? {} };
   }
@@ -266,9 +293,10 @@ function reduceOp(operator) {
   return { kind: "reduceOp", code };
 }
 
-/** A value that only JavaScript understands: the core may refuse it by its type. */
-function foreign(value) {
+/** A value that only JavaScript understands: the core may refuse it by its type; `more` is said of
+ * that. */
+function foreign(value, more = "") {
   const interfaces = value instanceof NonGroupMember ? ["ProcessGroup"] : [];
   const callable = typeof value === "function";
-  return { kind: "foreign", typeName: typeName(value), interfaces, callable };
+  return { kind: "foreign", typeName: `${typeName(value)}${more}`, interfaces, callable };
 }

@@ -28,7 +28,7 @@ import {
   asError,
   wrapped,
 } from "../generated/errors.js";
-import { handleOf, isHandle, receiverOf, wrap } from "./handles.js";
+import { answerOf, handleOf, isHandle, receiverOf, wrap } from "./handles.js";
 import {
   ALL,
   COLLECTIVES,
@@ -67,7 +67,7 @@ export function invokeAsync(spec, self, given, watch) {
   const isExact = args.some((value) => typeof value === "bigint");
   return invokeNative(spec, self, args, keywords, signal, watch).then((value) => {
     if (spec.gives === "integer") return isExact ? BigInt(value) : exactNumber(spec, value);
-    return answer(spec, value);
+    return answerOf(self, spec.name, value) ?? answer(spec, value);
   });
 }
 
@@ -124,15 +124,16 @@ export function make(spec, given) {
   return wrapped(() => native.invoke(null, spec.key, args, keywords));
 }
 
-/** A collective or a message: its handle. */
-export function operate(spec, self, values) {
+/** A collective or a message: its handle. `output` is what that resolves with, where `values` are a
+ * copy of what the caller gave. */
+export function operate(spec, self, values, output) {
   const hooks = hasHooks() ? hooksOfCall(spec, self, split(spec, values)) : null;
   const name = commName();
   const isUsual = hooks === null && name === null && spec.prepares === undefined;
   const short = isUsual ? runShort(spec, self, values, allowance) : null;
   if (short !== null) return shortWork(spec, short, values);
   const call = split(spec, values);
-  const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
+  const value = output ?? outputOf(spec, call);
   const signal = signalOf(call.options);
   if (isNonMember(spec, call)) return nonMemberWork(spec, value);
   if (signal?.aborted) return failed(signal.reason, value);
@@ -148,6 +149,11 @@ export function operate(spec, self, values) {
   operation.hooked?.belongsTo(work, operation);
   if (signal !== null) endWith(signal, operation);
   return work;
+}
+
+/** What an operation resolves with. */
+export function outputOf(spec, call) {
+  return spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
 }
 
 /** The orders of its group in which an operation has its place. On a device everything runs in the
@@ -217,8 +223,7 @@ export function operateTogether(messages) {
   const way = { hook: hookOf(hooks, all, name), orders: ALL };
   const operation = start(all, groupOf(spec, call, null), prepare, way);
   const works = parts.map(({ spec, call }) => {
-    const value = spec.output === null ? undefined : argument(call, spec.output, spec.outputName);
-    return new Work(INTERNAL, operation, value, arrays);
+    return new Work(INTERNAL, operation, outputOf(spec, call), arrays);
   });
   operation.hooked?.belongsTo(works[0], operation);
   return works;

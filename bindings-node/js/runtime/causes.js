@@ -21,24 +21,43 @@ export function forgetCauses(owner) {
   causes = causes.filter((cause) => cause.owner !== owner);
 }
 
-/** The kind and the text of what was thrown, which may be anything. */
+/** The kind and the text of what was thrown, which may be anything, even what throws when it is
+ * looked at. */
 export function described(error) {
+  if (error === undefined || error === null) return ["", `it threw ${error}`];
   try {
     if (error instanceof WrongResult) return ["", error.message];
-    return [String(error?.kind ?? ""), `${error?.name ?? "Error"}: ${error?.message ?? error}`];
+    const text = `${String(error.name ?? "Error")}: ${String(error.message ?? error)}`;
+    return [String(error.kind ?? ""), text];
   } catch {
-    return ["", "Error: what was thrown has no text"];
+    return ["", NO_TEXT];
   }
 }
 
+/** The message of what was thrown. */
+export function textOf(error) {
+  try {
+    return String(error?.message ?? error);
+  } catch {
+    return NO_TEXT;
+  }
+}
+
+const NO_TEXT = "Error: what was thrown has no text";
+
 /** What was thrown that became the error with this message. */
 function causeOf(message) {
-  const found = causes.findLast(({ told }) => message.endsWith(told));
-  if (found?.error instanceof WrongResult) {
-    found.error = Object.assign(new ReductionFailedError(message, {}), { cause: found.error });
+  const found = causes.findLast(({ told }) => String(message).endsWith(told));
+  if (found === undefined) return undefined;
+  if (found.owner === null) causes = causes.filter((cause) => cause !== found);
+  const { error, told } = found;
+  if (error === undefined || error === null || told.endsWith(NO_TEXT)) {
+    return { error, standsAlone: false };
   }
-  if (found?.owner === null) causes = causes.filter((cause) => cause !== found);
-  return found?.error;
+  if (error instanceof WrongResult) {
+    found.error = Object.assign(new ReductionFailedError(message, {}), { cause: error });
+  }
+  return { error: found.error, standsAlone: true };
 }
 
 findCausesBy(causeOf);

@@ -105,7 +105,9 @@ function integer(value) {
   const rest = value >= 0n ? value : -1n - value;
   if (rest < 2n ** 64n) return value;
   const digits = rest.toString(16);
-  const even = digits.length % 2 === 0 ? digits : `0${digits}`;
+  // Of 16 bytes, other readers take the first bit as a sign.
+  const zeros = value < 0n && rest >= 2n ** 127n ? "00" : "";
+  const even = zeros + (digits.length % 2 === 0 ? digits : `0${digits}`);
   const bytes = Uint8Array.from(even.match(/../g), (pair) => Number.parseInt(pair, 16));
   return new Tagged(value >= 0n ? POSITIVE : NEGATIVE, bytes);
 }

@@ -25,7 +25,7 @@ const METHODS = [
 ];
 
 /** What depends on which methods an object has. */
-const DEPENDENT = new Set([...METHODS, "hasExtendedApi", "clone"]);
+const DEPENDENT = new Set([...METHODS, "hasExtendedApi"]);
 
 /** The native half's handles on objects, which do not keep these. */
 const faces = new WeakMap();
@@ -39,6 +39,14 @@ export function isStoreLike(object) {
   // The one name that no collection has is asked for first.
   return typeof object?.compareSet === "function" && object[HANDLE] === undefined &&
     NEEDED.every((name) => typeof object[name] === "function");
+}
+
+/** What an object lacks that is meant as a store, as text that continues a sentence about it. */
+export function lackOf(object) {
+  const lacking = NEEDED.filter((name) => typeof object[name] !== "function");
+  // Collections have some methods of these names.
+  if (lacking.length === 0 || lacking.length > NEEDED.length - 4) return "";
+  return `, which has no ${lacking.join(" and no ")}`;
 }
 
 /** Whether a value is taken where a store is expected. */
@@ -74,6 +82,7 @@ export function keepStore(store, isBase, given) {
       return marked(hold(store, methods, base), plain.interfaces);
     },
   });
+  kept.answer = (name, made) => (name === "clone" ? cloneOf(store, isOwn, made) : null);
   // A method that calls the one of its base class does not mean itself.
   kept.receiver = (name) => {
     if (!DEPENDENT.has(name)) return handle;
@@ -87,6 +96,20 @@ export function keepStore(store, isBase, given) {
 export function opened(called, base, made) {
   if (called === base || !(called?.prototype instanceof base)) return made;
   return made.then((store) => new called(MADE, store[HANDLE].handle));
+}
+
+/** What `clone` of a store of a class of the program gives, for another handle on the store of this
+ * package that it is besides; null: the class is this package's. */
+function cloneOf(store, isOwn, made) {
+  // Its methods are all that there is, and wait for none of one another.
+  if (isOwn) return store;
+  if (isOwnPrototype(Object.getPrototypeOf(store))) return null;
+  const clone = new store.constructor(MADE, made);
+  if (clone[HANDLE]?.handle === made) return clone;
+  throw new InvalidTypeError(
+    `${nameOf(store)}.clone() makes another ${nameOf(store)}: its constructor must pass its ` +
+      "arguments on to super()",
+  );
 }
 
 /** The object of this number, which the native half uses. */
@@ -104,8 +127,12 @@ export function releaseStore(number) {
 
 /** What messages call a store. */
 export function nameOf(object) {
-  const name = object.constructor?.name;
-  return typeof name === "string" && name !== "" && name !== "Object" ? name : "the store";
+  try {
+    const name = object.constructor?.name;
+    return typeof name === "string" && name !== "" && name !== "Object" ? name : "object";
+  } catch {
+    return "object";
+  }
 }
 
 /** The methods that a `Store` does not have from a class of this package. */

@@ -53,6 +53,11 @@ export function receiverOf(object, name) {
   return kept?.receiver?.(name) ?? kept?.handle ?? null;
 }
 
+/** What a call of the method of this name on `object` gives for a handle; null: its object. */
+export function answerOf(object, name, handle) {
+  return object?.[HANDLE]?.answer?.(name, handle) ?? null;
+}
+
 /** Whether `value` is a handle of the native half. */
 export function isHandle(value) {
   return typeof value === "object" && value !== null && classes.has(value.type);

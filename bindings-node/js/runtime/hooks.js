@@ -5,6 +5,7 @@
 import { InvalidTypeError, asError, wrapped } from "../generated/errors.js";
 import { argument, plainArguments, split } from "./arguments.js";
 import { ReduceOp } from "../generated/constants.js";
+import { textOf } from "./causes.js";
 import { commName } from "./comm_name.js";
 import { handleOf } from "./handles.js";
 import { native, platform } from "./native.js";
@@ -259,7 +260,7 @@ function harmless(run) {
   try {
     inHook(run);
   } catch (error) {
-    platform.warn(`a hook failed: ${error?.stack ?? error}`);
+    platform.warn(`a hook failed: ${stackOf(error)}`);
   }
 }
 
@@ -281,6 +282,10 @@ function idOf(spec, id) {
   throw new InvalidTypeError(`${spec.name}(): 'hookId' must be an integer, not ${String(id)}`);
 }
 
-function textOf(error) {
-  return error?.message ?? String(error);
+function stackOf(error) {
+  try {
+    return String(error?.stack ?? error);
+  } catch {
+    return textOf(error);
+  }
 }

@@ -365,6 +365,8 @@ export interface Platform {
   currentMesh: Variable<object>;
   /** The name of the innermost `recordComm`. */
   commName: Variable<string>;
+  /** Called with an operation that somebody begins to wait for: may look whether it is over. */
+  awaited?(operation: object): void;
 }
 
 export let native: Native;

@@ -66,8 +66,9 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const options = { ...call.options };
   payloads.forEach((marked, place) => {
     const isGiven = place < call.positional.length || spec.objects[place] in (call.options ?? {});
+    if (marked === sent && !isGiven) throw missing(spec.objects[place]);
     // No list is none; nothing is an object, too.
-    if (marked === sent ? !isGiven : (values[place] ?? null) === null) return;
+    if (marked !== sent && (values[place] ?? null) === null) return;
     const payload = new Marked({ kind: "object", ...marked(values[place], spec.objects[place]) });
     if (place < positional.length) positional[place] = payload;
     else options[spec.objects[place]] = payload;
@@ -120,6 +121,11 @@ async function messages(call, { cancellation, signal, direction }) {
 async function behind(before, begin) {
   if (before.length > 0) await Promise.all(before);
   return begin();
+}
+
+/** The core would tell what it got instead of lists and objects, which is not what was passed. */
+function missing(name) {
+  return new InvalidTypeError(`'${name}' is missing or undefined; null is an object, too`);
 }
 
 function sent(object) {

@@ -5,6 +5,7 @@
 // arguments.
 
 import { InvalidArgumentError, asError } from "../generated/errors.js";
+import { textOf } from "./causes.js";
 import { EndingOperation } from "./ending.js";
 import { findOverlaps, predecessors, registerMemory, releaseMemory } from "./memory_in_use.js";
 import { tellOfFailure, tellOfFailures } from "./hooks.js";
@@ -88,7 +89,7 @@ export class Operation extends EndingOperation {
 
   /** It cannot be issued, although the other ranks depend on it. */
   giveUp(error) {
-    this.native.giveUp(error?.message ?? String(error));
+    this.native.giveUp(textOf(error));
     this.end({ error });
   }
 
@@ -200,7 +201,7 @@ function beginHooked(operation, limit) {
     return true;
   } catch (error) {
     const failure = asError(error);
-    operation.native.giveUp(failure?.message ?? String(failure));
+    operation.native.giveUp(textOf(failure));
     throw failure;
   }
 }

@@ -2,8 +2,8 @@
 // for what that would find out about its arguments. Where the native half has short calls (see
 // short.js), it keeps what was prepared, and is given nothing but the arrays. Knows no collective.
 
-import { camelName, signalOf, split, tensorArguments } from "./arguments.js";
-import { operate, receiver, workOf } from "./calls.js";
+import { camelName, copied, signalOf, split, tensorArguments } from "./arguments.js";
+import { operate, outputOf, receiver, workOf } from "./calls.js";
 import { commName } from "./comm_name.js";
 import { InvalidTypeError, asError, wrapped } from "../generated/errors.js";
 import { hasHooks } from "./hooks.js";
@@ -106,10 +106,11 @@ class PreparedCall {
   short = null;
 
   constructor(spec, group, given) {
-    const call = split(spec, given);
+    // The caller may change what it gave, and gets what it gave itself.
+    this.value = outputOf(spec, split(spec, given));
+    this.#given = copied(spec, given);
+    const call = split(spec, this.#given);
     const signal = signalOf(call.options);
-    // The caller may change the list.
-    this.#given = [...given];
     this.#handle = receiver(spec, group);
     this.spec = spec;
     this.group = group;
@@ -121,7 +122,6 @@ class PreparedCall {
     this.arrays = arrays;
     this.bytes = bytes;
     this.timeoutMs = checked.timeoutMs;
-    this.value = spec.output === null ? undefined : call.positional[spec.output];
     this.source = spec.prepares === "recv" ? call.positional[1] : null;
     const isUsual = arrays.length <= MAX_ARRAYS && arrays.every(isTypedArray);
     if (isUsual && signal === null) this.short = checked.prepared?.() ?? null;
@@ -131,7 +131,7 @@ class PreparedCall {
   handle(outcome) {
     if (outcome === null) {
       this.#membersNow(this.#members);
-      return operate(this.spec, this.group, this.#given);
+      return operate(this.spec, this.group, this.#given, this.value);
     }
     const isDone = typeof outcome === "number";
     const short = isDone ? new DoneOperation(new StartedWork(this, outcome)) : outcome;

@@ -5,7 +5,7 @@
 import { camelName } from "./arguments.js";
 import { described, forgetCauses, noteCause } from "./causes.js";
 import { nameOf, releaseStore, usedStore } from "./foreign_stores.js";
-import { InvalidTypeError } from "../generated/errors.js";
+import { InvalidTypeError, StoreTimeoutError } from "../generated/errors.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
 import { bytesOf, bytesOfBuffer } from "./views.js";
@@ -64,33 +64,53 @@ async function run([id, store, method, keys, values, number, block, timeout]) {
   }
   const name = camelName(method);
   const object = usedStore(store);
+  const began = performance.now();
   try {
     const given = argumentsOf(name, { keys, values, number, block, timeout });
     const value = await object[name](...given);
     const [digits, list] = ANSWERS[name]?.(value, keys) ?? ["", []];
     native.endStoreTask(id, digits, list, "", undefined);
   } catch (error) {
-    fail(id, store, `${nameOf(object)}.${name}`, error);
+    fail(id, store, { path: `${nameOf(object)}.${name}`, name, keys, began }, error);
   }
 }
 
-function fail(id, store, path, error) {
+/** A task of a method has failed with `error`, which may be anything. */
+function fail(id, store, { path, name, keys, began }, error) {
   let thrown = error;
-  if (error instanceof Refusal) {
+  if (Refusal.is(error)) {
     thrown = new InvalidTypeError(`${path} must give ${error.expected}, not ${error.came}`);
   }
-  const [kind, told] = described(thrown);
+  let [kind, told] = described(thrown);
+  if (kind === "" && told.startsWith("TimeoutError: ")) {
+    // As the signals of `AbortSignal.timeout` give.
+    const waitedMs = Math.round(performance.now() - began);
+    const fields = { operation: name, keys: keys.join(", "), waitedMs };
+    thrown = new StoreTimeoutError(`${path}: ${told}`, fields);
+    thrown.cause = error;
+    kind = "StoreTimeout";
+  }
   noteCause(`${path}: ${told}`, store, thrown);
-  // So do the signals of `AbortSignal.timeout`.
-  const isTimeout = kind === "" && thrown?.name === "TimeoutError";
-  native.endStoreTask(id, "", [], isTimeout ? "StoreTimeout" : kind, told);
+  // Of other methods, it is not that keys are missing.
+  if (kind === "StoreTimeout" && !WAITS.has(name)) kind = "";
+  native.endStoreTask(id, "", [], kind, told);
 }
+
+/** The methods that wait for keys up to a limit that they are given. */
+const WAITS = new Set(["wait", "barrier"]);
 
 /** An answer that is not what the method is to give. */
 class Refusal {
+  #isOne = true;
+
   constructor(expected, came) {
     this.expected = expected;
-    this.came = came;
+    this.came = String(came);
+  }
+
+  /** Whether a value is one, without looking at it. */
+  static is(value) {
+    return typeof value === "object" && value !== null && #isOne in value;
   }
 }
 
@@ -112,6 +132,9 @@ function text(value, what) {
 }
 
 function integer(value) {
+  if (typeof value === "bigint" && BigInt.asIntN(64, value) !== value) {
+    throw new Refusal("an integer of 64 bits", String(value));
+  }
   if (typeof value === "bigint" || Number.isSafeInteger(value)) return String(value);
   throw new Refusal("an integer", typeof value === "number" ? String(value) : typeName(value));
 }

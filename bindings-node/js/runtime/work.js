@@ -4,7 +4,9 @@
 
 import { InvalidArgumentError, InvalidTypeError, WaitTimeoutError } from "../generated/errors.js";
 import { camelName, signalOf } from "./arguments.js";
+import { textOf } from "./causes.js";
 import { WorkResult } from "../generated/constants.js";
+import { platform } from "./native.js";
 
 /** The name of the method by which Node gets what to show of an object. */
 export const INSPECT = Symbol.for("nodejs.util.inspect.custom");
@@ -118,12 +120,13 @@ export class Work {
     const group = native.groupName ? ` of ${native.groupName}` : "";
     const took = `${Math.round(this.#operation.milliseconds())} ms`;
     const state = !isOver ? "in flight" : failure === null ? "complete" : "failed";
-    const why = isOver && failure !== null ? `: ${failure.error?.message ?? failure.error}` : "";
+    const why = isOver && failure !== null ? `: ${textOf(failure.error)}` : "";
     return `Work(${titleOf(native.name)}${number}${group}, ${state}, ${took}${why})`;
   }
 
   #promise() {
     this.#settled ??= new Promise((resolve, reject) => {
+      platform.awaited?.(this.#operation);
       this.#operation.whenEnded((failure) => {
         if (failure === null) resolve(this.#value);
         else reject(failure.error);

@@ -24,6 +24,10 @@ test("objects come back as what they were", () => {
     -(2n ** 64n),
     2n ** 100n,
     -(2n ** 100n),
+    -(2n ** 127n) - 1n,
+    2n ** 128n - 1n,
+    -(2n ** 128n),
+    -(10n ** 1000n),
     1.5,
     Infinity,
     "text ☃",
@@ -136,4 +140,20 @@ test("an object of a type of Python is a plain value", async () => {
   const when = [...tag(6), ...text("2026-01-02")];
   const bytes = Uint8Array.from([...tag(5), 0xa2, ...text("x"), 1, ...text("when"), ...when]);
   assert.deepEqual(decode(bytes), { x: 1, when: "2026-01-02" });
+});
+
+test("an object that is missing is told by its name, and nothing is sent", async () => {
+  const before = native.calls.length;
+  const message = "'obj' is missing or undefined; null is an object, too";
+  const wrong = [
+    () => pr.allGatherObject([null], undefined),
+    () => pr.allGatherObject([null], undefined, { src: 0 }),
+    () => pr.allGatherObject([null]),
+    () => pr.gatherObject(undefined, { objectGatherList: [null], dst: 0 }),
+  ];
+  for (const call of wrong) assert.throws(call, { kind: "InvalidType", message }, `${call}`);
+  assert.equal(native.calls.length, before);
+  native.answers.set("DISTRIBUTED_ALL_GATHER_OBJECT", [encode(null)]);
+  assert.deepEqual(await pr.allGatherObject([1], null), [null]);
+  assert.deepEqual(told(1), { kind: "object", bytes: encode(null) });
 });

@@ -1143,9 +1143,10 @@ class PreHookArgs:
     @property
     def name(self) -> str:
         """The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-        `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-        `RECVANYSOURCE`, `SENDRECV`; one on objects by the name of its function, `ALL_GATHER_OBJECT`,
-        and `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
+        `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+        `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
+        `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
+        `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
         messages of devices that go together are one `COALESCED`.
         """
     @property
@@ -1449,7 +1450,10 @@ class Topology:
 
     All ranks make it together, by `create_cart` or `create_dist_graph_adjacent` of the group. Its
     operations are collectives of the group: all ranks call them, in the same order as the group's
-    own. A rank may be its own neighbour, and may have another one twice: the first block that one
+    own, and a rank without neighbours calls them, too. Ranks that call different ones, or the same
+    on two topologies, learn that by `CollectiveMismatchError`; where one calls a form with lists,
+    another may call the form with a single tensor. Hooks see an operation under the name of the
+    method, as `NEIGHBOR_ALLTOALL`. A rank may be its own neighbour, and may have another one twice: the first block that one
     of them gives the other is the first that this one gets from it, and so on; in a grid, what a
     rank gives in one direction arrives from the opposite one.
 
@@ -1535,13 +1539,13 @@ class PreparedOperation:
         that is over, and raises its failure. All ranks start it equally often, or take part by
         ordinary calls.
 
-        Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def run(self) -> None:
         """Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
         without making a handle.
 
-        Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+        Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
         """
     def wait(self, timeout: _Duration | None = None) -> bool:
         """Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed

@@ -1,7 +1,8 @@
 """Objects that CBOR has no words for, as plain values with a tag; and back, without their code.
 
 What a tag stands for is the digest of a type's name, so that readers which do not know the type see
-the plain value: in other languages, a map of fields, a list, a text or a number.
+the plain value: in other languages, a map of fields, a list, a text or a number. What libraries'
+types are as plain values, `_libraries` knows.
 """
 
 # Nothing is known of what users' types hold.
@@ -16,13 +17,20 @@ import fractions
 import hashlib
 import ipaddress
 import pathlib
-import sys
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from polyrank._core import InvalidArgumentError
-from polyrank._times import datetime_of_text, text_of_time, time_of_text, zone_name, zone_of
+from polyrank._libraries import LIBRARIES, entries_of, of_type
+from polyrank._times import (
+    datetime_of_text,
+    plain_zone,
+    text_of_time,
+    time_of_text,
+    zone_of_plain,
+)
 
 __all__ = ["register_object_type"]
 
@@ -72,7 +80,8 @@ def register_object_type(
     module = "__main__" if cls.__module__ == "__mp_main__" else cls.__module__
     name = name or f"{module}.{cls.__qualname__}"
     # The types of a library come first: they would take the place of `cls` later.
-    _register_library(cls)
+    _register_module(cls.__module__.partition(".")[0])
+    _register_module(_LIBRARY_OF.get(_tag_of(name), ""))
     _make_room(cls, name, replace)
     _register(cls, name, encode, decode)
     _REGISTERED[_tag_of(name)] = cls
@@ -117,41 +126,80 @@ def _tag_of(name: str) -> int:
 
 def _of_structure(cls: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     if issubclass(cls, enum.Flag):
-        return _names_of_flags, lambda names: _flags(cls, names)
+        return _parts_of_flags, lambda parts: _flags(cls, parts)
     if issubclass(cls, enum.Enum):
-        members = cls.__members__
-        return (lambda member: _member_name(member)), (lambda name: members[name])
+        return _member_name, lambda name: _member(cls, name)
     if dataclasses.is_dataclass(cls):
+        _see_that_fields_are_all(cls)
         return _fields_of_dataclass, lambda plain: _dataclass(cls, plain)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         names: tuple[str, ...] = getattr(cls, "_fields")
         return (
             lambda values: dict(zip(names, values, strict=True)),
-            lambda plain: tuple.__new__(cls, [_map(plain)[name] for name in names]),
+            lambda plain: tuple.__new__(cls, [_fields(cls, names, plain)[it] for it in names]),
         )
     raise TypeError(
         f"{cls.__qualname__} is not a dataclass, named tuple or enum: pass 'encode' and 'decode'"
     )
 
 
-def _member_name(member: enum.Enum) -> str:
-    if member.name is None or member.name not in type(member).__members__:
+def _see_that_fields_are_all(cls: type) -> None:
+    """Refuses a dataclass that is a list, say, whose items are not among its fields."""
+    built_in = next(it for it in cls.__mro__ if not it.__flags__ & _IS_HEAP_TYPE)
+    if built_in is not object:
+        raise TypeError(
+            f"{cls.__qualname__} is {built_in.__name__}, too, which holds more than its fields: "
+            "pass 'encode' and 'decode'"
+        )
+
+
+#: What CPython says of classes that programs define.
+_IS_HEAP_TYPE = 1 << 9
+
+
+def _member_name(member: enum.Enum) -> Any:
+    name: Any = member._name_
+    if name not in type(member).__members__:
         raise TypeError(f"{member!r} is not a single member of its enum")
-    return member.name
+    return name
 
 
-def _names_of_flags(flags: enum.Flag) -> str:
-    """As `READ|WRITE`; of none an empty text."""
-    single = [member for member in type(flags) if member.value & flags.value]
-    if sum(member.value for member in single) != flags.value:
-        raise TypeError(f"{flags!r} has bits that are no members of its enum")
-    return "|".join(_member_name(member) for member in single)
-
-
-def _flags(cls: type[enum.Flag], names: Any) -> enum.Flag:
+def _member(cls: type[enum.Enum], name: Any) -> Any:
     members = cls.__members__
-    single = [members[name] for name in _of_type(names, str).split("|") if name]
-    return cls(sum({member.value for member in single}))
+    if of_type(name, str) not in members:
+        raise ValueError(f"{cls.__qualname__} has no member {name!r:.60} on this rank")
+    return members[name]
+
+
+def _parts_of_flags(flags: enum.Flag) -> list[Any]:
+    """As `["READ", "WRITE"]`; bits that no member has follow as a number."""
+    if flags._name_ in type(flags).__members__:
+        return [flags._name_]
+    value = flags._value_
+    rest, parts = value, []
+    # Members of one bit first: they say it all, unless a bit stands in none of them.
+    members = sorted(type(flags).__members__.items(), key=lambda it: it[1]._value_.bit_count() > 1)
+    for name, member in members:
+        bits = member._value_
+        if rest & bits and value & bits == bits:
+            parts.append(name)
+            rest &= ~bits
+    return [*parts, rest] if rest else parts
+
+
+def _flags(cls: type[enum.Flag], parts: Any) -> Any:
+    if len(of_type(parts, list)) == 1 and type(parts[0]) is str:
+        return _member(cls, parts[0])
+    value = 0
+    for part in parts:
+        value |= part if type(part) is int else _member(cls, part)._value_
+    # Not by a call of the class, which may have code of its own for bits that it lacks.
+    missing: Any = enum.Flag._missing_
+    flags = missing.__func__(cls, value)
+    # What a class does with bits that it has no member for, is its affair: it may drop them.
+    if type(flags) is not cls or flags._value_ != value:
+        raise ValueError(f"{cls.__qualname__} has not all bits of {value:#x} on this rank")
+    return flags
 
 
 def _fields_of_dataclass(instance: Any) -> dict[str, Any]:
@@ -159,15 +207,20 @@ def _fields_of_dataclass(instance: Any) -> dict[str, Any]:
 
 
 def _dataclass(cls: type, plain: Any) -> Any:
-    fields = _map(plain)
-    known = {field.name for field in dataclasses.fields(cls)}
-    if set(fields) != known:
-        odd = sorted(map(str, set(fields) ^ known))
-        raise ValueError(f"the fields {odd} of {cls.__qualname__} differ between ranks")
+    fields = _fields(cls, [field.name for field in dataclasses.fields(cls)], plain)
     instance: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(instance, name, value)
     return instance
+
+
+def _fields(cls: type, known: Any, plain: Any) -> dict[str, Any]:
+    """A map of exactly these fields."""
+    fields = _map(plain)
+    if set(fields) != set(known):
+        odd = sorted(map(str, set(fields) ^ set(known)))
+        raise ValueError(f"the fields {odd} of {cls.__qualname__} differ between ranks")
+    return fields
 
 
 def _map(plain: Any) -> dict[str, Any]:
@@ -180,7 +233,10 @@ def plain_value(value: Any) -> tuple[int, Any]:
     """The tag and the plain value of an object; called by the encoder."""
     cls = type(value)
     if cls not in _WRITERS:
-        _register_library(cls)
+        _register_module(cls.__module__.partition(".")[0])
+        # Types of elements say that they are NumPy's.
+        if (cls.__module__, cls.__qualname__[:6]) == ("numpy", "dtype["):
+            _register_module("ml_dtypes")
     if cls not in _WRITERS:
         name = f"{cls.__module__}.{cls.__qualname__}"
         is_structure = dataclasses.is_dataclass(cls) or issubclass(cls, enum.Enum)
@@ -198,145 +254,120 @@ def plain_value(value: Any) -> tuple[int, Any]:
 
 def restored(tag: int, plain: Any) -> Any:
     """The object of a tag and a plain value, or that value; called by the decoder."""
-    if tag not in _READERS and tag >= 2**52:
-        for module in ("numpy", "torch", "zoneinfo"):
-            if module in sys.modules:
-                _register_module(module)
+    if tag not in _READERS and tag in _LIBRARY_OF:
+        # What comes back must not depend on what this rank has imported so far.
+        _register_module(_LIBRARY_OF[tag])
     found = _READERS.get(tag)
     if found is None:
         return plain
     try:
         return found[1](plain)
     except Exception as error:
-        raise ValueError(f"no {found[0]} came, but {plain!r:.60}: {error}") from error
+        raise ValueError(f"no {found[0]} came, but {_shown(plain)}: {error!s:.200}") from error
 
 
-def _register_library(cls: type) -> None:
-    """Types of NumPy, PyTorch and zoneinfo, once they are met."""
-    module = cls.__module__.partition(".")[0]
-    if module in ("numpy", "torch", "zoneinfo"):
-        _register_module(module)
+def _shown(plain: Any) -> str:
+    """What a value is, at no cost: it may be large, and hold objects that have code."""
+    if type(plain) in (str, bytes):
+        return repr(plain[:60])
+    if plain is None or type(plain) in (bool, float) or _is_short(plain):
+        return repr(plain)
+    count = f" of {len(plain)}" if type(plain) in (list, tuple, dict) else ""
+    return f"{type(plain).__name__}{count}"
 
 
+def _is_short(plain: Any) -> bool:
+    return type(plain) is int and plain.bit_length() <= 64
+
+
+#: By tag: the library whose type it is.
+_LIBRARY_OF = {
+    _tag_of(f"{library}.{name}"): library for library, names in LIBRARIES.items() for name in names
+}
+#: Libraries whose types are known here, and those that are not installed.
 _registered_modules: set[str] = set()
+_registering = threading.RLock()
 
 
-def _register_module(module: str) -> None:
-    if module in _registered_modules:
+def _register_module(library: str) -> None:
+    """Makes the types of a library known, if it is one that is carried and is installed."""
+    if library not in LIBRARIES or library in _registered_modules:
         return
-    _registered_modules.add(module)
-    library: Any = sys.modules[module]
-    if module == "zoneinfo":
-        _register(library.ZoneInfo, "zoneinfo.ZoneInfo", zone_name, zone_of)
-        return
-    if module == "torch":
-        kinds = {str(it): it for it in vars(library).values() if isinstance(it, library.dtype)}
-        _register(library.dtype, "torch.dtype", str, lambda name: kinds[name])
-        _register(library.Size, "torch.Size", list, library.Size)
-        return
-    scalars = {library.dtype(kind).type for kind in "?bhilqBHILQefdFDSUmM"}
-    for scalar in scalars - {library.bytes_, library.str_, library.timedelta64, library.datetime64}:
-        _register(scalar, f"numpy.{scalar.__name__}", lambda it: it.item(), _number_as(scalar))
-    _register(library.ndarray, "numpy.ndarray", _parts_of_array, _array)
-    _register(library.str_, "numpy.str_", str, library.str_)
-    _register(library.bytes_, "numpy.bytes_", bytes, library.bytes_)
-    for scalar in (library.datetime64, library.timedelta64):
-        _register(
-            scalar,
-            f"numpy.{scalar.__name__}",
-            lambda it: [int(it.astype("i8")), it.dtype.str],
-            _time,
-        )
-    for dtype in {type(library.dtype(kind)) for kind in "?bhilqBHILQefdgFDGSUmMO"}:
-        _register(dtype, "numpy.dtype", lambda it: it.str, library.dtype)
+    with _registering:
+        if library in _registered_modules:
+            return
+        try:
+            entries = entries_of(library)
+        except ImportError:
+            entries = []
+        for name, cls, encode, decode in entries:
+            _register(cls, name, encode, decode)
+        # Last: others look here without the lock.
+        _registered_modules.add(library)
 
 
-def _number_as(scalar: Any) -> Callable[[Any], Any]:
-    def decode(plain: Any) -> Any:
-        if type(plain) not in (bool, int, float, complex):
-            raise TypeError(f"expected a number, not {type(plain).__name__}")
-        return scalar(plain)
-
-    return decode
-
-
-def _time(plain: Any) -> Any:
-    number, name = _of_type(plain, list)
-    numpy: Any = sys.modules["numpy"]
-    dtype = numpy.dtype(_of_type(name, str))
-    if dtype.kind not in "mM":
-        raise TypeError(f"expected a time of NumPy, not {dtype}")
-    return numpy.array(_of_type(number, int), "i8").astype(dtype)[()]
-
-
-def _parts_of_array(array: Any) -> list[Any]:
-    if array.dtype.hasobject or array.dtype.fields is not None:
-        raise TypeError(f"arrays of {array.dtype} are not encoded as CBOR")
-    return [array.dtype.str, list(array.shape), array.tobytes()]
-
-
-def _array(plain: Any) -> Any:
-    dtype, shape, elements = plain
-    return sys.modules["numpy"].frombuffer(elements, dtype).reshape(shape).copy()
-
-
-def _of_type(plain: Any, cls: type) -> Any:
-    """A plain value of exactly this type: a constructor may do anything with another."""
-    if type(plain) is not cls:
-        raise TypeError(f"expected {cls.__name__}, not {type(plain).__name__}")
+def _items(plain: Any, count: int) -> Any:
+    """A list of so many."""
+    if len(of_type(plain, list)) != count:
+        raise TypeError(f"expected {count} values, not {len(plain)}")
     return plain
 
 
 def _whole(plain: Any, count: int) -> list[int]:
     """So many whole numbers."""
-    items = list(_of_type(plain, list))
-    if len(items) != count:
-        raise TypeError(f"expected {count} numbers, not {len(items)}")
-    return [_of_type(item, int) for item in items]
+    return [of_type(item, int) for item in _items(plain, count)]
 
 
 def _register_standard_library() -> None:
-    def of(cls: type, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> None:
-        _register(cls, f"{cls.__module__}.{cls.__qualname__}", encode, decode)
-
-    for path in (pathlib.PurePosixPath, pathlib.PureWindowsPath):
-        of(path, str, path)
+    # Names are spelt out: versions of Python differ in which module a class says it is of.
+    of = _register
+    of(pathlib.PurePosixPath, "pathlib.PurePosixPath", str, _of_text(pathlib.PurePosixPath))
+    of(pathlib.PureWindowsPath, "pathlib.PureWindowsPath", str, _of_text(pathlib.PureWindowsPath))
     # Files have the paths of the reader's system.
     for path in (pathlib.PosixPath, pathlib.WindowsPath):
-        _register(path, "pathlib.Path", str, pathlib.Path)
-    of(datetime.datetime, text_of_time, datetime_of_text)
-    of(datetime.date, datetime.date.isoformat, datetime.date.fromisoformat)
-    of(datetime.time, text_of_time, time_of_text)
+        of(path, "pathlib.Path", str, _of_text(pathlib.Path))
+    of(datetime.datetime, "datetime.datetime", text_of_time, datetime_of_text)
+    date = datetime.date
+    of(date, "datetime.date", date.isoformat, _of_text(date.fromisoformat))
+    of(datetime.time, "datetime.time", text_of_time, time_of_text)
     of(
         datetime.timedelta,
+        "datetime.timedelta",
         lambda it: [it.days, it.seconds, it.microseconds],
         lambda plain: datetime.timedelta(*_whole(plain, 3)),
     )
-    of(
-        datetime.timezone,
-        lambda it: it.utcoffset(None).total_seconds(),
-        lambda plain: datetime.timezone(datetime.timedelta(seconds=plain)),
-    )
-    of(uuid.UUID, str, uuid.UUID)
-    of(decimal.Decimal, str, lambda plain: decimal.Decimal(_of_type(plain, str)))
+    of(datetime.timezone, "datetime.timezone", plain_zone, zone_of_plain)
+    of(uuid.UUID, "uuid.UUID", str, _of_text(uuid.UUID))
+    of(decimal.Decimal, "decimal.Decimal", str, _of_text(decimal.Decimal))
     of(
         fractions.Fraction,
+        "fractions.Fraction",
         lambda it: [it.numerator, it.denominator],
         lambda plain: fractions.Fraction(*_whole(plain, 2)),
     )
-    of(collections.OrderedDict, dict, lambda plain: collections.OrderedDict(_map(plain)))
-    of(collections.Counter, dict, lambda plain: collections.Counter(_map(plain)))
+    for map_type in (collections.OrderedDict, collections.Counter):
+        decode = lambda plain, map_type=map_type: map_type(_map(plain))  # noqa: E731
+        of(map_type, f"collections.{map_type.__name__}", dict, decode)
     of(
         collections.deque,
+        "collections.deque",
         lambda it: [list(it), it.maxlen],
-        lambda plain: collections.deque(_of_type(plain[0], list), plain[1]),
+        lambda plain: collections.deque(of_type(_items(plain, 2)[0], list), plain[1]),
     )
-    of(frozenset, list, lambda plain: frozenset(_of_type(plain, list)))
-    of(bytearray, bytes, lambda plain: bytearray(_of_type(plain, bytes)))
-    of(range, lambda it: [it.start, it.stop, it.step], lambda plain: range(*plain))
-    of(slice, lambda it: [it.start, it.stop, it.step], lambda plain: slice(*plain))
-    of(ipaddress.IPv4Address, str, ipaddress.IPv4Address)
-    of(ipaddress.IPv6Address, str, ipaddress.IPv6Address)
+    of(frozenset, "builtins.frozenset", list, lambda plain: frozenset(of_type(plain, list)))
+    of(bytearray, "builtins.bytearray", bytes, lambda plain: bytearray(of_type(plain, bytes)))
+    of(range, "builtins.range", _bounds, lambda plain: range(*_whole(plain, 3)))
+    of(slice, "builtins.slice", _bounds, lambda plain: slice(*_items(plain, 3)))
+    for address in (ipaddress.IPv4Address, ipaddress.IPv6Address):
+        of(address, f"ipaddress.{address.__name__}", str, _of_text(address))
+
+
+def _of_text(make: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda plain: make(of_type(plain, str))
+
+
+def _bounds(it: Any) -> list[Any]:
+    return [it.start, it.stop, it.step]
 
 
 _register_standard_library()

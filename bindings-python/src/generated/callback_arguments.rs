@@ -11,9 +11,10 @@ use crate::record::described;
 #[pyclass(frozen, get_all, module = "polyrank")]
 pub(crate) struct PreHookArgs {
     /// The operation: `ALLREDUCE`, `REDUCE`, `BROADCAST`, `ALLGATHER`, `GATHER`, `SCATTER`,
-    /// `REDUCE_SCATTER`, `ALLTOALL`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
-    /// `RECVANYSOURCE`, `SENDRECV`; one on objects by the name of its function, `ALL_GATHER_OBJECT`,
-    /// and `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
+    /// `REDUCE_SCATTER`, `ALLTOALL`, `PPERMUTE`, `BARRIER`, `SCAN`, `EXSCAN`, `SEND`, `RECV` or
+    /// `RECVANYSOURCE`, `SENDRECV`; one of a topology by the name of its method,
+    /// `NEIGHBOR_ALLTOALL`; one on objects by that of its function, `ALL_GATHER_OBJECT`, and
+    /// `ALLREDUCE_SPARSE`, without tensors and without the hooks after their issue. In JavaScript
     /// messages of devices that go together are one `COALESCED`.
     pub(crate) name: Py<PyAny>,
     /// This process's rank in the group.

@@ -488,7 +488,7 @@ impl PreparedOperation {
     /// that is over, and raises its failure. All ranks start it equally often, or take part by
     /// ordinary calls.
     ///
-    /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+    /// Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "start", signature = ())]
     fn py_start<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -500,7 +500,7 @@ impl PreparedOperation {
     /// Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
     /// without making a handle.
     ///
-    /// Raises `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+    /// Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "run", signature = ())]
     fn py_run<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();

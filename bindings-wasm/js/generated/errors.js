@@ -201,22 +201,34 @@ const MESSAGES = {
 /** An error of the native half as its class, or what a reduction function or a store that is written
  * in JavaScript threw; any other value as it is. */
 export function asError(error) {
-  const data = error?.data ?? (typeof error?.kind === "string" && !(error instanceof Error) ? error : null);
-  if (data === null || typeof data.kind !== "string") return error;
+  const data = dataOf(error);
+  if (data === null) return error;
   const fields = {};
   for (const [field, value] of Object.entries(data.fields ?? {})) {
     fields[camelCase(field)] = value;
     if (field === "sequence") fields.seq = value;
   }
-  const thrown = causeOf(data.message);
+  const cause = causeOf(data.message);
   const isWhatFailed = data.kind === "ReductionFailed" || data.kind === "Store";
-  if (isWhatFailed && thrown !== undefined) return thrown;
+  if (isWhatFailed && cause?.standsAlone) return cause.error;
   const made = new (KINDS[data.kind] ?? PolyrankError)(MESSAGES[data.kind] ?? data.message, fields);
-  if (thrown !== undefined) made.cause = thrown;
+  if (cause !== undefined) made.cause = cause.error;
   return made;
 }
 
-/** What was thrown that became an error of this message, if that is known. */
+/** What the native half says of an error; null: `error`, which may be anything, is not its. */
+function dataOf(error) {
+  try {
+    const isData = typeof error?.kind === "string" && !(error instanceof Error);
+    const data = error?.data ?? (isData ? error : null);
+    return typeof data?.kind === "string" ? data : null;
+  } catch {
+    return null;
+  }
+}
+
+/** What was thrown that became an error of this message, if that is known: `error`, and whether
+ * that says itself what failed (`standsAlone`). */
 let causeOf = () => undefined;
 
 /** Finds what was thrown by what is written in JavaScript. */

@@ -480,7 +480,7 @@ impl GroupStatus {
         let differs = (0..).zip(&values).find_map(|(rank, bytes)| {
             let theirs = Fingerprint::decode(bytes.first_chunk()?);
             let side = |rank, fingerprint| Side { rank, fingerprint, message_bytes: None };
-            (theirs != ours).then(|| Abort::Mismatch {
+            (!theirs.agrees_with(&ours)).then(|| Abort::Mismatch {
                 sequence,
                 one: side(self.rank, ours),
                 other: side(rank, theirs),

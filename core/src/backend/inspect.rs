@@ -62,7 +62,7 @@ pub(super) fn first_difference(
     ours.iter()
         .filter_map(|&(sequence, mine)| {
             let &(_, yours) = theirs.iter().find(|(number, _)| *number == sequence)?;
-            (mine != yours).then(|| Abort::Mismatch {
+            (!mine.agrees_with(&yours)).then(|| Abort::Mismatch {
                 sequence,
                 one: side(rank, mine),
                 other: side(other, yours),

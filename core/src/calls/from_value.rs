@@ -1,5 +1,6 @@
 //! Values of a resolved call as Rust types. Knows nothing of overloads.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::value::{Foreign, Language, Value};
@@ -44,14 +45,37 @@ impl Members {
         let members = &mut self.record.members.iter().zip(&mut self.values);
         let value = members.find(|(member, _)| member.name == name);
         let value = value.map_or(Value::None, |(_, value)| std::mem::replace(value, Value::None));
-        let given = match &value {
-            Value::Int(number) => format!(", not {number}"),
-            // Its own member says what it is.
-            Value::Record(..) => String::new(),
-            other => format!(", not {}", Language::default().sort(other)),
-        };
+        let given = Given::of(&value, Language::default());
         let record = self.record.name;
-        T::from_value(value).map_err(|what| format!("{record} whose {name} is {what}{given}"))
+        T::from_value(value)
+            .map_err(|what| format!("{record} whose {name} is {}", given.beside(what)))
+    }
+}
+
+/// What came in place of something else, for messages.
+pub(super) enum Given {
+    /// One value.
+    One(Cow<'static, str>),
+    /// Several, of which what is said of the one that is wrong says what it is.
+    Several,
+}
+
+impl Given {
+    /// `value`, in the words of this language.
+    pub(super) fn of(value: &Value, language: Language) -> Given {
+        match value {
+            Value::Int(number) => Given::One(number.to_string().into()),
+            Value::Record(..) | Value::List(_) => Given::Several,
+            other => Given::One(language.sort(other)),
+        }
+    }
+
+    /// What was expected, and what came instead.
+    pub(super) fn beside(self, expected: String) -> String {
+        match self {
+            Given::One(given) => expected + ", not " + &given,
+            Given::Several => expected,
+        }
     }
 }
 
@@ -161,10 +185,22 @@ from_list!(
 
 fn list<T: FromValue>(value: Value) -> Result<Vec<T>, String> {
     match value {
-        Value::List(values) => values
-            .into_iter()
-            .map(|value| T::from_value(value).map_err(|what| format!("a list of {what}")))
-            .collect(),
+        Value::List(values) => {
+            let items = values.into_iter().enumerate();
+            let items = items.map(|(index, value)| {
+                let given = Given::of(&value, Language::default());
+                T::from_value(value).map_err(|what| {
+                    let many = what.replacen("an integer", "integers", 1);
+                    match given {
+                        Given::One(given) => {
+                            format!("a list of {many}, but element {index} is {given}")
+                        }
+                        Given::Several => format!("a list of {many}"),
+                    }
+                })
+            });
+            items.collect()
+        }
         _ => Err("list".to_owned()),
     }
 }

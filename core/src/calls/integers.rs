@@ -1,12 +1,15 @@
-//! Arrays of integers where a list of them is expected: sizes, ranks, pairs. Knows no calls.
+//! Arrays of integers or of truth values where a list of them is expected: sizes, ranks, pairs.
+//! Knows no calls.
 
 use super::value::Value;
 use crate::generated::dtype::DType;
 use crate::request::Type;
 use crate::tensor::{Device, Tensor};
 
-/// Whether `tensor` can stand for a list of this type.
+/// Whether `tensor` can stand for a list of this type. One without elements stands for a list
+/// without any, whatever its type is: that is what NumPy makes of an empty list.
 pub(super) fn is_list(tensor: &Tensor, ty: &Type) -> bool {
+    let Some((kind, depth)) = item(ty) else { return false };
     let is_integer = matches!(
         tensor.dtype(),
         DType::I8
@@ -18,26 +21,36 @@ pub(super) fn is_list(tensor: &Tensor, ty: &Type) -> bool {
             | DType::U32
             | DType::U64
     );
-    is_integer && tensor.device() == Device::Cpu && depth(ty) == Some(tensor.shape().len())
+    let fits = match kind {
+        _ if tensor.elements() == 0 => true,
+        Type::Bool => tensor.dtype() == DType::Bool,
+        _ => is_integer,
+    };
+    fits && tensor.device() == Device::Cpu && depth == tensor.shape().len()
 }
 
 /// The elements as lists in lists, one level for each dimension.
 pub(super) fn list(tensor: &Tensor) -> Value {
-    rows(tensor.shape(), &mut numbers(tensor).into_iter())
+    let value = match tensor.dtype() {
+        DType::Bool => |number| Value::Bool(number != 0),
+        _ => Value::Int,
+    };
+    rows(tensor.shape(), &mut numbers(tensor).into_iter().map(value))
 }
 
-fn rows(shape: &[usize], numbers: &mut impl Iterator<Item = i64>) -> Value {
+fn rows(shape: &[usize], elements: &mut impl Iterator<Item = Value>) -> Value {
     match shape {
-        [] => numbers.next().map_or(Value::None, Value::Int),
-        [length, inner @ ..] => Value::List((0..*length).map(|_| rows(inner, numbers)).collect()),
+        [] => elements.next().unwrap_or(Value::None),
+        [length, inner @ ..] => Value::List((0..*length).map(|_| rows(inner, elements)).collect()),
     }
 }
 
-/// How many lists of integers are in one another; none if there is something else in them.
-fn depth(ty: &Type) -> Option<usize> {
+/// What is in a list of this type, and how many lists are in one another; none if that is neither
+/// integers nor truth values.
+fn item(ty: &Type) -> Option<(&Type, usize)> {
     match ty {
-        Type::Sequence(Type::Int) => Some(1),
-        Type::Sequence(inner) => depth(inner).map(|depth| depth + 1),
+        Type::Sequence(kind @ (Type::Int | Type::Bool)) => Some((kind, 1)),
+        Type::Sequence(inner) => item(inner).map(|(kind, depth)| (kind, depth + 1)),
         _ => None,
     }
 }
@@ -69,7 +82,7 @@ fn numbers(tensor: &Tensor) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::Element;
+    use crate::tensor::{Element, Region};
 
     fn shaped<T: Element>(elements: Vec<T>, shape: &[usize]) -> Tensor {
         let tensor = Tensor::from(elements);
@@ -104,6 +117,30 @@ mod tests {
         assert_eq!(list_of((1..=6).collect::<Vec<i64>>(), &[3, 2]), format!("{rows:?}"));
         let empty = Value::List(vec![Value::List(Vec::new()); 3]);
         assert_eq!(list_of(Vec::<i64>::new(), &[3, 0]), format!("{empty:?}"));
+    }
+
+    #[test]
+    fn truth_values_are_lists_too() {
+        let [yes, no] = [true, false].map(Value::Bool);
+        let tensor = Tensor::contiguous(Region::from_vec(vec![1, 0, 2]), DType::Bool, vec![3]);
+        assert_eq!(
+            format!("{:?}", list(&tensor)),
+            format!("{:?}", Value::List(vec![yes.clone(), no, yes]))
+        );
+        static FLAGS: Type = Type::Sequence(&Type::Bool);
+        assert!(is_list(&tensor, &FLAGS) && !is_list(&tensor, &Type::Sequence(&Type::Int)));
+        assert!(!is_list(&Tensor::from(vec![1i32]), &FLAGS), "an integer is no truth value");
+    }
+
+    #[test]
+    fn an_array_without_elements_is_an_empty_list_of_anything() {
+        static FLAGS: Type = Type::Sequence(&Type::Bool);
+        static PAIRS: Type = Type::Sequence(&Type::Sequence(&Type::Int));
+        let nothing = Tensor::from(Vec::<f64>::new());
+        assert!(is_list(&nothing, &FLAGS) && is_list(&nothing, &Type::Sequence(&Type::Int)));
+        assert!(!is_list(&nothing, &PAIRS) && is_list(&shaped(Vec::<f32>::new(), &[0, 2]), &PAIRS));
+        assert!(!is_list(&nothing, &Type::Sequence(&Type::Tensor)));
+        assert_eq!(format!("{:?}", list(&nothing)), expected(&[]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::describe::is_of_tensors;
-use super::from_value::FromValue;
+use super::from_value::{FromValue, Given};
 use super::integers;
 use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
@@ -60,7 +60,8 @@ impl Method {
     }
 }
 
-fn is_any(parameter: &Parameter) -> bool {
+/// Whether a parameter takes any value of the language as it is.
+pub(super) fn is_any(parameter: &Parameter) -> bool {
     matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
 }
 
@@ -90,14 +91,13 @@ impl ResolvedCall {
     }
 
     fn converted<T: FromValue>(&self, position: usize, value: Value) -> Result<T> {
-        let number = if let Value::Int(number) = &value { Some(*number) } else { None };
         let language = self.language;
-        let sort = language.sort(&value);
+        let given = Given::of(&value, language);
         T::from_value(value).map_err(|what| {
-            let given = number.map_or(sort, |number| number.to_string().into());
+            let what = given.beside(what);
             let callee = language.callee(self.method);
             let name = language.name(self.parameters()[position].name);
-            let message = format!("{callee}(): argument '{name}' must be {what}, not {given}");
+            let message = format!("{callee}(): argument '{name}' must be {what}");
             Error::InvalidArgument { message }
         })
     }
@@ -479,7 +479,7 @@ fn message(method: &Method, arguments: &Arguments) -> String {
             reasons.push(reason);
         }
     }
-    let (callee, given) = (language.callee(method), language.arguments(arguments));
+    let (callee, given) = (language.callee(method), language.arguments(method, arguments));
     let mut text = match overloads.len() {
         1 => format!("{callee}() does not take {given}. Accepted form:"),
         _ => format!("{callee}(): no overload takes {given}. Accepted forms:"),

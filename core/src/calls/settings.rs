@@ -41,9 +41,7 @@ pub(crate) fn group_hints(who: &str, name: &str, value: &Value) -> Result<GroupH
 }
 
 fn hints_of(value: Value) -> std::result::Result<GroupHints, String> {
-    let mut hints = GroupHints::default();
-    hints.compress = Members::of("GroupHints", value)?.take("compress")?;
-    Ok(hints)
+    Ok(GroupHints { compress: Members::of("GroupHints", value)?.take("compress")? })
 }
 
 /// A `BackendOptions` or one that extends it, as far as something of it was given.

@@ -6,6 +6,7 @@ use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::Compression;
 use crate::wire::abort::{Abort, Side};
+use crate::wire::exchange::{Exchange, TopologyNumber};
 use crate::wire::frame::{BOARD_ALGORITHM, Fingerprint};
 
 /// Stands between the name of a message's operation and its tag, in [`Abort::TimedOut`].
@@ -98,8 +99,11 @@ pub(crate) fn tagged_name(name: &str, tag: u32) -> String {
     format!("{name}{TAGGED}{tag}")
 }
 
-/// The name of the collective of a fingerprint.
+/// The name of the collective of a fingerprint, or of the method that it is.
 pub(crate) fn collective_name(fingerprint: &Fingerprint) -> &'static str {
+    if let Some(exchange) = Exchange::of(fingerprint) {
+        return exchange.method.name();
+    }
     Collective::from_code(fingerprint.collective).map_or("operation", |known| known.facts().name)
 }
 
@@ -127,8 +131,11 @@ fn describe(side: &Side) -> String {
         return format!("collective number {}", fingerprint.collective);
     };
     let facts = collective.facts();
-    let mut text = facts.name.to_owned();
-    if collective != Collective::Barrier {
+    let exchange = Exchange::of(fingerprint);
+    let mut text = collective_name(fingerprint).to_owned();
+    if exchange.is_some_and(|it| it.has_no_tensors) {
+        text += " of no tensors";
+    } else if collective != Collective::Barrier {
         let dtype = dtype_name(fingerprint.dtype);
         match fingerprint.elements {
             0 => text += &format!(" of {dtype}"),
@@ -145,6 +152,10 @@ fn describe(side: &Side) -> String {
     }
     if facts.rooted {
         text += &format!(", root {}", fingerprint.root);
+    }
+    if let Some(TopologyNumber { is_grid, made_by }) = exchange.and_then(|it| it.topology) {
+        let kind = if is_grid { "grid" } else { "graph" };
+        text += &format!(" on the {kind} that operation {made_by} made");
     }
     if fingerprint.algorithm == BOARD_ALGORITHM {
         text += ", over shared memory";

@@ -11,6 +11,7 @@ use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{DEFAULT_TIMEOUT, GroupOptions, ProcessGroup};
 use crate::rendezvous::{self, Rendezvous, incarnation};
+use crate::store::Bound;
 
 /// The backends that `options` name, and the options of a group described so.
 pub(super) fn group_options(
@@ -37,6 +38,10 @@ pub(super) async fn form(options: &InitOptions, name: &str, description: &str) -
     let (spec, group_options) = group_options(options, description)?;
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let start = Instant::now();
+    // A store whose own limit is longer holds no rank up.
+    let bound = Bound::after(timeout);
+    let store = options.store.as_ref().map(|store| bound.of(store));
+    let options = &InitOptions { store, ..options.clone() };
     let find = async |left| meet(options, &spec, left).await;
     let met = incarnation::meet(timeout, name, find).await;
     let (met, mut claim) = met.map_err(rendezvous::explained)?;
@@ -51,6 +56,7 @@ pub(super) async fn form(options: &InitOptions, name: &str, description: &str) -
             // The store is silent: it is not asked for more.
             Err(error @ Error::StoreTimeout { .. }) => return Err(error),
             Err(error) => {
+                claim.fail(rank, &error).await;
                 if rendezvous::is_shortage(&error) {
                     claim.refuse((rank, world_size), &error, timeout).await;
                 }
@@ -64,6 +70,7 @@ pub(super) async fn form(options: &InitOptions, name: &str, description: &str) -
         }
         claim = incarnation::enter(&met, name, incarnation::remaining(timeout, start)).await?;
     };
+    bound.lift();
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
     Ok(World { process_id, hosting, claim: Some(claim), group, groups })

@@ -131,7 +131,7 @@ impl State {
         let Some(SlotProgress { small, .. }) = running.slot_progress else { return };
         let &Header { sequence, fingerprint, .. } = header;
         let operation = SmallOperation { sequence, fingerprint, small };
-        if !operation.may_be_elsewhere() || running.fingerprint != fingerprint {
+        if !operation.may_be_elsewhere() || !running.fingerprint.agrees_with(&fingerprint) {
             return;
         }
         let Some(exchange) = &self.exchange else { return };
@@ -313,11 +313,11 @@ impl State {
         let ours = running.fingerprint;
         let state = step.and_then(|step| running.steps.get(step as usize));
         let bytes = state.map(|state| state.bytes as u64);
-        if ours == header.fingerprint && bytes == Some(header.message_bytes) {
+        let same_call = ours.agrees_with(&header.fingerprint);
+        if same_call && bytes == Some(header.message_bytes) {
             return step;
         }
         // For the same call with messages of different lengths, the error names those lengths.
-        let same_call = ours == header.fingerprint;
         let one =
             Side { rank: self.rank, fingerprint: ours, message_bytes: bytes.filter(|_| same_call) };
         let other = Side {
@@ -332,7 +332,7 @@ impl State {
     /// A frame came for an operation that is not in flight: compares it with those that ended here.
     fn check_finished(&mut self, peer: Rank, header: &Header) {
         let Some(ours) = self.in_flight.finished(header.sequence) else { return };
-        if ours != header.fingerprint {
+        if !ours.agrees_with(&header.fingerprint) {
             let one = Side { rank: self.rank, fingerprint: ours, message_bytes: None };
             let other = Side { rank: peer, fingerprint: header.fingerprint, message_bytes: None };
             self.fail(Abort::Mismatch { sequence: header.sequence, one, other });

@@ -369,7 +369,7 @@ impl State {
             // shows another operation disagrees, and must not take this rank for one that agrees.
             let chosen = exchange.board.fingerprint(CHOOSER, running.sequence)?;
             let direct = [where_lent, over_board].map(|of| of(&running.fingerprint));
-            return direct.contains(&chosen).then_some(NextTake::Pass);
+            return direct.iter().any(|it| it.agrees_with(&chosen)).then_some(NextTake::Pass);
         }
         let reduces = direct.reduces();
         if reduces && progress.taken == 0 {
@@ -475,13 +475,13 @@ impl SlotExchange {
         let Slot::Bytes(shown, theirs) = slot else { return Err(nonsense()) };
         // In an alltoall, a rank knows only its own blocks.
         let is_alltoall = fingerprint.collective == Collective::Alltoall as u8;
-        if theirs == over_board(fingerprint) && is_alltoall {
+        if is_alltoall && theirs.agrees_with(&over_board(fingerprint)) {
             return Ok(LentAddress::OnBoard(shown));
         }
-        if theirs == *fingerprint && fingerprint.algorithm != BOARD_ALGORITHM {
+        if theirs.agrees_with(fingerprint) && fingerprint.algorithm != BOARD_ALGORITHM {
             return Ok(LentAddress::Nowhere);
         }
-        if theirs != where_lent(fingerprint) {
+        if !theirs.agrees_with(&where_lent(fingerprint)) {
             // How they would have run it is not what they disagree on.
             let side = |rank, fingerprint| {
                 let fingerprint = over_board(fingerprint);

@@ -175,10 +175,15 @@ impl SlotExchange {
         }
     }
 
+    /// Whether `rank` shows operation `sequence` with a fingerprint that agrees with this one.
+    pub(super) fn shown_by(&self, rank: Rank, sequence: u64, fingerprint: &Fingerprint) -> bool {
+        self.board.fingerprint(rank, sequence).is_some_and(|it| it.agrees_with(fingerprint))
+    }
+
     /// Whether some rank shows that it runs the schedule of the operation.
     pub(super) fn is_scheduled(&self, operation: &SmallOperation) -> bool {
         let SmallOperation { sequence, fingerprint, small } = operation;
-        let is_it = |rank| self.board.fingerprint(rank, *sequence) == Some(*fingerprint);
+        let is_it = |rank| self.shown_by(rank, *sequence, fingerprint);
         // Also a rank whose data this one does not need may choose that for all.
         operation.may_be_elsewhere() && (0..small.size).any(is_it)
     }
@@ -187,7 +192,7 @@ impl SlotExchange {
     pub(super) fn is_lent(&self, operation: &SmallOperation) -> bool {
         let SmallOperation { sequence, fingerprint, small } = operation;
         let lent = where_lent(fingerprint);
-        let lends = |rank| self.board.fingerprint(rank, *sequence) == Some(lent);
+        let lends = |rank| self.shown_by(rank, *sequence, &lent);
         operation.may_be_elsewhere() && small.sources().any(lends)
     }
 
@@ -240,7 +245,7 @@ impl SlotExchange {
             let one = Side { rank: small.rank, fingerprint, message_bytes: None };
             let wanted = small.wanted(part(source));
             match self.board.read(source, sequence, wanted, &mut self.slot_scratch) {
-                Slot::Bytes(_, theirs) if theirs != fingerprint => {
+                Slot::Bytes(_, theirs) if !theirs.agrees_with(&fingerprint) => {
                     let other = Side { rank: source, fingerprint: theirs, message_bytes: None };
                     return Err(Abort::Mismatch { sequence, one, other });
                 }

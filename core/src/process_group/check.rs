@@ -47,13 +47,13 @@ pub(super) struct CheckedOperation {
 pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<CheckedOperation>> {
     let facts = request.collective.facts();
     if facts.rooted && request.root >= size {
-        let (name, root) = (request.name, request.root);
-        return invalid(format!("{name}: root must be a rank in 0..{size}, got {root}"));
+        let (name, root, last) = (request.name, request.root, size.saturating_sub(1));
+        return invalid(format!("{name}: root must be a rank from 0 to {last}, got {root}"));
     }
     let lists = request.inputs.len().max(request.outputs.len());
     if request.root_tensor as usize >= lists.max(1) {
-        let (name, index) = (request.name, request.root_tensor);
-        return invalid(format!("{name}: root_tensor must be in 0..{lists}, got {index}"));
+        let (name, index, last) = (request.name, request.root_tensor, lists.saturating_sub(1));
+        return invalid(format!("{name}: root_tensor must be from 0 to {last}, got {index}"));
     }
     if lists <= 1 || request.coalesced {
         let all: Result<Vec<CheckedOperation>> =

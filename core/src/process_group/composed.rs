@@ -48,10 +48,15 @@ impl ProcessGroup {
     /// # Errors
     /// Those of the collective.
     pub(crate) async fn run_part(&self, call: TypedCall) -> Result<Vec<Tensor>> {
+        Ok(self.run_numbered(call).await?.1)
+    }
+
+    /// As [`ProcessGroup::run_part`], with the number of the operation.
+    async fn run_numbered(&self, call: TypedCall) -> Result<(u64, Vec<Tensor>)> {
         let request = call.request(self.rank(), self.size())?;
         let work = self.issue_unhooked(request, WaitMode::current().waiting())?;
         work.settle().await?;
-        work.into_result()
+        Ok((work.sequence(), work.into_result()?))
     }
 
     /// Has each rank's elements brought to all, as a part of another operation: `all` is room for
@@ -65,11 +70,23 @@ impl ProcessGroup {
         mine: Vec<T>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Vec<T>>> {
+        Ok(self.all_gather_numbered(all, mine, timeout).await?.1)
+    }
+
+    /// As [`ProcessGroup::all_gather_vecs`], with the number of the operation.
+    pub(crate) async fn all_gather_numbered<T: Element>(
+        &self,
+        all: Vec<Vec<T>>,
+        mine: Vec<T>,
+        timeout: Option<Duration>,
+    ) -> Result<(u64, Vec<Vec<T>>)> {
         let options = AllgatherOptions { timeout, ..Default::default() };
         let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER, options)
             .tensors(Role::Out, all.into_iter().map(Tensor::from).collect())
             .tensors(Role::In, vec![mine.into()]);
-        self.run_part(call).await?.into_iter().map(Tensor::into_vec).collect()
+        let (sequence, outputs) = self.run_numbered(call).await?;
+        let lists = outputs.into_iter().map(Tensor::into_vec).collect::<Result<_>>()?;
+        Ok((sequence, lists))
     }
 }
 

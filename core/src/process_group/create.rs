@@ -20,7 +20,7 @@ use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
-use crate::store::{GroupStore, PrefixStore, Store};
+use crate::store::{Bound, GroupStore, PrefixStore, Store};
 use crate::tensor::Device;
 use crate::work::group_names;
 
@@ -118,7 +118,7 @@ fn check_rank(rank: u32, size: u32) -> Result<()> {
     let message = match size {
         0 => "world_size must be at least 1, got 0".to_owned(),
         _ if rank < size => return Ok(()),
-        _ => format!("rank must be in 0..{size}, got {rank}"),
+        _ => format!("rank must be from 0 to {}, got {rank}", size - 1),
     };
     Err(Error::InvalidArgument { message })
 }
@@ -157,10 +157,13 @@ impl ProcessGroup {
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
         check_rank(rank, size)?;
+        let bound = Bound::after(options.timeout.unwrap_or(DEFAULT_TIMEOUT));
+        let store = bound.of(&store);
         let own = own_connection(&store, size).await?;
         let stores = Stores { group: store, own };
-        let origin = Origin::default();
-        Self::with_members(stores, rank, (0..size).collect(), name, options, origin).await
+        let (members, origin) = ((0..size).collect(), Origin::default());
+        let made = Self::with_members(stores, rank, members, name, options, origin).await;
+        made.inspect(|_| bound.lift())
     }
 
     /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`, and come from

@@ -110,6 +110,7 @@ impl ProcessGroup {
         match self.inner.hints.compression() {
             Some(compression)
                 if request.takes_hints
+                    && request.exchange.is_none()
                     && request.compression.is_none()
                     && self.inner.cpu.capabilities().compression
                     && can_compress(&request, compression) =>

@@ -27,7 +27,7 @@ pub(super) fn of_collective(request: &Request, rank: u32, waiting: WaitIntent) -
         output_tensors.clear();
     }
     PreHookArgs {
-        name: facts.capitals,
+        name: request.exchange.map_or(facts.capitals, |it| it.method.capitals()),
         input_tensors,
         output_tensors,
         reduce_op: facts.reduces.then_some(request.reduce_op),

@@ -263,7 +263,8 @@ impl ProcessGroup {
         if peer < self.size() {
             return Ok(());
         }
-        let message = format!("{name}: {role} rank must be in 0..{}, got {peer}", self.size());
+        let last = self.size() - 1;
+        let message = format!("{name}: {role} rank must be from 0 to {last}, got {peer}");
         Err(Error::InvalidArgument { message })
     }
 

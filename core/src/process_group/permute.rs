@@ -9,10 +9,12 @@ use crate::request::Request;
 use crate::tensor::{
     Buffers, ConstBuffers, OwnedBuffers, Region, Tensor, lend, lend_mut, single_tensor,
 };
+use crate::wire::exchange::{Exchange, ExchangeMethod};
 use crate::work::Work;
 
-/// The name of the method.
-const NAME: &str = "ppermute";
+/// The method, and its name.
+const METHOD: ExchangeMethod = ExchangeMethod::Ppermute;
+const NAME: &str = METHOD.name();
 
 impl ProcessGroup {
     /// Each pair is a rank that sends its `input` and the rank that gets it as `output`, as in
@@ -75,6 +77,7 @@ impl ProcessGroup {
         let from = pairs.iter().find(|pair| pair.1 == rank).map(|pair| pair.0);
         let mut request = Request::new(Collective::Alltoall);
         request.name = NAME;
+        request.exchange = Some(Exchange { method: METHOD, topology: None, has_no_tensors: false });
         request.inputs = vec![blocks(&input, to)];
         request.outputs = vec![blocks(&output, from)];
         request.uncut_inputs = vec![input.clone()];
@@ -124,7 +127,10 @@ fn check(pairs: &[(u32, u32)], size: u32) -> Result<()> {
         let mut seen = vec![false; size as usize];
         for rank in ranks {
             let message = match seen.get_mut(rank as usize) {
-                None => format!("{NAME}: {side} rank must be in 0..{size}, got {rank}"),
+                None => {
+                    let last = size.saturating_sub(1);
+                    format!("{NAME}: {side} rank must be from 0 to {last}, got {rank}")
+                }
                 Some(true) => format!("{NAME}: rank {rank} is the {side} of two pairs"),
                 Some(seen) => {
                     *seen = true;

@@ -12,7 +12,7 @@ use crate::blocking::{block_on, unblock};
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::keys_of_group;
 use crate::sorted::sort;
-use crate::store::Store;
+use crate::store::{Bound, Store};
 use crate::tensor::Device;
 use crate::wire::fingerprint::digest;
 
@@ -105,7 +105,8 @@ impl ProcessGroup {
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
             ranks: ranks.to_vec(),
         };
-        let group = self.inner.store.underlying()?;
+        let bound = Bound::after(timeout);
+        let group = bound.of(&self.inner.store.underlying()?);
         let watch = self.watch_for_loss_of(&call.ranks, &call.neighbours(rank));
         let own = watch.or_failure(own_connection(&group, ranks.len() as u32)).await;
         let own = own.map_err(|error| self.error_of(&call, error, false))?;
@@ -127,6 +128,7 @@ impl ProcessGroup {
         let origin = Origin { share, open_comparisons, siblings, store_prefix, liveness };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
+        let made = made.inspect(|_| bound.lift());
         made.map(Some).map_err(|error| self.error_of(&call, error, false))
     }
 

@@ -11,6 +11,7 @@ use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::{self, Order};
 use crate::request::Request;
 use crate::tensor::{Region, Tensor};
+use crate::wire::exchange::Exchange;
 use crate::wire::fingerprint::{NOT_A_FACTOR, digest};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
@@ -240,6 +241,8 @@ pub(super) fn agreed(
         elements,
         shared_bytes: total.map(|elements| elements * dtype.size_bytes() as u64),
         detail: match words.as_slice() {
+            // An alltoall has no words.
+            [] => request.exchange.map_or(0, Exchange::detail),
             // A factor that stands alone stands as it is, for errors to show.
             [factor] if facts.reduces && facts.sizes == Sizes::Equal => *factor,
             // So does one beside blocks that are all equal, whose sum all ranks compare anyway.

@@ -87,7 +87,11 @@ impl RankClaim {
         let patience = Deadline::after(PATIENCE);
         loop {
             let claim = RankClaim::of_present(met, name, &token).await?;
-            match claim.enter(met).await? {
+            let fit = claim.enter(met).await;
+            if let Err(why) = &fit {
+                claim.fail(met.rank, why).await;
+            }
+            match fit? {
                 Fit::Joined => return Ok(claim),
                 Fit::Ended => claim.abandon().await?,
                 Fit::Abandoned => claim.supersede(met.restart_count).await?,
@@ -204,6 +208,12 @@ impl RankClaim {
         if let Ok(false) = join::is_decided(&store, &self.name).await {
             join::refuse(&store, &self.name, ranks, why, timeout).await;
         }
+    }
+
+    /// Tells the others of this generation that the store failed this rank while it came, if that
+    /// is `why`.
+    pub(crate) async fn fail(&self, rank: u32, why: &Error) {
+        join::fail_joining(&self.group_store(), &self.name, rank, why).await;
     }
 
     /// Leaves the place to the rank that comes next.

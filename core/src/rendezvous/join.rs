@@ -105,15 +105,12 @@ pub(crate) async fn join_observed(
     observer: &dyn JoinObserver,
 ) -> Result<()> {
     super::check_rank(rank, world_size)?;
+    let met = meet(store, group_name, (rank, world_size), timeout, observer).await;
+    if let Err(why) = &met {
+        fail_joining(store, group_name, rank, why).await;
+    }
+    let (verdict, order) = met?;
     let keys = Keys { group_name };
-    let (verdict, order) = match enter(store, &keys, rank, world_size).await? {
-        Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
-        Entry::Entered { order } => {
-            let verdict = await_verdict(store, &keys, world_size, timeout, observer).await?;
-            store.delete_key_async(&presence::key_of(&keys, rank)).await?;
-            (verdict, order)
-        }
-    };
     let (kind, message) = match verdict.split_first() {
         _ if verdict == JOINED => return Ok(()),
         _ if verdict == SUPERSEDED => return Err(superseded(group_name)),
@@ -128,6 +125,25 @@ pub(crate) async fn join_observed(
     Err(match kind {
         TIMED_OUT => TimeoutVerdict::read(&message).error((rank, order), group_name),
         _ => Error::Rendezvous { message },
+    })
+}
+
+/// Comes to the group and waits for its verdict; with that, as which one this rank came.
+async fn meet(
+    store: &dyn Store,
+    group_name: &str,
+    (rank, world_size): (u32, u32),
+    timeout: Duration,
+    observer: &dyn JoinObserver,
+) -> Result<(Vec<u8>, i64)> {
+    let keys = Keys { group_name };
+    Ok(match enter(store, &keys, rank, world_size).await? {
+        Entry::Mistake(why) => (decide(store, &keys, &verdict_of(MISTAKE, &why)).await?, 0),
+        Entry::Entered { order } => {
+            let verdict = await_verdict(store, &keys, world_size, timeout, observer).await?;
+            store.delete_key_async(&presence::key_of(&keys, rank)).await?;
+            (verdict, order)
+        }
     })
 }
 
@@ -198,11 +214,38 @@ async fn has_verdict(store: &dyn Store, group_name: &str, expected: &[u8]) -> Re
 /// Tells the others, for whom this rank has joined, that it failed then, and why: they do not wait
 /// for what it would write next. What a rank failed with that was told itself is known.
 pub(crate) async fn fail_joined(store: &dyn Store, group_name: &str, rank: u32, why: &Error) {
-    let key = Keys { group_name }.of("verdict");
     let message = format!("rank {rank} joined group '{group_name}', and failed then: {why}");
-    let verdict = verdict_of(MISTAKE, &message);
-    if let Err(error) = store.compare_set_async(&key, JOINED, &verdict).await {
-        tracing::debug!(%error, "could not tell the others why this rank fails");
+    tell_failure(store, group_name, &[JOINED], &message).await;
+}
+
+/// As [`fail_joined`], for a rank whose store failed while it joined, if that is `why`: the others
+/// may wait for the group to be complete, or for this rank to continue.
+pub(super) async fn fail_joining(store: &dyn Store, group_name: &str, rank: u32, why: &Error) {
+    let is_failure = match why {
+        // By the will of who asked, who says why where it matters.
+        Error::Store { message } => !message.contains("interrupted"),
+        other => matches!(other, Error::NotACounter { .. }),
+    };
+    if !is_failure {
+        return;
+    }
+    let message = format!("rank {rank} came to group '{group_name}', and failed then: {why}");
+    tell_failure(store, group_name, &[b"", JOINED], &message).await;
+}
+
+/// Makes `message` the verdict in place of one of `earlier`, which are tried in their order.
+async fn tell_failure(store: &dyn Store, group_name: &str, earlier: &[&[u8]], message: &str) {
+    let key = Keys { group_name }.of("verdict");
+    let verdict = verdict_of(MISTAKE, message);
+    for known in earlier {
+        match store.compare_set_async(&key, known, &verdict).await {
+            Ok(now) if now == verdict => return,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "could not tell the others why this rank fails");
+                return;
+            }
+        }
     }
 }
 

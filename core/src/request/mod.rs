@@ -16,6 +16,7 @@ use crate::generated::collective::Collective;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels::Compression;
 use crate::tensor::Tensor;
+use crate::wire::exchange::Exchange;
 pub(crate) use arguments::{CallArguments, TensorArgument, invalid};
 pub use custom_reduction::{Combine, CustomOp, CustomReduction, ReductionTask};
 pub use method::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
@@ -54,6 +55,8 @@ pub struct Request {
     pub compression: Option<Compression>,
     /// Whether the hints of the group count where this says nothing.
     pub takes_hints: bool,
+    /// The method that it is to the ranks that compare it, if it is not the collective itself.
+    pub exchange: Option<Exchange>,
 }
 
 impl Request {
@@ -73,6 +76,7 @@ impl Request {
             coalesced: false,
             compression: None,
             takes_hints: true,
+            exchange: None,
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::request::perform;
 use super::{
-    DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, elsewhere, interrupt_when,
+    Bound, DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, elsewhere, interrupt_when,
 };
 use crate::blocking::WaitMode;
 use crate::clock::CAN_BLOCK;
@@ -256,6 +256,11 @@ impl Store for GroupStore {
     fn description(&self) -> String {
         let left = |_| format!("Store(of {}, left)", self.ending.group);
         self.underlying().map_or_else(left, |store| store.description())
+    }
+
+    fn bounded(&self, bound: &Arc<Bound>) -> Option<Arc<dyn Store>> {
+        let store = self.underlying().ok()?.bounded(bound)?;
+        Some(Arc::new(GroupStore::over(&self.ending, store)))
     }
 
     fn clone_store(&self) -> Result<Arc<dyn Store>> {

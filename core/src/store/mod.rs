@@ -5,6 +5,7 @@
 #[macro_use]
 mod by_request;
 
+mod bound;
 mod deadline;
 mod elsewhere;
 #[cfg(not(target_family = "wasm"))]
@@ -36,12 +37,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[doc(hidden)]
+pub use bound::Bound;
 pub(crate) use deadline::{Deadline, WaitError};
 use table::Refusal;
 pub(crate) use timeout::TimeoutSetting;
 
 use crate::generated::error::{Error, Result};
-use crate::transport::websocket::Relay;
+pub(crate) use crate::transport::websocket::Relay;
 
 pub(crate) use deadline::SLICE as INTERRUPT_CHECK_INTERVAL;
 #[cfg(not(target_family = "wasm"))]
@@ -138,6 +141,13 @@ pub trait Store: Send + Sync {
     /// This very store, for another thread: the same connection and timeout. `None`, where a store
     /// has no such handle: its requests block the thread that polls them.
     fn share(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
+    /// This very store, whose requests keep to `bound` besides its own timeout. `None`, where a
+    /// store has no such handle.
+    #[doc(hidden)]
+    fn bounded(&self, bound: &Arc<Bound>) -> Option<Arc<dyn Store>> {
+        let _ = bound;
         None
     }
     /// The store's server as a way between ranks that cannot reach each other, if it is one.

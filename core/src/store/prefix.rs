@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::request::perform;
-use super::{Store, StoreFuture, StoreReply, StoreRequest};
+use super::{Bound, Store, StoreFuture, StoreReply, StoreRequest};
 use crate::generated::error::Result;
 use crate::transport::websocket::Relay;
 
@@ -122,6 +122,11 @@ impl Store for PrefixStore {
 
     fn share(&self) -> Option<Arc<dyn Store>> {
         let store = self.store.share()?;
+        Some(Arc::new(Self::new(self.prefix.clone(), store)))
+    }
+
+    fn bounded(&self, bound: &Arc<Bound>) -> Option<Arc<dyn Store>> {
+        let store = self.store.bounded(bound)?;
         Some(Arc::new(Self::new(self.prefix.clone(), store)))
     }
 

@@ -178,18 +178,6 @@ impl Tensor {
         Ok(pieces)
     }
 
-    /// The bytes of its elements, as elements.
-    pub(crate) fn as_bytes(&self) -> Tensor {
-        let size = self.dtype.size_bytes();
-        let mut bytes = Tensor { dtype: DType::U8, origin: self.origin * size, ..self.clone() };
-        bytes.shape.push(size);
-        if let Some(strides) = &mut bytes.strides {
-            strides.iter_mut().for_each(|stride| *stride *= size as isize);
-            strides.push(1);
-        }
-        bytes
-    }
-
     /// Fills it with zeros.
     pub(crate) fn set_to_zero(&self) {
         self.copy_from(&Region::zeroed(self.bytes()));

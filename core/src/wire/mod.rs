@@ -3,6 +3,7 @@
 pub mod abort;
 pub mod card;
 pub mod channel;
+pub mod exchange;
 pub mod fingerprint;
 pub mod frame;
 pub mod handshake;

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::exchange::ExchangeMethod;
 use crate::fnv::Fnv;
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
@@ -11,7 +12,8 @@ use crate::generated::reduce_op::ReduceOp;
 pub const WIRE_VERSION: u16 = 5;
 
 /// Hash of the numbers that travel and what they mean: collectives, their algorithms, dtypes,
-/// reduce operators. Equal on two ranks exactly if they read each other's fingerprints alike.
+/// reduce operators, methods that are exchanges. Equal on two ranks exactly if they read each
+/// other's fingerprints alike.
 pub fn numbers_hash() -> u64 {
     /// Every card is compared with it.
     static HASH: OnceLock<u64> = OnceLock::new();
@@ -33,6 +35,10 @@ fn hash_of_all() -> u64 {
     number(&mut hash, u8::MAX, "reduce operators");
     for code in 0..=u8::MAX {
         number(&mut hash, code, ReduceOp::name_of_code(code));
+    }
+    number(&mut hash, u8::MAX, "exchanges");
+    for method in ExchangeMethod::ALL {
+        number(&mut hash, method as u8, method.name());
     }
     hash.value()
 }

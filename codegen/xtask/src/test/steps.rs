@@ -210,6 +210,8 @@ impl Tools<'_> {
                     "bindings-wasm/tests/node.test.mjs",
                     "bindings-wasm/tests/chromium.test.mjs",
                     "bindings-wasm/tests/groups.test.mjs",
+                    "bindings-wasm/tests/workers.test.mjs",
+                    "bindings-wasm/tests/worker_stores.test.mjs",
                     "bindings-wasm/tests/readme.test.mjs",
                     "bindings-wasm/tests/foreign.test.mjs",
                 ]),

@@ -194,7 +194,7 @@ impl<H: Handle> MpiBackend<H> {
         if tag <= most {
             return Ok(());
         }
-        let message = format!("a tag must be in 0..={most} with this MPI library, got {tag}");
+        let message = format!("a tag must be from 0 to {most} with this MPI library, got {tag}");
         Err(Error::InvalidArgument { message })
     }
 

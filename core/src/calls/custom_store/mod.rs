@@ -8,7 +8,7 @@ mod task;
 mod tests;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::answer::camel_case;
@@ -19,7 +19,8 @@ use crate::clock::{self, CAN_BLOCK, Instant};
 use crate::generated::error::{Error, Result};
 use crate::process_group::next_identity;
 use crate::store::{
-    DEFAULT_TIMEOUT, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting, is_interrupted,
+    Bound, DEFAULT_TIMEOUT, Relay, Store, StoreFuture, StoreReply, StoreRequest, TimeoutSetting,
+    is_interrupted,
 };
 
 pub use task::{StoreCarrier, StoreTask};
@@ -38,8 +39,9 @@ pub fn make(name: &str, carrier: Arc<dyn StoreCarrier>, base: Option<&Object>) -
         carrier,
         timeout: TimeoutSetting::new(DEFAULT_TIMEOUT),
         base,
+        relay: OnceLock::new(),
     });
-    let store = ForeignStore { what, methods: 0, hold: None };
+    let store = ForeignStore { what, methods: 0, hold: None, bounds: Vec::new() };
     Ok(Object::Store(StoreObject::foreign(Arc::new(store), interfaces)))
 }
 
@@ -53,8 +55,21 @@ pub fn hold(made: &Object, methods: &str) -> Result<Object> {
     let has = |name: &str| METHODS.iter().position(|known| *known == name);
     let methods = methods.split(',').filter_map(has).fold(0, |all, at| all | 1 << at);
     let hold = Hold { what: made.what.clone(), process: clock::process_id() };
-    let held = ForeignStore { what: made.what.clone(), methods, hold: Some(Arc::new(hold)) };
+    let (what, hold) = (made.what.clone(), Some(Arc::new(hold)));
+    let held = ForeignStore { what, methods, hold, bounds: made.bounds.clone() };
     Ok(Object::Store(StoreObject::foreign(Arc::new(held), interfaces)))
+}
+
+/// Says what carries pipes between the ranks that meet in this store, if they cannot reach each
+/// other otherwise. A second call does nothing.
+///
+/// # Errors
+/// [`Error::InvalidType`] for what [`make`] did not make.
+pub fn set_relay(made: &Object, relay: Arc<dyn Relay>) -> Result<()> {
+    let (made, _) = made.store()?.as_foreign().ok_or_else(Object::not_a_handle)?;
+    // An object has one way to other ranks, which it knows when it is made.
+    let _ = made.what.relay.set(relay);
+    Ok(())
 }
 
 /// The methods that an object may have of its own, in the IDL's names.
@@ -87,6 +102,8 @@ pub(crate) struct ForeignStore {
     methods: u16,
     /// Keeps the object. None for the handle that the object itself has, which must not.
     hold: Option<Arc<Hold>>,
+    /// What its requests keep to besides its timeout.
+    bounds: Vec<Arc<Bound>>,
 }
 
 /// What all handles on one store have in common.
@@ -99,6 +116,8 @@ struct What {
     timeout: TimeoutSetting,
     /// The store of this package that the object is besides, for what it does not do itself.
     base: Option<Arc<dyn Store>>,
+    /// What carries pipes between its ranks, if the object brought that.
+    relay: OnceLock<Arc<dyn Relay>>,
 }
 
 /// Has the language keep an object as long as this is there.
@@ -120,7 +139,7 @@ impl ForeignStore {
 
     fn another(&self) -> ForeignStore {
         let (what, hold) = (self.what.clone(), self.hold.clone());
-        ForeignStore { what, methods: self.methods, hold }
+        ForeignStore { what, methods: self.methods, hold, bounds: self.bounds.clone() }
     }
 
     /// The answer of the object, of the store that it is besides, or what can be made of others.
@@ -278,6 +297,7 @@ impl Store for ForeignStore {
             | StoreRequest::Barrier { timeout: Some(timeout), .. } => timeout,
             _ => self.timeout(),
         };
+        let limit = self.bounds.iter().fold(limit, |limit, bound| bound.within(limit));
         self.answer(request, Limit::after(limit))
     }
 
@@ -305,6 +325,22 @@ impl Store for ForeignStore {
 
     fn share(&self) -> Option<Arc<dyn Store>> {
         Some(Arc::new(self.another()))
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        let base = || self.what.base.as_ref()?.relay();
+        self.what.relay.get().cloned().or_else(base)
+    }
+
+    fn reconnect_grace(&self) -> Option<Duration> {
+        self.what.base.as_ref()?.reconnect_grace()
+    }
+
+    fn bounded(&self, bound: &Arc<Bound>) -> Option<Arc<dyn Store>> {
+        let mut another = self.another();
+        another.bounds.retain(|known| !known.is_lifted());
+        another.bounds.push(bound.clone());
+        Some(Arc::new(another))
     }
 
     fn hosts_server(&self) -> bool {

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::calls::Answer;
-use crate::store::HashStore;
+#[cfg(feature = "tcp")]
+use crate::process_group::{GroupOptions, ProcessGroup};
+use crate::store::{HashStore, PrefixStore};
+use crate::transport::websocket::Pipe;
 
 /// Answers tasks with those of a table, on threads; those of `silent` never.
 #[derive(Default)]
@@ -126,6 +129,35 @@ fn limits_hold_for_waits_and_for_answers_that_never_come() {
 }
 
 #[test]
+fn a_bound_holds_for_every_handle_until_it_is_lifted() {
+    let carrier = Table { silent: Some("set"), ..Table::default() };
+    let store = held(carrier, NEEDED, None);
+    let bound = Bound::after(Duration::from_millis(1));
+    let prefixed: Arc<dyn Store> = Arc::new(PrefixStore::new("p", store.clone()));
+    for bounded in [bound.of(&store), bound.of(&prefixed), bound.of(&store).clone_store().unwrap()]
+    {
+        let late = bounded.set("a", b"");
+        assert!(matches!(late, Err(Error::StoreTimeout { waited_ms: 1000, .. })), "{late:?}");
+    }
+    let bounded = bound.of(&store);
+    bound.lift();
+    store.set_timeout(Duration::from_millis(20));
+    let late = bounded.set("a", b"");
+    assert!(matches!(late, Err(Error::StoreTimeout { waited_ms: 20, .. })), "{late:?}");
+}
+
+#[cfg(feature = "tcp")]
+#[test]
+fn a_store_that_never_answers_does_not_hold_up_the_making_of_a_group() {
+    for silent in ["compare_set", "add", "check"] {
+        let store = held(Table { silent: Some(silent), ..Table::default() }, NEEDED, None);
+        let options = GroupOptions::default().timeout(Duration::from_millis(20));
+        let error = ProcessGroup::new(store, 0, 2, "silent", options).err();
+        assert!(matches!(error, Some(Error::StoreTimeout { .. })), "{silent}: {error:?}");
+    }
+}
+
+#[test]
 fn a_task_that_is_given_up_fails() {
     let carrier = Table { silent: Some("get"), ..Table::default() };
     let unanswered = carrier.unanswered.clone();
@@ -140,6 +172,35 @@ fn a_task_that_is_given_up_fails() {
     drop(dropped);
     let error = asking.join().unwrap().unwrap_err().to_string();
     assert!(error.contains("Mine.get") && error.contains("given up"), "{error}");
+}
+
+/// Carries nothing.
+struct Numbered(u64);
+
+impl Relay for Numbered {
+    fn number(&self) -> u64 {
+        self.0
+    }
+
+    fn open(&self, _: u64, _: u64) -> Box<dyn Pipe> {
+        unreachable!("nobody opens a pipe")
+    }
+}
+
+#[test]
+fn an_object_may_bring_a_way_between_ranks_or_have_that_of_its_base() {
+    let number = |of: &Object| {
+        let held = hold(of, NEEDED).unwrap();
+        held.store().unwrap().get().relay().map(|relay| relay.number())
+    };
+    let base = make("Base", Arc::new(Table::default()), None).unwrap();
+    assert_eq!(number(&base), None);
+    set_relay(&base, Arc::new(Numbered(3))).unwrap();
+    assert_eq!(number(&base), Some(3));
+    let own = make("Own", Arc::new(Table::default()), Some(&base)).unwrap();
+    assert_eq!(number(&own), Some(3));
+    set_relay(&own, Arc::new(Numbered(4))).unwrap();
+    assert_eq!((number(&own), number(&base)), (Some(4), Some(3)));
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn permutation(
     let Value::List(given) = given else { return Err(unsupported(PAIRS.to_owned())) };
     let mut pairs = Vec::with_capacity(given.len());
     for pair in given {
-        let pair: Vec<u32> = FromValue::from_value(pair).map_err(not_a_pair)?;
+        let pair: Vec<u32> = FromValue::from_value(pair).map_err(not_ranks)?;
         let &[source, destination] = &pair[..] else {
             return Err(not_a_pair(format!("a list of {} ranks", pair.len())));
         };
@@ -211,6 +211,10 @@ fn permutation(
     // What is sent is not here yet.
     group.check_permutation(&output, &input, &pairs)?;
     Ok(Operation::Permutation { output, input, pairs })
+}
+
+fn not_ranks(what: String) -> Error {
+    Error::InvalidArgument { message: format!("'{PAIRS}' must be a list of {what}") }
 }
 
 fn not_a_pair(what: String) -> Error {

@@ -1,5 +1,5 @@
-//! Loops over memory that is compressed, made of compressed elements, or both. Knows nothing of what
-//! a block looks like.
+//! Loops over memory that is compressed, made of compressed elements, or both. Knows nothing of
+//! what a block looks like.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,9 @@ use super::Compression;
 use super::block::{BLOCK, MAX_BLOCK_BYTES, decode, encode};
 use super::loss::{Compressible, CompressionLoss, Errors};
 
-/// How many blocks before it is used memory is to come into the cache.
+/// How many blocks before it is used memory is to come into the cache: while a block is computed
+/// with, nothing else asks for memory. With a process on each of two cores, 16 MiB of `f32` were
+/// compressed to bfloat16 at 7.7 GB/s instead of 5.0, and back at 14 instead of 6.5.
 const AHEAD: usize = 4;
 
 /// Compresses elements.

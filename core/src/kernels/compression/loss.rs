@@ -76,8 +76,8 @@ macro_rules! compressible {
             // their order.
             #[inline(always)]
             fn greatest(errors: &[Self]) -> f64 {
-                let bits = errors.iter().map(|error| error.to_bits() as $bits).fold(0, <$bits>::max);
-                <$float>::from_bits(bits as _).into()
+                let bits = errors.iter().map(|error| error.to_bits() as $bits);
+                <$float>::from_bits(bits.fold(0, <$bits>::max) as _).into()
             }
         }
     )*};

@@ -108,7 +108,7 @@ fn sums_are_made_of_what_is_left() {
             assert_eq!(of_f32_bytes(&sums), expected, "{what}");
             let wide = wide.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes));
             assert!(wide.eq(expected.iter().map(|sum| f64::from(*sum))), "{what}");
-            assert_eq!(again, compressed(format, &[expected.clone()])[0], "{what}");
+            assert_eq!(again, compressed(format, std::slice::from_ref(&expected))[0], "{what}");
             assert_eq!(lost, limited_to(set, || through(format, &expected).1), "{what}");
         }
     }

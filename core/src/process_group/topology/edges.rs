@@ -13,8 +13,6 @@ pub(super) struct Edges {
     pub(super) destinations: Vec<Option<Edge>>,
     /// How many edges there are, at most, from one rank to another: the same on all ranks.
     pub(super) rounds: usize,
-    /// Whether some rank of the group has no neighbours at all.
-    pub(super) has_isolated: bool,
 }
 
 /// A block from or to a rank.
@@ -33,8 +31,7 @@ impl Edges {
         let sources = numbered(&neighbours, opposite);
         let destinations = numbered(&neighbours, 0..neighbours.len());
         let rounds = rounds(grid.neighbours(rank).into_iter().flatten().collect());
-        // Where there is nobody else, there is nobody to agree with on a type.
-        Edges { sources, destinations, rounds, has_isolated: false }
+        Edges { sources, destinations, rounds }
     }
 
     /// Those of `rank` in a graph, of which each rank gave its sources and destinations.
@@ -47,7 +44,6 @@ impl Edges {
         let mut edges = Edges::of_adjacent(&own);
         let all = given.iter().map(|it| rounds(it.destinations.clone()));
         edges.rounds = all.max().unwrap_or(0);
-        edges.has_isolated = given.iter().any(Adjacent::is_isolated);
         Ok(edges)
     }
 
@@ -59,7 +55,7 @@ impl Edges {
         };
         let (sources, destinations) = (all(&own.sources), all(&own.destinations));
         let rounds = rounds(own.destinations.clone());
-        Edges { sources, destinations, rounds, has_isolated: own.is_isolated() }
+        Edges { sources, destinations, rounds }
     }
 }
 
@@ -68,12 +64,6 @@ impl Edges {
 pub(super) struct Adjacent {
     pub(super) sources: Vec<u32>,
     pub(super) destinations: Vec<u32>,
-}
-
-impl Adjacent {
-    fn is_isolated(&self) -> bool {
-        self.sources.is_empty() && self.destinations.is_empty()
-    }
 }
 
 /// The blocks from or to `peers`, those of one peer numbered in the order of `places`.
@@ -166,8 +156,7 @@ mod tests {
         assert_eq!(edges.destinations, [edge(0, 0), edge(1, 0), edge(1, 1)]);
         assert_eq!(edges.sources, [edge(0, 0), edge(1, 0)]);
         for rank in 0..3 {
-            let edges = Edges::of_graph(&given, rank).unwrap();
-            assert_eq!((edges.rounds, edges.has_isolated), (2, true));
+            assert_eq!(Edges::of_graph(&given, rank).unwrap().rounds, 2);
         }
     }
 

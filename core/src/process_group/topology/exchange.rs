@@ -13,17 +13,14 @@ use crate::request::Request;
 use crate::tensor::{
     Buffers, ConstBuffers, Device, OwnedBuffers, Region, Tensor, lend, lend_mut, single_tensor,
 };
+use crate::wire::exchange::{Exchange, ExchangeMethod};
 use crate::work::Work;
 
 /// A call of an operation, before anything is checked.
 #[derive(Clone, Debug)]
 pub(crate) struct NeighborCall {
-    /// The name of the method.
-    pub(crate) name: &'static str,
-    /// Whether all destinations get the same.
-    pub(crate) gives_one: bool,
-    /// Whether one tensor has what stands in several places.
-    pub(crate) is_single: bool,
+    /// The method.
+    pub(crate) method: ExchangeMethod,
     /// The tensors as they were given.
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) inputs: Vec<Tensor>,
@@ -32,7 +29,7 @@ pub(crate) struct NeighborCall {
 macro_rules! operations {
     ($(
         $(#[$text:meta])*
-        $name:ident, $name_async:ident, $gives_one:literal, $is_single:literal;
+        $name:ident, $name_async:ident, $method:ident;
     )*) => {
         impl Topology {
             $(
@@ -48,9 +45,7 @@ macro_rules! operations {
                     inputs: &I,
                 ) -> Result<()> {
                     let call = NeighborCall {
-                        name: stringify!($name),
-                        gives_one: $gives_one,
-                        is_single: $is_single,
+                        method: ExchangeMethod::$method,
                         outputs: lend_mut(outputs),
                         inputs: lend(inputs),
                     };
@@ -70,9 +65,7 @@ macro_rules! operations {
                     inputs: impl OwnedBuffers,
                 ) -> Result<Work> {
                     let call = NeighborCall {
-                        name: stringify!($name),
-                        gives_one: $gives_one,
-                        is_single: $is_single,
+                        method: ExchangeMethod::$method,
                         outputs: outputs.into_tensors(),
                         inputs: inputs.into_tensors(),
                     };
@@ -80,41 +73,26 @@ macro_rules! operations {
                 }
             )*
         }
-
-        impl NeighborCall {
-            /// A call of the operation of this name, if it is one.
-            pub(crate) fn named(
-                name: &str,
-                outputs: Vec<Tensor>,
-                inputs: Vec<Tensor>,
-            ) -> Option<NeighborCall> {
-                let (name, gives_one, is_single) = match name {
-                    $(stringify!($name) => (stringify!($name), $gives_one, $is_single),)*
-                    _ => return None,
-                };
-                Some(NeighborCall { name, gives_one, is_single, outputs, inputs })
-            }
-        }
     };
 }
 
 operations! {
     /// Gives one tensor to all destinations, and gets one from each source: output `i` is the input
     /// of `sources()[i]`, whose size it has.
-    neighbor_allgather, neighbor_allgather_async, true, false;
+    neighbor_allgather, neighbor_allgather_async, NeighborAllgather;
 
     /// As [`Topology::neighbor_allgather`], for outputs of one size in one tensor, which has them
     /// one after the other along dimension 0.
-    neighbor_allgather_single, neighbor_allgather_single_async, true, true;
+    neighbor_allgather_single, neighbor_allgather_single_async, NeighborAllgatherSingle;
 
     /// Gives each destination a tensor of its own, and gets one from each source: input `i` goes to
     /// `destinations()[i]`, and output `i` comes from `sources()[i]`. Tensors may differ in size,
     /// and have one type.
-    neighbor_alltoall, neighbor_alltoall_async, false, false;
+    neighbor_alltoall, neighbor_alltoall_async, NeighborAlltoall;
 
     /// As [`Topology::neighbor_alltoall`], for inputs of one size in one tensor, and outputs of one
     /// size in one tensor, each of which has them one after the other along dimension 0.
-    neighbor_alltoall_single, neighbor_alltoall_single_async, false, true;
+    neighbor_alltoall_single, neighbor_alltoall_single_async, NeighborAlltoallSingle;
 }
 
 impl Topology {
@@ -140,8 +118,8 @@ impl Topology {
         let checked = self.checked(&call, true)?;
         let hooked = group.before(|| group.hook_arguments(checked.request(), waiting))?;
         let issued = group.issue_checked_unhooked(checked, waiting);
-        let whole =
-            issued.map(|work| Work::new(group.label(call.name), work.parts(), call.outputs));
+        let whole = issued
+            .map(|work| Work::new(group.label(call.method.name()), work.parts(), call.outputs));
         ProcessGroup::after(hooked, whole)
     }
 
@@ -149,7 +127,7 @@ impl Topology {
     /// written before they are read.
     fn checked(&self, call: &NeighborCall, copies: bool) -> Result<CheckedRequest> {
         let (group, edges, epoch) = (self.group(), &self.inner.edges, self.inner.epoch);
-        let name = call.name;
+        let name = call.method.name();
         group.require_members(name)?;
         group.check_epoch(epoch, name)?;
         let given = || call.inputs.iter().chain(&call.outputs);
@@ -173,21 +151,17 @@ impl Topology {
         let inputs: Vec<Tensor> = call.inputs.iter().map(separate).collect();
         let (givers, takers) = (&edges.sources, &edges.destinations);
         let outputs = call.blocks("output", "sources", &call.outputs, givers.len())?;
-        let inputs = match call.gives_one {
+        let inputs = match call.gives_one() {
             true => vec![single_tensor(name, inputs)?; takers.len()],
             false => call.blocks("input", "destinations", &inputs, takers.len())?,
         };
-        // A rank without tensors does not know which type the others have.
-        let types_differ = edges.has_isolated && !call.gives_one && !call.is_single;
-        let dtype = if types_differ { DType::U8 } else { dtype };
         let lists = |edges: &[Option<Edge>], blocks: &[Tensor]| {
             let nothing = Tensor::contiguous(Region::zeroed(0), dtype, vec![0]);
             let size = self.inner.size as usize;
             let mut lists = vec![vec![nothing; size]; self.inner.edges.rounds.max(1)];
             for (edge, block) in edges.iter().zip(blocks) {
                 if let Some(Edge { peer, round }) = *edge {
-                    lists[round][peer as usize] =
-                        if types_differ { block.as_bytes() } else { block.clone() };
+                    lists[round][peer as usize] = block.clone();
                 }
             }
             lists
@@ -200,6 +174,11 @@ impl Topology {
             uncut_outputs: call.outputs.clone(),
             timeout: self.timeout,
             coalesced: true,
+            exchange: Some(Exchange {
+                method: call.method,
+                topology: Some(self.number()),
+                has_no_tensors: given().next().is_none(),
+            }),
             ..Request::new(Collective::Alltoall)
         };
         Ok(CheckedRequest { epoch, ..group.check(request)? })
@@ -207,6 +186,24 @@ impl Topology {
 }
 
 impl NeighborCall {
+    /// A call of the operation of this name, if it is one.
+    pub(crate) fn named(
+        name: &str,
+        outputs: Vec<Tensor>,
+        inputs: Vec<Tensor>,
+    ) -> Option<NeighborCall> {
+        let is_it =
+            |method: &ExchangeMethod| method.name() == name && *method != ExchangeMethod::Ppermute;
+        let method = ExchangeMethod::ALL.into_iter().find(is_it)?;
+        Some(NeighborCall { method, outputs, inputs })
+    }
+
+    /// Whether all destinations get the same.
+    fn gives_one(&self) -> bool {
+        use ExchangeMethod::{NeighborAllgather, NeighborAllgatherSingle};
+        matches!(self.method, NeighborAllgather | NeighborAllgatherSingle)
+    }
+
     /// What stands in each of so many places.
     fn blocks(
         &self,
@@ -215,8 +212,8 @@ impl NeighborCall {
         given: &[Tensor],
         count: usize,
     ) -> Result<Vec<Tensor>> {
-        let name = self.name;
-        if !self.is_single {
+        let name = self.method.name();
+        if !self.method.is_single() {
             return match given.len() == count {
                 true => Ok(given.to_vec()),
                 false => invalid(format!(

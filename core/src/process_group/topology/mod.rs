@@ -14,6 +14,7 @@ use self::edges::{Adjacent, Edge, Edges};
 use super::{ProcessGroup, next_identity, room_for};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
+use crate::wire::exchange::TopologyNumber;
 
 pub use cartesian::compute_dims;
 pub(crate) use exchange::NeighborCall;
@@ -62,6 +63,8 @@ struct Inner {
     /// None if it is a graph.
     grid: Option<Grid>,
     edges: Edges,
+    /// The number of the operation that made it, which all ranks know it by.
+    made_by: u64,
 }
 
 /// What a rank gives to make a topology.
@@ -126,7 +129,10 @@ impl ProcessGroup {
         let size = self.size();
         for (side, ranks) in [("source", sources), ("destination", destinations)] {
             if let Some(rank) = ranks.iter().find(|&&rank| rank >= size) {
-                return invalid(format!("{name}: {side} rank must be in 0..{size}, got {rank}"));
+                let last = size - 1;
+                return invalid(format!(
+                    "{name}: {side} rank must be from 0 to {last}, got {rank}"
+                ));
             }
         }
         let (sources, destinations) = (sources.to_vec(), destinations.to_vec());
@@ -138,33 +144,34 @@ impl ProcessGroup {
     async fn make_topology(&self, name: &str, own: Shape) -> Result<Topology> {
         let epoch = self.epoch();
         let (rank, size) = (self.rank(), self.size());
-        let edges = match (&own, self.is_alone()) {
-            (Shape::Grid(grid), true) => Edges::of_grid(grid, rank),
+        let (made_by, edges) = match (&own, self.is_alone()) {
+            (Shape::Grid(grid), true) => (0, Edges::of_grid(grid, rank)),
             // Of a group without peers, nobody else says anything.
-            (Shape::Graph(graph), true) if size > 1 => Edges::of_adjacent(graph),
-            (Shape::Graph(graph), true) => Edges::of_graph(std::slice::from_ref(graph), rank)?,
+            (Shape::Graph(graph), true) if size > 1 => (0, Edges::of_adjacent(graph)),
+            (Shape::Graph(graph), true) => (0, Edges::of_graph(std::slice::from_ref(graph), rank)?),
             (_, false) => self.agreed_edges(&own).await?,
         };
         self.check_epoch(epoch, name)?;
         let grid = if let Shape::Grid(grid) = own { Some(grid) } else { None };
         let (group, identity) = (self.clone(), next_identity());
-        let inner = Inner { group, identity, epoch, rank, size, grid, edges };
+        let inner = Inner { group, identity, epoch, rank, size, grid, edges, made_by };
         Ok(Topology { inner: Arc::new(inner), timeout: None })
     }
 
-    /// The edges of this rank, if the ranks agree.
-    async fn agreed_edges(&self, own: &Shape) -> Result<Edges> {
+    /// The edges of this rank, if the ranks agree, and the number of the operation by which they
+    /// do.
+    async fn agreed_edges(&self, own: &Shape) -> Result<(u64, Edges)> {
         let words = own.words();
         let all = vec![vec![0u64]; self.size() as usize];
         let lengths = self.all_gather_vecs(all, vec![words.len() as u64], None).await?;
         let room = lengths.iter().map(|length| room_for::<u32>(length[0]));
         let room = room.collect::<Result<_>>()?;
-        let given = self.all_gather_vecs(room, words, None).await?;
+        let (made_by, given) = self.all_gather_numbered(room, words, None).await?;
         let given: Vec<Shape> = given.iter().map(|words| Shape::of_words(words)).collect();
-        match own {
+        let edges = match own {
             Shape::Grid(grid) => {
                 check_same(&given, |it| it == own)?;
-                Ok(Edges::of_grid(grid, self.rank()))
+                Edges::of_grid(grid, self.rank())
             }
             Shape::Graph(_) => {
                 check_same(&given, |it| matches!(it, Shape::Graph(_)))?;
@@ -172,9 +179,10 @@ impl ProcessGroup {
                     Shape::Graph(graph) => Some(graph),
                     Shape::Grid(_) => None,
                 });
-                Edges::of_graph(&graphs.collect::<Vec<_>>(), self.rank())
+                Edges::of_graph(&graphs.collect::<Vec<_>>(), self.rank())?
             }
-        }
+        };
+        Ok((made_by, edges))
     }
 }
 
@@ -263,6 +271,12 @@ impl Topology {
         self.inner.identity
     }
 
+    /// What all ranks know it by.
+    fn number(&self) -> TopologyNumber {
+        let Inner { grid, made_by, .. } = &*self.inner;
+        TopologyNumber { is_grid: grid.is_some(), made_by: *made_by as u32 }
+    }
+
     /// The length of each dimension of a grid; none for a graph.
     pub fn dims(&self) -> Option<&[u32]> {
         self.inner.grid.as_ref().map(|grid| grid.dims.as_slice())
@@ -294,7 +308,8 @@ impl Topology {
         let (name, size) = ("coordinates", self.inner.size);
         let grid = self.grid(name)?;
         if rank >= size {
-            return invalid(format!("{name}: rank must be in 0..{size}, got {rank}"));
+            let last = size - 1;
+            return invalid(format!("{name}: rank must be from 0 to {last}, got {rank}"));
         }
         Ok(grid.coordinates(rank))
     }
@@ -325,8 +340,11 @@ impl Topology {
         let name = "shift";
         let grid = self.grid(name)?;
         let (dimension, dims) = (dimension as usize, grid.dims.len());
-        if dimension >= dims {
-            return invalid(format!("{name}: dimension must be in 0..{dims}, got {dimension}"));
+        let Some(last) = dims.checked_sub(1) else {
+            return invalid(format!("{name}: the grid has no dimension, got {dimension}"));
+        };
+        if dimension > last {
+            return invalid(format!("{name}: dimension must be from 0 to {last}, got {dimension}"));
         }
         let displacement = i64::from(displacement);
         let beside = |by| grid.beside(self.inner.rank, dimension, by);

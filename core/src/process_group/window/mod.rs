@@ -403,7 +403,7 @@ impl Window {
         if rank < size {
             return Ok(());
         }
-        Err(invalid(name, &format!("expected a rank in 0..{size}, got {rank}")))
+        Err(outside(name, rank, size))
     }
 
     /// Fails if the group has other members than those that made the window, or broke, or was left.
@@ -464,6 +464,12 @@ fn windows_of(backend: &Arc<dyn Backend>) -> Result<&dyn Windows> {
 
 fn invalid(name: &str, what: &str) -> Error {
     Error::InvalidArgument { message: format!("{name}: {what}") }
+}
+
+/// For a rank that is none of so many.
+fn outside(name: &str, rank: u32, size: u32) -> Error {
+    let last = size.saturating_sub(1);
+    invalid(name, &format!("expected a rank from 0 to {last}, got {rank}"))
 }
 
 fn not_registered(name: &str) -> Error {

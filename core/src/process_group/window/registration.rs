@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::{Result, Window, invalid};
+use super::{Result, Window, invalid, outside};
 use crate::backend::{AccessTarget, Backend};
 use crate::generated::dtype::DType;
 #[cfg(all(feature = "tcp", target_os = "linux"))]
@@ -145,10 +145,8 @@ impl Registration {
             Some(targets) => targets,
             None => self.learn(name)?,
         };
-        let size = targets.len();
-        let target = targets
-            .get(rank as usize)
-            .ok_or_else(|| invalid(name, &format!("expected a rank in 0..{size}, got {rank}")))?;
+        let size = targets.len() as u32;
+        let target = targets.get(rank as usize).ok_or_else(|| outside(name, rank, size))?;
         let memory = match rank == self.rank {
             true => Some(Reached { shared: &self.own, own: Some(self.tensor.region()) }),
             false => target.memory(rank, &self.backend),
