@@ -287,6 +287,32 @@ test("a start behind another returns immediately, and messages come in order", a
   await leave([one, two]);
 });
 
+test("sends do not wait for a second start of a receive", async () => {
+  const groups = await join(2);
+  const exchange = async (group, rank) => {
+    const [taken, given] = [new Float64Array(3), new Float64Array(3).fill(rank + 1)];
+    const receive = group.prepareRecv(taken, 1 - rank, { tag: 7 });
+    const send = group.prepareSend(given, 1 - rank, { tag: 7 });
+    const works = [receive.start(), receive.start()];
+    // Neither rank's first message has come: nothing was sent yet.
+    works.push(send.start(), send.start());
+    await Promise.all(works);
+    return [...taken];
+  };
+  const came = await Promise.all(groups.map(exchange));
+  assert.deepEqual(came, [[2, 2, 2], [1, 1, 1]]);
+  const ordinary = async (group, rank) => {
+    const taken = new Float64Array(3);
+    const given = new Float64Array(3).fill(rank + 1);
+    const works = [group.recv([taken], 1 - rank), group.recv([taken], 1 - rank)];
+    works.push(group.send([given], 1 - rank), group.send([given], 1 - rank));
+    await Promise.all(works);
+    return [...taken];
+  };
+  assert.deepEqual(await Promise.all(groups.map(ordinary)), came);
+  await leave(groups);
+});
+
 test("a prepared operation ends with its group, and may be aborted", async () => {
   const [group] = await join(1);
   const array = new Float32Array(1);

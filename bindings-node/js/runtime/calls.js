@@ -29,7 +29,15 @@ import {
   wrapped,
 } from "../generated/errors.js";
 import { answerOf, handleOf, isHandle, receiverOf, wrap } from "./handles.js";
-import { BOTH, COLLECTIVES, MESSAGES, inOrder, inOrderOrAfterAbort } from "./queues.js";
+import {
+  ALL,
+  COLLECTIVES,
+  MESSAGES,
+  RECEIVES,
+  SENDS,
+  inOrder,
+  inOrderOrAfterAbort,
+} from "./queues.js";
 import { commName, named } from "./comm_name.js";
 import { CudaTensor } from "./cuda.js";
 import { forgetHooks, hasHooks, hooked, hooksOf } from "./hooks.js";
@@ -152,7 +160,10 @@ export function outputOf(spec, call) {
  * order in which it was issued, which has to be the same on all ranks: messages, too. */
 function ordersOf(spec, arrays) {
   if (spec.message !== true) return COLLECTIVES;
-  return arrays.some((array) => array instanceof CudaTensor) ? BOTH : MESSAGES;
+  if (arrays.some((array) => array instanceof CudaTensor)) return ALL;
+  if (spec.output === null) return SENDS;
+  // What is received comes first, but where something is sent as well.
+  return spec.output === 0 ? RECEIVES : MESSAGES;
 }
 
 /** What gives a prepared operation its hooks. */
@@ -209,7 +220,7 @@ export function operateTogether(messages) {
   const prepare = (maxEagerBytes) => named(name, () => {
     return wrapped(() => native.prepareTogether(calls, maxEagerBytes));
   });
-  const way = { hook: hookOf(hooks, all, name), orders: BOTH };
+  const way = { hook: hookOf(hooks, all, name), orders: ALL };
   const operation = start(all, groupOf(spec, call, null), prepare, way);
   const works = parts.map(({ spec, call }) => {
     return new Work(INTERNAL, operation, outputOf(spec, call), arrays);

@@ -1,15 +1,17 @@
-// One line of calls for each group, in which they begin in the order in which they were called, as
-// on ranks of languages where a call blocks: collectives, because the ranks number them in this
-// order, and messages, because receives take them in this order. Neither waits for the other, but
-// for memory that they share. An operation leaves its line when it is issued; a call that waits
-// (objects, new groups, barriers with names) when it is over, because it may issue several
-// operations one after the other.
+// One line of calls for each group, in which they begin in the order in which they were called,
+// as on ranks of languages where a call blocks: collectives, because the ranks number them in
+// this order, sends, because receives take them in this order, and receives, because they take
+// them in it. None waits for another sort, but for memory that they share. An operation leaves
+// its line when it is issued; a call that waits (objects, new groups, barriers with names) when
+// it is over, because it may issue several operations one after the other.
 // Knows nothing of how an operation is copied and issued.
 
 /** The orders in which something has its place. */
 export const COLLECTIVES = Object.freeze(["collectives"]);
-export const MESSAGES = Object.freeze(["messages"]);
-export const BOTH = Object.freeze(["collectives", "messages"]);
+export const SENDS = Object.freeze(["sends"]);
+export const RECEIVES = Object.freeze(["receives"]);
+export const MESSAGES = Object.freeze(["sends", "receives"]);
+export const ALL = Object.freeze(["collectives", "sends", "receives"]);
 
 /** The lines in which something waits or runs, by group. */
 const lines = new Map();
@@ -64,7 +66,7 @@ export function inOrderOrAfterAbort(groups, begin, limitMs, abort) {
     clearTimeout(timer);
     return begin();
   };
-  return inOrder(groups, started, BOTH);
+  return inOrder(groups, started, ALL);
 }
 
 /** Puts an operation that was taken out of `ready` back: its turn is not over. */
@@ -77,7 +79,7 @@ export function stay(place) {
 export function leave(place) {
   const line = lines.get(place.group);
   for (const order of place.orders) line[order].shift();
-  if (BOTH.every((order) => line.isEmpty(order))) lines.delete(place.group);
+  if (ALL.every((order) => line.isEmpty(order))) lines.delete(place.group);
   else line.advance();
 }
 
@@ -93,7 +95,8 @@ export function unblock() {
 /** What waits or runs in a group, in each order. */
 class Line {
   collectives = [];
-  messages = [];
+  sends = [];
+  receives = [];
 
   isEmpty(order) {
     return this[order].length === 0;
@@ -101,7 +104,7 @@ class Line {
 
   /** Begins what is the first in all its orders. */
   advance() {
-    for (const order of BOTH) {
+    for (const order of ALL) {
       const [first] = this[order];
       if (first === undefined || first.hasBegun) continue;
       if (!first.orders.every((other) => this[other][0] === first)) continue;

@@ -547,10 +547,9 @@ export class PreparedOperation<T = unknown> {
   private constructor();
   /**
    * Starts the operation. It is queued behind an earlier start that is still running, as all
-   * operations on one array are, and returns immediately; what is called on the group afterwards is
-   * issued after it: behind a second start of a receive, sends wait until the first message has
-   * come. All ranks start it equally often, or take part by ordinary calls. Failures are reported
-   * by the returned handle.
+   * operations on one array are, and returns immediately; collectives that are called afterwards
+   * are behind a collective, sends behind a send, receives behind a receive. All ranks start it
+   * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
    * @throws {@link InvalidArgumentError} if an array was given away.
    * @throws {@link ReconfiguredError} if the group has other members by now.
    */

@@ -58,7 +58,7 @@ struct Raised {
 const MAX_NESTED: usize = 64;
 
 thread_local! {
-    /// The calls of this thread that run, each but the first in a method that the one before called.
+    /// The calls of this thread that run, each but the first in a method that the one before calls.
     static RUNNING: RefCell<Vec<Raised>> = const { RefCell::new(Vec::new()) };
 }
 
