@@ -238,7 +238,7 @@ def refusals(here):
             polyrank.all_reduce(np.ones(3), compress=8)
         options = polyrank.AllgatherOptions()
         options.compress = "int8"
-        rooms = [[np.zeros(3) for _ in range(here.size)] for _ in range(2)]
+        rooms = [[np.zeros(3) for _ in range(2 * here.size)] for _ in range(2)]
         with pytest.raises(polyrank.UnsupportedError, match="of several tensors at once"):
             group.allgather(rooms, [np.ones(3), np.ones(3)], options)
         # Nothing was issued.
