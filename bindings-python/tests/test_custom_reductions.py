@@ -165,7 +165,7 @@ def raises(here, culprit, asynchronous):
         with pytest.raises(Mine) as caught:
             work.wait() if asynchronous else work.get_future().wait()
         assert caught.value is raised
-        where = f"{group.group_name}' on rank {here.rank}"
+        where = f"{group.group_name}') on rank {here.rank}"
         assert any(where in note for note in raised.__notes__), raised.__notes__
         with pytest.raises(polyrank.AbortedError, match="enough"):
             group.allreduce(np.ones(1)).wait()
