@@ -98,8 +98,8 @@ partial interface ProcessGroup {
 interface PreparedOperation {
   /// Starts the operation. While an earlier start of it is still running, a message to or from one
   /// rank is issued behind that at once; a collective, or a message from any rank, waits here until
-  /// that is over, and raises its failure. All ranks start it equally often, or take part by
-  /// ordinary calls.
+  /// that is over, and raises its failure. In JavaScript it is queued, and returns at once. All
+  /// ranks start it equally often, or take part by ordinary calls.
   [Handwritten,
    Throws=(InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
   Work start();
