@@ -12,12 +12,12 @@
  */
 
 import type { DeviceBackend } from "./js/runtime/backends.js";
+import type { IntegerList } from "./js/runtime/lists.js";
 import type { StoreLike } from "./js/runtime/stores.js";
 import type {
   BackendOverride,
   BytesLike,
   GroupLike,
-  IntegerList,
   MeshLike,
   NestedRanks,
   PreparedOperation,
@@ -28,6 +28,7 @@ import type {
 } from "./js/runtime/types.js";
 
 export * from "./js/runtime/backends.js";
+export * from "./js/runtime/lists.js";
 export * from "./js/runtime/stores.js";
 export * from "./js/runtime/types.js";
 

@@ -72,19 +72,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
  */
 export type TensorLike = ArrayLike | Tensor | CudaTensor;
 
-/** Sizes, ranks and the like: an array of numbers, or a typed array of integers. */
-export type IntegerList =
-  | readonly (number | bigint)[]
-  | Int8Array
-  | Int16Array
-  | Int32Array
-  | BigInt64Array
-  | Uint8Array
-  | Uint16Array
-  | Uint32Array
-  | BigUint64Array;
-
-/** A run of bytes; a string is its UTF-8 encoding. */
+/** A run of bytes; a string as UTF-8. */
 export type BytesLike = string | ArrayBufferView | ArrayBuffer;
 
 /** A process group, or what {@link newGroup} returns on a rank that is not in it. */
@@ -546,10 +534,9 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
-   * Starts the operation. It is queued behind an earlier start that is still running, as all
-   * operations on one array are, and returns immediately; collectives that are called afterwards
-   * are behind a collective, sends behind a send, receives behind a receive. All ranks start it
-   * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
+   * Starts the operation, immediately or behind an earlier start that is still running, and before
+   * what is called later of its sort: collectives, sends or receives. All ranks start it equally
+   * often, or take part by ordinary calls. Failures are reported by the returned handle.
    * @throws {@link InvalidArgumentError} if an array was given away.
    * @throws {@link ReconfiguredError} if the group has other members by now.
    */

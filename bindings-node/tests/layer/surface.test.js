@@ -107,8 +107,8 @@ test("the packages depend on the same things", async () => {
   );
   assert.deepEqual(web.dependencies, node.dependencies);
   assert.equal(web.version, node.version);
-  // A browser's package draws schedules, too: from an entry of its own.
-  const { "./drawing": _, ...same } = web.exports;
+  // A browser's package draws schedules and has Workers, too: from entries of their own.
+  const { "./drawing": _drawing, "./workers": _workers, ...same } = web.exports;
   assert.deepEqual(same, node.exports);
 });
 
