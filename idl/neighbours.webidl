@@ -8,9 +8,9 @@
 /// own, and a rank without neighbours calls them, too. Ranks that call different ones, or the same
 /// on two topologies, learn that by `CollectiveMismatch`; where one calls a form with lists,
 /// another may call the form with a single tensor. Hooks see an operation under the name of the
-/// method, as `NEIGHBOR_ALLTOALL`. A rank may be its own neighbour, and may have another one twice: the first block that one
-/// of them gives the other is the first that this one gets from it, and so on; in a grid, what a
-/// rank gives in one direction arrives from the opposite one.
+/// method, as `NEIGHBOR_ALLTOALL`. A rank may be its own neighbour, and may have another one twice:
+/// the first block that one of them gives the other is the first that this one gets from it, and so
+/// on; in a grid, what a rank gives in one direction arrives from the opposite one.
 ///
 /// The neighbours of a rank in a grid are, for each dimension, the one before it and the one after
 /// it. Where the grid ends, there is none: what stands there in the inputs goes nowhere, and what

@@ -355,7 +355,10 @@ def what_is_refused(here):
     for call, why in (
         (lambda: here.group.create_cart([3]), "has 3 places, but the group has 2 ranks"),
         (lambda: here.group.create_cart([2], [True, False]), "one value for each of 1 dim"),
-        (lambda: here.group.create_dist_graph_adjacent([2], []), "source rank must be from 0 to 1, got 2"),
+        (
+            lambda: here.group.create_dist_graph_adjacent([2], []),
+            "source rank must be from 0 to 1, got 2",
+        ),
         (lambda: grid.neighbor_alltoall([one], two), "expected 2 output tensors.*sources, got 1"),
         (lambda: grid.neighbor_alltoall(two, [one]), "expected 2 input tensors.*destinations"),
         (lambda: grid.neighbor_allgather_single(np.zeros(3), one), "3 rows, which 2 sources"),

@@ -124,7 +124,8 @@ def test_own_messages(world):
 
 
 def what_is_refused(here):
-    with pytest.raises(polyrank.InvalidArgumentError, match="probe: source rank must be from 0 to 1"):
+    why = "probe: source rank must be from 0 to 1"
+    with pytest.raises(polyrank.InvalidArgumentError, match=why):
         here.group.probe(2)
     group = here.make_group("a sender that goes", timeout=20)
     if here.rank == 0:

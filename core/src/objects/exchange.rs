@@ -72,7 +72,7 @@ impl Exchange<'_> {
             let call = TypedCall::new(&tables::PROCESS_GROUP_GATHER, root)
                 .tensors(Role::Out, tensors(all))
                 .tensors(Role::In, vec![bytes.into()]);
-            let all = vecs(self.group.run_part(call).await?)?;
+            let all = vecs(self.group.run_part(call).await?.1)?;
             if is_root {
                 return unpack_all(headers, all).map(Some);
             }
@@ -158,7 +158,7 @@ impl Exchange<'_> {
 
     async fn broadcast_vec<T: Element>(self, elements: Vec<T>, root: u32) -> Result<Vec<T>> {
         let call = TypedCall::new(&tables::PROCESS_GROUP_BROADCAST, root);
-        single(self.group.run_part(call.tensors(Role::InOut, vec![elements.into()])).await?)
+        single(self.group.run_part(call.tensors(Role::InOut, vec![elements.into()])).await?.1)
     }
 
     async fn scatter_vec<T: Element>(
@@ -170,7 +170,7 @@ impl Exchange<'_> {
         let call = TypedCall::new(&tables::PROCESS_GROUP_SCATTER, root)
             .tensors(Role::Out, vec![mine.into()])
             .tensors(Role::In, tensors(all));
-        single(self.group.run_part(call).await?)
+        single(self.group.run_part(call).await?.1)
     }
 
     async fn send_vec<T: Element>(self, elements: Vec<T>, peer: u32, tag: u32) -> Result<()> {

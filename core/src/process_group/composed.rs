@@ -42,17 +42,12 @@ impl ProcessGroup {
         result
     }
 
-    /// Runs a collective that is a part of another operation, as its caller waits; its output
-    /// tensors.
+    /// Runs a collective that is a part of another operation, as its caller waits; its number and
+    /// its output tensors.
     ///
     /// # Errors
     /// Those of the collective.
-    pub(crate) async fn run_part(&self, call: TypedCall) -> Result<Vec<Tensor>> {
-        Ok(self.run_numbered(call).await?.1)
-    }
-
-    /// As [`ProcessGroup::run_part`], with the number of the operation.
-    async fn run_numbered(&self, call: TypedCall) -> Result<(u64, Vec<Tensor>)> {
+    pub(crate) async fn run_part(&self, call: TypedCall) -> Result<(u64, Vec<Tensor>)> {
         let request = call.request(self.rank(), self.size())?;
         let work = self.issue_unhooked(request, WaitMode::current().waiting())?;
         work.settle().await?;
@@ -84,7 +79,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&tables::PROCESS_GROUP_ALLGATHER, options)
             .tensors(Role::Out, all.into_iter().map(Tensor::from).collect())
             .tensors(Role::In, vec![mine.into()]);
-        let (sequence, outputs) = self.run_numbered(call).await?;
+        let (sequence, outputs) = self.run_part(call).await?;
         let lists = outputs.into_iter().map(Tensor::into_vec).collect::<Result<_>>()?;
         Ok((sequence, lists))
     }
