@@ -30,14 +30,14 @@ partial interface ProcessGroup {
   /// The hints that were set last; none at first.
   [Handwritten] readonly attribute GroupHints hints;
 
-  /// Sets hints for all later operations of this group, on all ranks alike and at the same place in
-  /// the order of its calls; what was set before and is not among them is unset. An operation that
-  /// says something else itself is run as it says, and one that cannot do what a hint asks for as if
-  /// there were none: `compress` concerns `allreduce`, `reduce_scatter` and `allgather` in all their
-  /// forms (of these two not lists of several tensors, unless coalesced) of `float32` and `float64`
-  /// in memory of the host, with SUM or AVG, over `tcp` and `websocket`. What was prepared before
-  /// stays as it is. When members are replaced, all have the hints of the eldest member from then
-  /// on; groups that are split off begin without.
+  /// Sets hints for all later operations of this group, on all ranks alike and at the same place
+  /// in the order of its calls; what was set before and is not among them is unset. An operation
+  /// that says something else itself is run as it says, and one that cannot do what a hint asks
+  /// for as if there were none: `compress` concerns `allreduce`, `reduce_scatter` and `allgather`
+  /// in all their forms (of these two not lists of several tensors, unless coalesced) of
+  /// `float32` and `float64` in memory of the host, with SUM or AVG, over `tcp` and `websocket`.
+  /// What was prepared before stays as it is. When members are replaced, all have the hints of
+  /// the eldest member from then on; groups that are split off begin without.
   [Handwritten, Throws=(InvalidArgument, InvalidGroup)] undefined set_hints(GroupHints hints);
 
   /// Replaces the members of this group. All new members call it, with the same options; those that

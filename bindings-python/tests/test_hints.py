@@ -31,7 +31,8 @@ def test_a_hint_holds_for_what_does_not_say_otherwise(group):
     whole = np.array([2**40 + 1])
     group.allreduce([whole]).wait()
     assert whole[0] == 2**40 + 1
-    group.allreduce([as_it_is := np.full(1, FINE)], polyrank.AllreduceOptions(compress="none")).wait()
+    as_it_is = np.full(1, FINE)
+    group.allreduce([as_it_is], polyrank.AllreduceOptions(compress="none")).wait()
     assert as_it_is[0] == FINE
     kept = group.hints
     group.set_hints(polyrank.GroupHints())
@@ -42,7 +43,8 @@ def test_a_hint_holds_for_what_does_not_say_otherwise(group):
 
 
 def test_what_there_is_not_is_refused(group):
-    with pytest.raises(polyrank.InvalidArgumentError, match="'bf16', 'f16', 'int8' or 'none', not 'f8'"):
+    known = "'bf16', 'f16', 'int8' or 'none', not 'f8'"
+    with pytest.raises(polyrank.InvalidArgumentError, match=known):
         group.set_hints(polyrank.GroupHints(compress="f8"))
     with pytest.raises(TypeError, match="compres"):
         group.set_hints(polyrank.GroupHints(compres="bf16"))

@@ -27,7 +27,6 @@ import type {
   newGroup,
   send,
 } from "../../index.js";
-
 export * from "./meshes.js";
 
 /** A typed array or a DataView. Its class is its element type; a DataView is of `u8`. */

@@ -169,9 +169,11 @@ fn declarations(workspace: &Workspace, generated: &Files) -> Result<Declarations
         .into_iter()
         .chain(["_memory.py", "_backends.py"])
         .map(|name| text(format!("bindings-python/python/polyrank/{name}")));
-    let script = ["index.d.ts", "js/runtime/types.d.ts"]
-        .into_iter()
-        .chain(["js/runtime/backends.d.ts", "js/runtime/lists.d.ts", "js/runtime/stores.d.ts"]);
+    let script = ["index.d.ts", "js/runtime/types.d.ts"].into_iter().chain([
+        "js/runtime/backends.d.ts",
+        "js/runtime/lists.d.ts",
+        "js/runtime/stores.d.ts",
+    ]);
     let typescript = script.map(|name| text(format!("bindings-node/{name}")));
     Ok(Declarations {
         python: python.collect::<Result<_>>()?,

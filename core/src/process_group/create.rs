@@ -128,6 +128,24 @@ pub(super) async fn own_connection(store: &Arc<dyn Store>, size: u32) -> Result<
     if size == 1 { Ok(store.clone()) } else { store.clone_store_async().await }
 }
 
+/// Sees that this rank has its backends, and all ranks the same.
+async fn agree_on_backends(
+    own: &dyn Store,
+    name: &str,
+    (rank, size): (u32, u32),
+    spec: &BackendSpec,
+    timeout: Duration,
+) -> Result<()> {
+    let Err(why) = spec.available() else {
+        return rendezvous::agree(own, name, (rank, size), &spec.served(), timeout).await;
+    };
+    // The others would wait for this rank.
+    if size > 1 {
+        rendezvous::refuse(own, name, (rank, size), &why, timeout).await;
+    }
+    Err(why)
+}
+
 impl ProcessGroup {
     /// Makes a group of `size` ranks that meet in `store` under `name`. Blocks until all are there.
     ///
@@ -181,14 +199,7 @@ impl ProcessGroup {
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
-        if let Err(why) = options.backend.available() {
-            // The others would wait for this rank.
-            if size > 1 {
-                rendezvous::refuse(&*own, name, (rank, size), &why, timeout).await;
-            }
-            return Err(why);
-        }
-        rendezvous::agree(&*own, name, (rank, size), &options.backend.served(), timeout).await?;
+        agree_on_backends(&*own, name, (rank, size), &options.backend, timeout).await?;
         let connect = |backend: BackendName, store, share, host| {
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),

@@ -56,6 +56,7 @@ mod sibling_names;
 mod sparse;
 mod split;
 mod stage;
+mod symmetric_memory;
 pub(crate) mod topology;
 pub(crate) mod window;
 
@@ -261,17 +262,6 @@ impl ProcessGroup {
         self.unless_left()?;
         self.inner.timeout_ns.store(nanoseconds(timeout), Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Whether symmetric memory exchanges its handles through this group: what was set last, false
-    /// at first. Windows, which are polyrank's symmetric memory, always do.
-    pub fn use_pg_for_symm_mem_rendezvous(&self) -> bool {
-        self.inner.exchanges_handles.load(Ordering::Relaxed)
-    }
-
-    /// Sets [`ProcessGroup::use_pg_for_symm_mem_rendezvous`].
-    pub fn set_use_pg_for_symm_mem_rendezvous(&self, value: bool) {
-        self.inner.exchanges_handles.store(value, Ordering::Relaxed);
     }
 
     /// Whether the group failed, was aborted or was left, so that every call fails.

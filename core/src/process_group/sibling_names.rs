@@ -1,13 +1,13 @@
-//! The names of a root group and of the groups split from it that this process has. Knows nothing of
-//! how groups are made.
+//! The names of a root group and of the groups split from it that this process has. Knows nothing
+//! of how groups are made.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::generated::error::{Error, Result};
 use crate::store::GroupStore;
 
-/// The groups that have names, by their stores: that of a group that was left is closed, and that of
-/// one that nobody holds is gone.
+/// The groups that have names, by their stores: that of a group that was left is closed, and that
+/// of one that nobody holds is gone.
 #[derive(Default)]
 pub(super) struct SiblingNames {
     stores: Mutex<Vec<Weak<GroupStore>>>,
