@@ -262,8 +262,10 @@ def names_in_errors(here):
         here.store.set("rank 0 has waited in vain", b"")
     else:
         here.store.wait(["rank 0 has waited in vain"])
-        with pytest.raises(polyrank.CollectiveTimeoutError, match="neighbor_allgather"):
+        with pytest.raises(polyrank.CollectiveTimeoutError, match="neighbor_allgather_single"):
+            # It may be that all is there for the first call; the group is broken all the same.
             ring.neighbor_allgather_single(np.zeros(2), np.ones(1)).wait()
+            group.barrier().wait()
 
 
 def test_errors_have_the_name_of_the_method(pair):

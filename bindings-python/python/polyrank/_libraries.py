@@ -161,7 +161,7 @@ def elements_of(name: Any) -> Any:
     numpy: Any = importlib.import_module("numpy")
     if of_type(name, str) not in _ML_NUMBERS:
         if _ELEMENT.fullmatch(name) is None:
-            raise TypeError(f"{name!r:.60} is no type of elements that is carried")
+            raise TypeError(f"{name!r:.60} is not a type of elements that is carried")
         return numpy.dtype(name)
     try:
         module = importlib.import_module("ml_dtypes")

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::tensor::{Region, prefer_large_pages};
 
 /// Most bytes that are kept.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Pieces that nobody uses, the one that was used last at the end.
 #[derive(Debug, Default)]
@@ -44,14 +44,14 @@ impl Drop for TakenPiece {
     fn drop(&mut self) {
         let Some(home) = self.home.upgrade() else { return };
         let piece = std::mem::take(&mut self.bytes);
-        if piece.is_empty() || piece.len() > MOST_BYTES {
+        if piece.is_empty() || piece.len() > MAX_BYTES {
             return;
         }
         let mut pieces = home.pieces();
         pieces.push(piece);
         let mut all: usize = pieces.iter().map(Vec::len).sum();
         let surplus = pieces.iter().take_while(|piece| {
-            let is_surplus = all > MOST_BYTES;
+            let is_surplus = all > MAX_BYTES;
             all -= piece.len();
             is_surplus
         });
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn not_more_is_kept_than_may_be() {
         let memory = Arc::new(KeptMemory::default());
-        let sizes = [MOST_BYTES + 1, MOST_BYTES / 2, 0, 7, MOST_BYTES / 2, MOST_BYTES / 4];
+        let sizes = [MAX_BYTES + 1, MAX_BYTES / 2, 0, 7, MAX_BYTES / 2, MAX_BYTES / 4];
         let taken = sizes.map(|size| memory.take(size));
         taken.into_iter().for_each(drop);
-        assert_eq!(kept(&memory), [7, MOST_BYTES / 2, MOST_BYTES / 4], "what was used last");
+        assert_eq!(kept(&memory), [7, MAX_BYTES / 2, MAX_BYTES / 4], "what was used last");
         let outlives = memory.take(7);
         drop(memory);
         assert_eq!(outlives.read(<[u8]>::len), 7);

@@ -14,6 +14,13 @@ pub(super) struct SiblingNames {
 }
 
 impl SiblingNames {
+    /// Those of the group whose store this is.
+    pub(super) fn of(store: &Arc<GroupStore>) -> Arc<SiblingNames> {
+        let names = SiblingNames::default();
+        names.add(store);
+        Arc::new(names)
+    }
+
     /// Adds the group whose store this is.
     pub(super) fn add(&self, store: &Arc<GroupStore>) {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::join::{Keys, refuse};
+use super::join::{Keys, fail_joining, refuse};
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
 
@@ -24,7 +24,13 @@ pub(crate) async fn agree(
     }
     let key = Keys { group_name }.of("agreed");
     let ours = format!("{rank}\n{}", lines.join("\n"));
-    let first = store.compare_set_async(&key, b"", ours.as_bytes()).await?;
+    let first = match store.compare_set_async(&key, b"", ours.as_bytes()).await {
+        Ok(first) => first,
+        Err(why) => {
+            fail_joining(store, group_name, rank, &why).await;
+            return Err(why);
+        }
+    };
     let first = String::from_utf8_lossy(&first);
     let mut theirs = first.lines();
     let other = theirs.next().unwrap_or_default().to_owned();

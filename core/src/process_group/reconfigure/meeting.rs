@@ -148,13 +148,7 @@ impl Meeting {
         let size = self.size();
         Liveness::announce(&*scoped, self.rank).await?;
         let own = own_connection(&scoped, size).await?;
-        let (eldest, hints) = (self.eldest(), &group.inner.hints);
-        if self.rank == 0 {
-            scoped.set_async(NAME, group.group_name().as_bytes()).await?;
-        }
-        if self.rank == eldest {
-            scoped.set_async(HINTS, hints.to_text().as_bytes()).await?;
-        }
+        self.tell_what_all_share(group, &*scoped).await?;
         let observer = MemberObserver::new(&*scoped, &self.handles, self.rank, memberless);
         let own: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(MEETING), own));
         let backend = group.inner.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp);
@@ -183,8 +177,9 @@ impl Meeting {
             0 => group.group_name().to_owned(),
             _ => String::from_utf8_lossy(&scoped.get_async(NAME).await?).into_owned(),
         };
+        let eldest = self.eldest();
         if self.rank != eldest {
-            hints.adopt(&scoped.get_async(HINTS).await?);
+            group.inner.hints.adopt(&scoped.get_async(HINTS).await?);
         }
         let host = (!self.handles.iter().any(Handle::is_deaf)).then_some(eldest);
         let liveness = Liveness::new(group.group_name(), scoped.clone(), host).await?;
@@ -197,13 +192,11 @@ impl Meeting {
         let store: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(MEETING), scoped));
         let former = &**group.inner;
         let store = Arc::new(GroupStore::new(&former.name, store));
-        let siblings = SiblingNames::default();
-        siblings.add(&store);
         Ok(Inner {
             rank: self.rank,
             members: (0..size).collect(),
+            siblings: SiblingNames::of(&store),
             store,
-            siblings: Arc::new(siblings),
             cpu,
             shared_name,
             origins: Some(origins),
@@ -212,6 +205,18 @@ impl Meeting {
             timeout_ns: AtomicU64::new(former.timeout_ns.load(Ordering::Relaxed)),
             ..former.successor()
         })
+    }
+
+    /// Tells the others, if it falls to this rank, what the group is called and what its hints are.
+    async fn tell_what_all_share(&self, group: &ProcessGroup, scoped: &dyn Store) -> Result<()> {
+        if self.rank == 0 {
+            scoped.set_async(NAME, group.group_name().as_bytes()).await?;
+        }
+        if self.rank == self.eldest() {
+            let hints = group.inner.hints.to_text();
+            scoped.set_async(HINTS, hints.as_bytes()).await?;
+        }
+        Ok(())
     }
 
     fn size(&self) -> u32 {
