@@ -253,7 +253,11 @@ fn hooks_and_errors_have_the_name_of_the_method() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (pre, completion) = (seen.clone(), seen.clone());
         let note = move |name: &str| pre.lock().unwrap().push(name.to_owned());
-        group.register_pre_hook(1, move |it| Ok(note(it.name))).unwrap();
+        let before = move |it: &polyrank::PreHookArgs<'_>| {
+            note(it.name);
+            Ok(())
+        };
+        group.register_pre_hook(1, before).unwrap();
         let note = move |name: &str| completion.lock().unwrap().push(name.to_owned());
         group.register_completion_hook(1, move |it| note(it.name)).unwrap();
         call();

@@ -3,7 +3,7 @@
 // nothing of what it is for.
 
 import { camelName } from "./arguments.js";
-import { described, forgetCauses, noteCause } from "./causes.js";
+import { described, noteCause } from "./causes.js";
 import { nameOf, releaseStore, usedStore } from "./foreign_stores.js";
 import { InvalidTypeError, StoreTimeoutError } from "../generated/errors.js";
 import { native } from "./native.js";
@@ -58,8 +58,8 @@ function argumentsOf(name, { keys, values, number, block, timeout }) {
 /** Runs a task until it is over. What does not wait is called in the order of the tasks. */
 async function run([id, store, method, keys, values, number, block, timeout]) {
   if (method === "forget") {
+    // What it threw last may be on its way to a call that made it go: the next ones push it out.
     releaseStore(store);
-    if (usedStore(store) === undefined) forgetCauses(store);
     return native.endStoreTask(id, "", [], "", undefined);
   }
   const name = camelName(method);

@@ -11,7 +11,7 @@ import importlib
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyrank._times import zone_name, zone_of
@@ -34,7 +34,7 @@ _ML_NUMBERS = (
 ).split()
 
 #: The names of what is carried, by library: a reader imports the library when one of them comes.
-LIBRARIES: dict[str, list[str]] = {
+LIBRARIES: dict[str, Sequence[str]] = {
     "numpy": [*_NUMBERS, *_TIMES, "ndarray", "str_", "bytes_", "dtype"],
     "ml_dtypes": _ML_NUMBERS,
     "torch": ["dtype", "Size"],
