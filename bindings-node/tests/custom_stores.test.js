@@ -379,7 +379,7 @@ test("what cannot be looked at may be thrown, too", async () => {
   }
 });
 
-test("a limit of a store's own is told with its text, and is not a key that is missing", async () => {
+test("a limit of a store's own is told with its text, and no key is missing", async () => {
   const late = new DOMException("the disk sleeps", "TimeoutError");
   for (const method of ["set", "get", "add", "check", "compareSet", "deleteKey"]) {
     const fail = () => {

@@ -142,7 +142,7 @@ fn what_waits_is_a_promise_and_can_be_ended() {
 fn functions_take_and_give_what_stands_for_no_member() {
     let text = declarations();
     assert_has(&text, "export function getRank(group?: GroupLike | null): number;");
-    let group = "newGroup(ranks: readonly number[] | null | undefined, options?: WaitOptions & {";
+    let group = "newGroup(ranks: IntegerList | null | undefined, options?: WaitOptions & {";
     assert_has(&text, group);
     assert_has(&text, "Promise<GroupLike>;");
     let functions = generated().remove("bindings-node/js/generated/functions.js").unwrap();
