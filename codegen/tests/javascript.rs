@@ -147,7 +147,8 @@ fn functions_take_and_give_what_stands_for_no_member() {
     assert_has(&text, "Promise<GroupLike>;");
     let functions = generated().remove("bindings-node/js/generated/functions.js").unwrap();
     assert_has(&functions, "group: 0, groupName: \"group\", nonMember: -1");
-    assert_has(&functions, "required: 0, inOrder: true, gives: \"group\"");
+    let lists = "required: 0, integers: [[0, \"ranks\"]], inOrder: true, gives: \"group\"";
+    assert_has(&functions, lists);
 }
 
 #[test]
