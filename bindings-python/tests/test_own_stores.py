@@ -296,7 +296,7 @@ class Ended(BaseException):
     "ending", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, Ended]
 )
 def test_what_ends_a_program_ends_the_call(ending):
-    """It is no failure of a store, which `except Exception` would catch."""
+    """It is not a failure of a store, which `except Exception` would catch."""
 
     class Ending(DictStore):
         def check(self, keys):

@@ -7,6 +7,7 @@ import { InvalidArgumentError, InvalidTypeError } from "./generated/errors.js";
 import { addMember, carrier } from "./ports/pipes.js";
 import { StoreClient, welcomed } from "./ports/client.js";
 import { StoreHost } from "./ports/host.js";
+import { STORE_METHODS } from "./runtime/foreign_stores.js";
 import { native } from "./load.js";
 
 /** The argument by which only this file makes a store of a client. */
@@ -14,26 +15,6 @@ const CONNECTED = Symbol("polyrank.connected");
 
 /** As that of the other stores, ms. */
 const DEFAULT_TIMEOUT_MS = 300_000;
-
-/** The methods of a store that the host runs. */
-const METHODS = [
-  "set",
-  "get",
-  "add",
-  "append",
-  "check",
-  "compareSet",
-  "deleteKey",
-  "wait",
-  "multiGet",
-  "multiSet",
-  "numKeys",
-  "listKeys",
-  "queuePush",
-  "queuePop",
-  "queueLen",
-  "barrier",
-];
 
 /** Ports by which somebody has connected. */
 const taken = new WeakSet();
@@ -79,7 +60,7 @@ export class MessagePortStore extends Store {
   }
 
   static {
-    for (const method of METHODS) {
+    for (const method of STORE_METHODS) {
       this.prototype[method] = function (...given) {
         return this.#side.ask(method, given, this.timeout);
       };

@@ -4,7 +4,7 @@
 
 use polyrank::options::AllreduceOptions;
 use polyrank::process_group::ReconfigureOptions;
-use polyrank::{Error, GroupHints, ProcessGroup, ReduceOp, SplitOptions};
+use polyrank::{Error, GroupHints, ProcessGroup, ReduceOp, SplitOptions, Tensor};
 use polyrank_tests::members::{Member, handles, reconfigure, world};
 use polyrank_tests::ranks;
 
@@ -78,12 +78,24 @@ fn what_cannot_be_compressed_runs_as_it_is() {
         let maximum = AllreduceOptions::default().reduce_op(ReduceOp::Max);
         group.allreduce(&mut most, &maximum).unwrap();
         assert_eq!(most, [FINE]);
-        let mut whole = [1_000_001i64];
-        group.allreduce(&mut whole, ()).unwrap();
-        assert_eq!(whole, [2_000_002]);
+        let work = group.allreduce_async(vec![1_000_001i64], ()).unwrap();
+        work.wait(None).unwrap();
+        assert_eq!(work.compression_error(), None);
+        let [whole] = work.into_result().unwrap().try_into().unwrap();
+        assert_eq!(whole.into_vec::<i64>().unwrap(), [2_000_002]);
         let mut sent = [FINE];
         group.broadcast(&mut sent, ()).unwrap();
         assert_eq!(sent, [FINE]);
+        // Of several, those that can be are.
+        let fine = if group.rank() == 0 { FINE } else { 0.0 };
+        let both = vec![Tensor::from(vec![fine]), Tensor::from(vec![1_000_001i64])];
+        let work = group.allreduce_coalesced_async(both, ()).unwrap();
+        work.wait(None).unwrap();
+        assert!(work.compression_error().is_some());
+        let [fine, whole] = work.into_result().unwrap().try_into().unwrap();
+        let [fine] = fine.into_vec::<f32>().unwrap().try_into().unwrap();
+        assert!((fine - FINE).abs() < 0.02, "{fine}");
+        assert_eq!(whole.into_vec::<i64>().unwrap(), [2_000_002]);
         group.barrier(()).unwrap();
     });
 }

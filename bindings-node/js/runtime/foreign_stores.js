@@ -10,7 +10,7 @@ import { native } from "./native.js";
 const NEEDED = ["set", "get", "add", "check", "compareSet", "deleteKey"];
 
 /** What it may have besides; what it lacks is made of the others, where that can be. */
-const METHODS = [
+export const STORE_METHODS = [
   ...NEEDED,
   "append",
   "wait",
@@ -25,7 +25,7 @@ const METHODS = [
 ];
 
 /** What depends on which methods an object has. */
-const DEPENDENT = new Set([...METHODS, "hasExtendedApi"]);
+const DEPENDENT = new Set([...STORE_METHODS, "hasExtendedApi"]);
 
 /** The native half's handles on objects, which do not keep these. */
 const faces = new WeakMap();
@@ -56,7 +56,7 @@ export function isStore(value) {
 
 /** What an object that is no `Store` is as an argument. */
 export function markedStore(object) {
-  const methods = METHODS.filter((name) => typeof object[name] === "function");
+  const methods = STORE_METHODS.filter((name) => typeof object[name] === "function");
   return marked(hold(object, methods, null), ["Store"]);
 }
 
@@ -142,7 +142,7 @@ function methodsOf(store) {
     if (isOwnPrototype(level)) break;
     for (const name of Object.getOwnPropertyNames(level)) found.add(name);
   }
-  return METHODS.filter((name) => found.has(name) && typeof store[name] === "function");
+  return STORE_METHODS.filter((name) => found.has(name) && typeof store[name] === "function");
 }
 
 /** A handle that keeps the object as long as the native half uses it. */

@@ -189,8 +189,8 @@ def _array(plain: Any) -> Any:
         raise ValueError(f"{len(elements)} bytes are no {shape!r:.60} elements of {dtype}")
     numpy: Any = importlib.import_module("numpy")
     if dtype.kind == "U" and elements:
-        # NumPy would fail on what is no character only when it is looked at.
+        # NumPy would fail on what is not a character only when it is looked at.
         letters = numpy.frombuffer(elements, dtype.str[0] + "u4")
         if int(letters.max()) > sys.maxunicode:
-            raise ValueError("a text with what is no character")
+            raise ValueError("a text has elements that are not characters")
     return numpy.ndarray(shape, dtype, elements).copy()

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::answer::camel_case;
-use super::resolve::{is_any, is_name, record_of, takes};
+use super::resolve::{is_name, record_of, takes};
 use super::value::{Arguments, Language, Value};
 use crate::generated::dispatch::ENTRIES;
 use crate::generated::error::Error;
@@ -249,18 +249,14 @@ impl Language {
 
     /// What sorts of values they are: `(list of 2 Tensor, op=str)`,
     /// `(array of 2 Tensor, { op: string })`.
-    pub(super) fn arguments(self, method: &Method, arguments: &Arguments) -> String {
-        let known = if let [only] = method.overloads { only.parameters } else { &[] };
-        let positional = arguments.positional.iter().enumerate();
-        let mut all: Vec<String> = positional
-            .map(|(position, value)| self.passed(method, known.get(position), value).into_owned())
-            .collect();
+    pub(super) fn arguments(self, arguments: &Arguments) -> String {
+        let mut all: Vec<String> =
+            arguments.positional.iter().map(|value| self.sort(value).into_owned()).collect();
         let sign = if self.is_script() { ": " } else { "=" };
+        let by_name = arguments.keywords.iter();
         // The layer of JavaScript passes names in snake_case.
-        let by_name = arguments.keywords.iter().map(|(name, value)| {
-            let known = known.iter().find(|known| is_name(name, known.name));
-            format!("{}{sign}{}", self.name(name), self.passed(method, known, value))
-        });
+        let by_name =
+            by_name.map(|(name, value)| format!("{}{sign}{}", self.name(name), self.sort(value)));
         let by_name: Vec<String> = by_name.collect();
         if self.is_script() && !by_name.is_empty() {
             all.push(format!("{{ {} }}", by_name.join(", ")));
@@ -268,23 +264,6 @@ impl Language {
             all.extend(by_name);
         }
         format!("({})", all.join(", "))
-    }
-
-    /// What sort of value the caller passed. Of objects, the layer of JavaScript passes the bytes,
-    /// and of lists the number of their places.
-    fn passed(
-        self,
-        method: &Method,
-        known: Option<&Parameter>,
-        value: &Value,
-    ) -> Cow<'static, str> {
-        let carries = ["_object", "_object_list"].iter().any(|end| method.name.ends_with(end));
-        let carried = known.filter(|known| self.is_script() && carries && is_any(known));
-        match (carried, value) {
-            (None, _) | (_, Value::None) => self.sort(value),
-            (Some(known), _) if known.name.ends_with("_list") => Cow::Borrowed("array"),
-            (Some(_), _) => Cow::Borrowed("object"),
-        }
     }
 }
 

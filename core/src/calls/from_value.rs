@@ -45,7 +45,7 @@ impl Members {
         let members = &mut self.record.members.iter().zip(&mut self.values);
         let value = members.find(|(member, _)| member.name == name);
         let value = value.map_or(Value::None, |(_, value)| std::mem::replace(value, Value::None));
-        let given = Given::of(&value, Language::default());
+        let given = ReceivedValue::of(&value, Language::default());
         let record = self.record.name;
         T::from_value(value)
             .map_err(|what| format!("{record} whose {name} is {}", given.beside(what)))
@@ -53,28 +53,28 @@ impl Members {
 }
 
 /// What came in place of something else, for messages.
-pub(super) enum Given {
+pub(super) enum ReceivedValue {
     /// One value.
     One(Cow<'static, str>),
     /// Several, of which what is said of the one that is wrong says what it is.
     Several,
 }
 
-impl Given {
+impl ReceivedValue {
     /// `value`, in the words of this language.
-    pub(super) fn of(value: &Value, language: Language) -> Given {
+    pub(super) fn of(value: &Value, language: Language) -> ReceivedValue {
         match value {
-            Value::Int(number) => Given::One(number.to_string().into()),
-            Value::Record(..) | Value::List(_) => Given::Several,
-            other => Given::One(language.sort(other)),
+            Value::Int(number) => ReceivedValue::One(number.to_string().into()),
+            Value::Record(..) | Value::List(_) => ReceivedValue::Several,
+            other => ReceivedValue::One(language.sort(other)),
         }
     }
 
     /// What was expected, and what came instead.
     pub(super) fn beside(self, expected: String) -> String {
         match self {
-            Given::One(given) => expected + ", not " + &given,
-            Given::Several => expected,
+            ReceivedValue::One(given) => expected + ", not " + &given,
+            ReceivedValue::Several => expected,
         }
     }
 }
@@ -188,14 +188,14 @@ fn list<T: FromValue>(value: Value) -> Result<Vec<T>, String> {
         Value::List(values) => {
             let items = values.into_iter().enumerate();
             let items = items.map(|(index, value)| {
-                let given = Given::of(&value, Language::default());
+                let given = ReceivedValue::of(&value, Language::default());
                 T::from_value(value).map_err(|what| {
                     let many = what.replacen("an integer", "integers", 1);
                     match given {
-                        Given::One(given) => {
+                        ReceivedValue::One(given) => {
                             format!("a list of {many}, but element {index} is {given}")
                         }
-                        Given::Several => format!("a list of {many}"),
+                        ReceivedValue::Several => format!("a list of {many}"),
                     }
                 })
             });

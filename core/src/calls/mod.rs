@@ -5,6 +5,7 @@
 //! language into [`Value`]s and back.
 
 pub(crate) mod answer;
+mod array_lists;
 mod constructor;
 pub mod custom_backend;
 pub mod custom_reduction;
@@ -14,7 +15,6 @@ mod describe;
 pub mod event_loop;
 mod from_value;
 pub(crate) mod implementations;
-mod integers;
 pub(crate) mod invocation;
 pub(crate) mod object;
 mod reader;

@@ -75,6 +75,7 @@ impl ResolvedCall {
             coalesced: method.coalesced,
             compression: arguments.compression,
             takes_hints: !arguments.is_uncompressed,
+            hinted: None,
             exchange: None,
             name: operation.name,
         })

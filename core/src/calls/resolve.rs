@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::array_lists;
 use super::describe::is_of_tensors;
-use super::from_value::{FromValue, Given};
-use super::integers;
+use super::from_value::{FromValue, ReceivedValue};
 use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
 use crate::request::{Method, Overload, Parameter, RecordType, Role, Type};
@@ -60,8 +60,7 @@ impl Method {
     }
 }
 
-/// Whether a parameter takes any value of the language as it is.
-pub(super) fn is_any(parameter: &Parameter) -> bool {
+fn is_any(parameter: &Parameter) -> bool {
     matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
 }
 
@@ -92,7 +91,7 @@ impl ResolvedCall {
 
     fn converted<T: FromValue>(&self, position: usize, value: Value) -> Result<T> {
         let language = self.language;
-        let given = Given::of(&value, language);
+        let given = ReceivedValue::of(&value, language);
         T::from_value(value).map_err(|what| {
             let what = given.beside(what);
             let callee = language.callee(self.method);
@@ -288,7 +287,7 @@ pub(super) fn takes(ty: &Type, value: &Value) -> bool {
     match (ty, value) {
         (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
         (Type::Nullable(inner), value) => takes(inner, value),
-        (Type::Sequence(_), Value::Tensor(tensor)) => integers::is_list(tensor, ty),
+        (Type::Sequence(_), Value::Tensor(tensor)) => array_lists::is_list(tensor, ty),
         (Type::Sequence(Type::Int), Value::Bytes(_)) => true,
         (Type::Sequence(inner), Value::List(values) | Value::Tuple(values)) => {
             values.iter().all(|value| takes(inner, value))
@@ -424,7 +423,7 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
         (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
             return converted(value, inner, language);
         }
-        (Type::Sequence(_), Value::Tensor(tensor)) => return Ok(integers::list(tensor)),
+        (Type::Sequence(_), Value::Tensor(tensor)) => return Ok(array_lists::list(tensor)),
         (Type::Sequence(Type::Int), Value::Bytes(bytes)) => {
             let numbers = bytes.iter().map(|&byte| Value::Int(byte.into()));
             return Ok(Value::List(numbers.collect()));
@@ -479,7 +478,7 @@ fn message(method: &Method, arguments: &Arguments) -> String {
             reasons.push(reason);
         }
     }
-    let (callee, given) = (language.callee(method), language.arguments(method, arguments));
+    let (callee, given) = (language.callee(method), language.arguments(arguments));
     let mut text = match overloads.len() {
         1 => format!("{callee}() does not take {given}. Accepted form:"),
         _ => format!("{callee}(): no overload takes {given}. Accepted forms:"),

@@ -298,32 +298,6 @@ ReduceOp, not string";
 }
 
 #[test]
-fn a_message_says_what_was_passed_where_objects_are_carried() {
-    static GATHER_OBJECT: Method = Method {
-        interface: "distributed",
-        name: "all_gather_object",
-        factory: None,
-        collective: None,
-        coalesced: false,
-        prepares: None,
-        unbuilt: false,
-        overloads: &[Overload {
-            parameters: &[
-                required("object_list", Type::Object, Role::None),
-                required("obj", Type::Object, Role::None),
-                optional("group", Type::Nullable(&Type::Int), Role::None, Constant::Null),
-            ],
-        }],
-    };
-    let payloads = vec![Value::Int(3), Value::Bytes(vec![0xf6])];
-    let keywords = vec![("group", Value::Str("x".to_owned()))];
-    let script = Arguments { language: Language::JavaScript, ..call(payloads, keywords) };
-    let text = message(&GATHER_OBJECT, script);
-    let said = "allGatherObject() does not take (array, object, { group: string }).";
-    assert!(text.starts_with(said), "{text}");
-}
-
-#[test]
 fn a_message_says_what_a_tensor_is_and_what_is_made_how() {
     let numbers = || Value::List(vec![Value::Int(1), Value::Int(2)]);
     let text = message(&GATHER, call(vec![numbers()], vec![]));

@@ -22,7 +22,7 @@ use super::ProcessGroup;
 use super::check::CheckedOperation;
 use super::kept_memory::KeptMemory;
 use super::messages::{to_read, to_write};
-use super::stage::{agreed, copy, reduce_local, spread_at_the_end};
+use super::stage::{agreed, copy, reduce_local, spread_at_the_end, stage};
 use crate::backend::{Backend, Call, CallFacts, CompressedPart, IssueOptions};
 use crate::completion::Outcome;
 use crate::generated::collective::Collective;
@@ -96,17 +96,23 @@ pub(super) fn check<'a>(
     Err(Error::InvalidArgument { message: format!("{name}: compress='{format}' {what}") })
 }
 
-/// Whether a request that does not say so can be compressed. It is for all ranks or for none:
-/// how many tensors this one gives to an allreduce, and how they lie, does not count.
-pub(super) fn can_compress(request: &Request, compression: Compression) -> bool {
+/// Whether operations of a request that does not say so are compressed where their type allows it.
+/// It is so for all ranks or for none: how many tensors this one gives to an allreduce, whether
+/// it calls them together, and how they lie, does not count.
+pub(super) fn can_compress(request: &Request) -> bool {
     let is_one = request.coalesced || (request.inputs.len() <= 1 && request.outputs.len() <= 1);
     let is_such = match request.collective {
         Collective::Allreduce => true,
         Collective::ReduceScatter | Collective::Allgather => is_one,
         _ => false,
     };
-    let Some(dtype) = request.tensors().next().map(Tensor::dtype) else { return false };
-    is_such && obstacle(request, compression, dtype, request.tensors()).is_none()
+    is_such && is_sum(request) && request.tensors().all(|tensor| tensor.device() == Device::Cpu)
+}
+
+/// Whether what is reduced, if anything is, is added.
+fn is_sum(request: &Request) -> bool {
+    let is_sum = matches!(request.reduce_op, ReduceOp::Sum | ReduceOp::Avg);
+    is_sum || !request.collective.facts().reduces
 }
 
 /// What keeps an operation on these tensors of this type from being compressed.
@@ -116,9 +122,7 @@ fn obstacle<'a>(
     dtype: DType,
     mut tensors: impl Iterator<Item = &'a Tensor>,
 ) -> Option<String> {
-    if request.collective.facts().reduces
-        && !matches!(request.reduce_op, ReduceOp::Sum | ReduceOp::Avg)
-    {
+    if !is_sum(request) {
         return Some(format!("reduces by SUM or AVG, not by {}", request.reduce_op.name()));
     }
     if !compression.takes(dtype) {
@@ -144,9 +148,16 @@ impl ProcessGroup {
             });
         }
         let losses = Arc::new(Losses::default());
+        let compresses = operations.iter().any(|it| compression.takes(it.dtype));
         let mut staged = Vec::with_capacity(operations.len());
         let mut outputs = Vec::new();
         for operation in operations {
+            if !compression.takes(operation.dtype) {
+                let mut call = stage(request, operation, self.rank(), self.size())?;
+                outputs.append(&mut call.outputs);
+                staged.push(Calls::One(call));
+                continue;
+            }
             let wire = Wire {
                 compression,
                 name: request.name,
@@ -174,7 +185,7 @@ impl ProcessGroup {
         }
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
         let work = Work::new(self.label(request.name), issued, outputs);
-        Ok(work.with_losses(losses))
+        Ok(if compresses { work.with_losses(losses) } else { work })
     }
 }
 

@@ -113,9 +113,9 @@ impl ProcessGroup {
                     && request.exchange.is_none()
                     && request.compression.is_none()
                     && self.inner.cpu.capabilities().compression
-                    && can_compress(&request, compression) =>
+                    && can_compress(&request) =>
             {
-                Request { compression: Some(compression), ..request }
+                Request { hinted: Some(compression), ..request }
             }
             _ => request,
         }

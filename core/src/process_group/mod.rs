@@ -437,7 +437,7 @@ impl ProcessGroup {
         if let Some(reduction) = custom_reduction::reduction_of(&request)? {
             return self.issue_custom((&request, operations), &reduction, backend, options);
         }
-        if let Some(compression) = request.compression {
+        if let Some(compression) = request.form() {
             return self.issue_compressed((&request, operations), compression, backend, options);
         }
         let is_regrouped = operations.iter().any(|it| !it.local_lists.is_empty());

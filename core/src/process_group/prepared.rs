@@ -335,7 +335,7 @@ impl PlainCall {
             is_here && tensor.is_contiguous() && tensor.dtype() == dtype
         };
         let all_are_plain = input.into_iter().chain(output).all(is_plain);
-        let is_whole = !request.coalesced && request.compression.is_none();
+        let is_whole = !request.coalesced && request.form().is_none();
         if !is_whole || !all_are_plain || output.is_some_and(Tensor::is_read_only) {
             return None;
         }

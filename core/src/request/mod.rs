@@ -55,6 +55,8 @@ pub struct Request {
     pub compression: Option<Compression>,
     /// Whether the hints of the group count where this says nothing.
     pub takes_hints: bool,
+    /// In which form the group's hints have elements travel of those operations that can be.
+    pub hinted: Option<Compression>,
     /// The method that it is to the ranks that compare it, if it is not the collective itself.
     pub exchange: Option<Exchange>,
 }
@@ -76,8 +78,14 @@ impl Request {
             coalesced: false,
             compression: None,
             takes_hints: true,
+            hinted: None,
             exchange: None,
         }
+    }
+
+    /// In which form elements travel that can: as the call says, else as the group's hints do.
+    pub(crate) fn form(&self) -> Option<Compression> {
+        self.compression.or(self.hinted)
     }
 
     /// All tensors.

@@ -126,6 +126,7 @@ impl TypedCall {
             coalesced,
             compression: self.arguments.compression,
             takes_hints: !self.arguments.is_uncompressed,
+            hinted: None,
             exchange: None,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::backend::BackendOptions;
 use crate::calls::answer::{Answer, IntoAnswer};
+use crate::calls::array_lists::{is_integer, numbers};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::Object;
 use crate::calls::parameters::{device_mesh::*, distributed as functions};
@@ -222,18 +223,11 @@ fn array_of(value: &Value) -> Result<(Vec<u32>, Vec<u32>)> {
     match value {
         Value::Tensor(tensor) => {
             shape.extend(tensor.shape().iter().map(|&length| length as u32));
-            let whole = tensor.to_contiguous();
-            let width = whole.dtype().size_bytes();
-            if !is_integer(whole.dtype()) {
-                let dtype = whole.dtype().name();
+            if !is_integer(tensor.dtype()) {
+                let dtype = tensor.dtype().name();
                 return Err(invalid(&format!("a mesh is an array of integers, not of {dtype}")));
             }
-            let numbers = whole.region().read(|bytes: &[u8]| {
-                let is_signed = is_signed(whole.dtype());
-                let numbers = bytes.chunks(width).map(|it| little_endian(it, is_signed));
-                numbers.collect::<Vec<_>>()
-            });
-            for number in numbers {
+            for number in numbers(tensor) {
                 ranks.push(rank_of(number)?);
             }
         }
@@ -272,22 +266,6 @@ fn flatten_into(
         }
         _ => Err(invalid("a mesh is given as nested lists or as an array of ranks")),
     }
-}
-
-fn is_integer(dtype: DType) -> bool {
-    is_signed(dtype) || matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
-}
-
-fn is_signed(dtype: DType) -> bool {
-    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
-}
-
-/// An integer of up to 8 bytes; one beyond 63 bits is not a rank either way.
-fn little_endian(bytes: &[u8], is_signed: bool) -> i64 {
-    let is_negative = is_signed && bytes.last().is_some_and(|&last| last >= 0x80);
-    let mut wide = [if is_negative { 0xff } else { 0 }; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    i64::from_le_bytes(wide)
 }
 
 fn rank_of(number: i64) -> Result<u32> {

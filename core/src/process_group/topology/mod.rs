@@ -126,14 +126,8 @@ impl ProcessGroup {
     ) -> Result<Topology> {
         let name = "create_dist_graph_adjacent";
         self.require_members(name)?;
-        let size = self.size();
         for (side, ranks) in [("source", sources), ("destination", destinations)] {
-            if let Some(rank) = ranks.iter().find(|&&rank| rank >= size) {
-                let last = size - 1;
-                return invalid(format!(
-                    "{name}: {side} rank must be from 0 to {last}, got {rank}"
-                ));
-            }
+            ranks.iter().try_for_each(|&rank| self.check_peer(name, side, rank))?;
         }
         let (sources, destinations) = (sources.to_vec(), destinations.to_vec());
         let graph = Shape::Graph(Adjacent { sources, destinations });

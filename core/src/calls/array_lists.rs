@@ -10,21 +10,10 @@ use crate::tensor::{Device, Tensor};
 /// without any, whatever its type is: that is what NumPy makes of an empty list.
 pub(super) fn is_list(tensor: &Tensor, ty: &Type) -> bool {
     let Some((kind, depth)) = item(ty) else { return false };
-    let is_integer = matches!(
-        tensor.dtype(),
-        DType::I8
-            | DType::I16
-            | DType::I32
-            | DType::I64
-            | DType::U8
-            | DType::U16
-            | DType::U32
-            | DType::U64
-    );
     let fits = match kind {
         _ if tensor.elements() == 0 => true,
         Type::Bool => tensor.dtype() == DType::Bool,
-        _ => is_integer,
+        _ => is_integer(tensor.dtype()),
     };
     fits && tensor.device() == Device::Cpu && depth == tensor.shape().len()
 }
@@ -55,10 +44,18 @@ fn item(ty: &Type) -> Option<(&Type, usize)> {
     }
 }
 
+/// Whether elements are integers.
+pub(super) fn is_integer(dtype: DType) -> bool {
+    is_signed(dtype) || matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+}
+
+fn is_signed(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
 /// The elements in C order. What is more than any length or rank stays more.
-fn numbers(tensor: &Tensor) -> Vec<i64> {
+pub(super) fn numbers(tensor: &Tensor) -> Vec<i64> {
     let contiguous = tensor.to_contiguous();
-    let is_signed = matches!(tensor.dtype(), DType::I8 | DType::I16 | DType::I32 | DType::I64);
     let unused_bits = 64 - 8 * tensor.dtype().size_bytes();
     contiguous.region().read(|bytes| {
         let elements = bytes.chunks_exact(tensor.dtype().size_bytes());
@@ -70,7 +67,7 @@ fn numbers(tensor: &Tensor) -> Vec<i64> {
             };
             let word = (0..8).map(|at| byte(at).copied().unwrap_or(0));
             let bits = word.rev().fold(0, |bits, byte| bits << 8 | u64::from(byte));
-            match is_signed {
+            match is_signed(tensor.dtype()) {
                 true => (bits << unused_bits).cast_signed() >> unused_bits,
                 false => i64::try_from(bits).unwrap_or(i64::MAX),
             }
@@ -129,7 +126,7 @@ mod tests {
         );
         static FLAGS: Type = Type::Sequence(&Type::Bool);
         assert!(is_list(&tensor, &FLAGS) && !is_list(&tensor, &Type::Sequence(&Type::Int)));
-        assert!(!is_list(&Tensor::from(vec![1i32]), &FLAGS), "an integer is no truth value");
+        assert!(!is_list(&Tensor::from(vec![1i32]), &FLAGS), "an integer is not a truth value");
     }
 
     #[test]
