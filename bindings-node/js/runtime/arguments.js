@@ -29,13 +29,10 @@ export function split(spec, given) {
  * stand for lists of integers. Other objects, as tensors, are the same ones. */
 export function copied(spec, given) {
   const values = given.map((value) => copy(value, 0));
-  const last = values.at(-1);
-  const options = isPlain(last) && !isStoreLike(last) ? last : null;
-  for (const [position, name] of spec.integers ?? []) {
-    if (position !== null && position < values.length) values[position] = listOf(values[position]);
-    if (options !== null && Object.hasOwn(options, name)) options[name] = listOf(options[name]);
-  }
-  return values;
+  if (spec.integers === undefined) return values;
+  const { positional, options } = split(spec, values);
+  const [args, named] = listed(spec, positional, options);
+  return named === null ? args : [...args, named];
 }
 
 /** The value that a call was given for a parameter, by position or among the options. */
