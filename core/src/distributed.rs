@@ -7,6 +7,7 @@ mod formation;
 mod joined_groups;
 mod messages;
 mod p2p_op;
+mod registered;
 pub(crate) mod surroundings;
 mod without_members;
 
@@ -36,6 +37,10 @@ pub use messages::{
     sendrecv,
 };
 pub use p2p_op::{P2POp, batch_isend_irecv};
+#[cfg(feature = "internals")]
+pub use registered::with_default_group;
+#[cfg(not(feature = "internals"))]
+use registered::with_default_group;
 #[cfg(feature = "tcp")]
 pub use surroundings::create_store_client;
 pub use surroundings::{
@@ -312,6 +317,7 @@ fn enter(made: World) -> bool {
     let mut world = world();
     let free = world.is_none();
     if free {
+        registered::set(made.process_id, made.group.clone());
         *world = Some(made);
     }
     free
@@ -319,7 +325,7 @@ fn enter(made: World) -> bool {
 
 /// Whether the default group exists in this process. A forked child has none.
 pub fn is_initialized() -> bool {
-    world().is_some()
+    with_default_group(|_| ()).is_some()
 }
 
 /// The default group.
@@ -327,7 +333,7 @@ pub fn is_initialized() -> bool {
 /// # Errors
 /// [`Error::NotInitialized`].
 pub fn default_group() -> Result<ProcessGroup> {
-    world().as_ref().map(|world| world.group.clone()).ok_or(Error::NotInitialized)
+    with_default_group(ProcessGroup::clone).ok_or(Error::NotInitialized)
 }
 
 /// `group`, or the default group.
@@ -446,6 +452,7 @@ fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
         Some(group) => take_unregistered(group),
         None => {
             let world = guard.take().ok_or(Error::NotInitialized)?;
+            registered::clear();
             Ok(RemovedGroups::World(Box::new(world)))
         }
     }
@@ -552,6 +559,7 @@ pub fn backend_unavailable_reason(name: &str) -> Option<String> {
 fn world() -> ProcessMutexGuard<'static, Option<World>> {
     let mut world = WORLD.lock();
     if world.as_ref().is_some_and(|world| world.process_id != crate::clock::process_id()) {
+        registered::forget();
         std::mem::forget(world.take());
     }
     world

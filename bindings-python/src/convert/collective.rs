@@ -27,8 +27,9 @@ pub(crate) fn collective<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = group.py();
     let group = &group.get().inner;
+    // Looked at where it lies: a move of it costs as much as a step of the operation.
     if keywords.is_none()
-        && let Some(mut fast) = FastCall::of(method, positional)
+        && let Some(fast) = &mut FastCall::of(method, positional)
         && let Some(issued) = releasing(py, || fast.run(py, Some(group), WaitIntent::Later))
     {
         let (work, timeout) = issued.or_raise(py)?;
@@ -56,7 +57,7 @@ pub(crate) fn collective_of_default<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     if keywords.is_none()
         && !coalescing::is_open()
-        && let Some(mut fast) = FastCall::of(method, positional)
+        && let Some(fast) = &mut FastCall::of(method, positional)
     {
         let waiting = if fast.async_op { WaitIntent::Later } else { WaitIntent::Soon };
         if let Some(issued) = releasing(py, || fast.run(py, None, waiting)) {

@@ -127,9 +127,15 @@ pub(crate) trait CoreResult<T> {
 }
 
 impl<T> CoreResult<T> for polyrank::Result<T> {
+    #[inline]
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
-        self.map_err(|error| hooks::raised(&error).unwrap_or_else(|| raise(py, &error)))
+        self.map_err(|error| raised(py, &error))
     }
+}
+
+#[cold]
+fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    hooks::raised(error).unwrap_or_else(|| raise(py, error))
 }
 
 /// The exception for an argument that cannot be.

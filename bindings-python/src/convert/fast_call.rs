@@ -110,7 +110,7 @@ impl<'a, 'py> FastCall<'a, 'py> {
         };
         match given {
             Some(group) => self.run_in(py, group, waiting),
-            None => self.run_in(py, &distributed::default_group().ok()?, waiting),
+            None => distributed::with_default_group(|it| self.run_in(py, it, waiting))?,
         }
     }
 
@@ -120,9 +120,6 @@ impl<'a, 'py> FastCall<'a, 'py> {
         group: &ProcessGroup,
         waiting: WaitIntent,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
-        if group.is_observed() {
-            return None;
-        }
         let mut plain = SingleTensorRequest { waiting, ..self.plain };
         match (self.root, self.global_root) {
             (Some(_), Some(_)) => return None,

@@ -47,7 +47,7 @@ pub(crate) fn fast_message<'py>(
     }
     releasing(py, || match &message.group {
         Some(group) => message.run(py, &group.cast_exact::<PyProcessGroup>().ok()?.get().inner),
-        None => message.run(py, &distributed::default_group().ok()?),
+        None => distributed::with_default_group(|it| message.run(py, it))?,
     })
 }
 

@@ -93,16 +93,17 @@ thread_local! {
 /// Calls `f`, then gives back what was dropped meanwhile. Every entry from Python that may drop a
 /// tensor goes through here.
 pub(crate) fn releasing<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
-    struct Depth;
-    impl Drop for Depth {
+    struct Depth<'a>(&'a Cell<usize>);
+    impl Drop for Depth<'_> {
         fn drop(&mut self) {
-            RELEASES_SOON.set(RELEASES_SOON.get() - 1);
+            self.0.set(self.0.get() - 1);
         }
     }
-    RELEASES_SOON.set(RELEASES_SOON.get() + 1);
-    let depth = Depth;
-    let result = f();
-    drop(depth);
+    let result = RELEASES_SOON.with(|depth| {
+        depth.set(depth.get() + 1);
+        let _depth = Depth(depth);
+        f()
+    });
     release_all(py);
     result
 }

@@ -66,14 +66,14 @@ impl State {
             return SmallAttempt::Shown;
         }
         let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
-        let mut left = spin.spins;
+        let mut polls = 0;
         for source in small.sources() {
             while !exchange.board.shows(source, sequence) {
-                left = match left.checked_sub(1) {
-                    Some(left) => left,
-                    None => return SmallAttempt::Shown,
-                };
-                spin.pause.take();
+                if polls == spin.spins {
+                    return SmallAttempt::Shown;
+                }
+                polls += 1;
+                spin.pause_after(polls);
             }
         }
         let (_, bytes) = memory.lengths();

@@ -241,7 +241,7 @@ impl Inner {
         }
         let is_simple = !matches!(reduce_op, ReduceOp::PremulSum(_) | ReduceOp::Custom(_))
             && !reduce_op.takes_pairs()
-            && (collective.reduced_ranks(self.rank, size) != 1 || !is_logical(reduce_op))
+            && (!is_logical(reduce_op) || collective.reduced_ranks(self.rank, size) != 1)
             && reduce_op.supports(dtype);
         if (facts.reduces && !is_simple) || (facts.rooted && root >= size) {
             return None;

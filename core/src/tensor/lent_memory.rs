@@ -17,6 +17,7 @@ pub enum LentMemory<'a> {
 
 impl LentMemory<'_> {
     /// Bytes of what is given and of the outcome.
+    #[inline]
     pub fn lengths(&self) -> (usize, usize) {
         match self {
             LentMemory::InPlace(memory) => (memory.len(), memory.len()),
@@ -31,6 +32,7 @@ impl LentMemory<'_> {
     }
 
     /// Shows what is given to `f`.
+    #[inline]
     pub fn read<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match self {
             LentMemory::InPlace(memory) => f(memory),
@@ -40,6 +42,7 @@ impl LentMemory<'_> {
     }
 
     /// Lets `f` change where the outcome goes.
+    #[inline]
     pub fn write<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         match self {
             LentMemory::InPlace(memory) => f(memory),

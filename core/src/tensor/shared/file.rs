@@ -161,6 +161,21 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(place.cast()) }
     }
 
+    /// Asks the processor for the cache line of the word at `at`, to write it soon: other processes
+    /// have it, and it comes while this one does something else.
+    pub(crate) fn expect_write(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+
+            let word = std::ptr::from_ref(self.word(at)).cast();
+            // SAFETY: it is a hint, and changes nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(word) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
     /// Gives the memory at `at`, whole pages, back to the system, which provides zeroes when it is
     /// touched again, in whatever process.
     ///

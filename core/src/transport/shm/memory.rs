@@ -22,6 +22,10 @@ impl SharedMemory for Mapping {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
+    fn expect_write(&self, at: usize) {
+        Mapping::expect_write(self, at);
+    }
+
     fn write(&self, at: usize, bytes: &[u8]) {
         self.fill(at, bytes.len(), |place| place.copy_from_slice(bytes));
     }

@@ -30,6 +30,8 @@ pub(super) trait SharedMemory {
     /// If two sides each store, fence, and load what the other stored, at least one sees the
     /// other's value.
     fn fence(&self);
+    /// This side will soon write the cache line of a word.
+    fn expect_write(&self, _at: usize) {}
     /// Writes bytes that belong to the writer.
     fn write(&self, at: usize, bytes: &[u8]);
     /// Reads bytes that belong to the reader.
