@@ -53,6 +53,7 @@ pub(super) fn steps(workspace: &Workspace) -> Result<Vec<Step>> {
         tools.python_suites(),
         tools.node_suites(),
         tools.suites(),
+        tools.browser_suites(),
     ];
     Ok(all.into_iter().flatten().collect())
 }
@@ -197,6 +198,13 @@ impl Tools<'_> {
                     "tests/javascript/examples.test.mjs",
                 ]),
             ),
+        ]
+    }
+
+    /// What runs in a browser, beside the last of the other suites: before, those would take the
+    /// processor that tabs need to answer in time.
+    fn browser_suites(&self) -> Vec<Step> {
+        let steps = [
             step(
                 "web",
                 "browser package under Node, in tabs and in Workers of Chromium",
@@ -222,7 +230,8 @@ impl Tools<'_> {
                 &["node", "wasm"],
                 Action::RunIf(self.task(&["site", "--test"]), self.chromium()),
             ),
-        ]
+        ];
+        steps.map(|step| Step { after: &["rust"], runs_beside: true, ..step }).into()
     }
 
     /// What no suite but those in a browser waits for, and much of it on one core.
