@@ -30,7 +30,7 @@ pub(crate) fn collective<'py>(
     // Looked at where it lies: a move of it costs as much as a step of the operation.
     if keywords.is_none()
         && let Some(fast) = &mut FastCall::of(method, positional)
-        && let Some(issued) = releasing(py, || fast.run(py, Some(group), WaitIntent::Later))
+        && let Some(issued) = fast.run(py, Some(group), WaitIntent::Later)
     {
         let (work, timeout) = issued.or_raise(py)?;
         return Work::new(work, fast.objects(), timeout).into_object(py);
@@ -60,7 +60,7 @@ pub(crate) fn collective_of_default<'py>(
         && let Some(fast) = &mut FastCall::of(method, positional)
     {
         let waiting = if fast.async_op { WaitIntent::Later } else { WaitIntent::Soon };
-        if let Some(issued) = releasing(py, || fast.run(py, None, waiting)) {
+        if let Some(issued) = fast.run(py, None, waiting) {
             let (work, timeout) = issued.or_raise(py)?;
             if fast.async_op {
                 return Work::new(work, fast.objects(), timeout).into_object(py);

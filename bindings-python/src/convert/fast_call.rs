@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use polyrank::backend::{LentMemory, WaitIntent};
 use polyrank::calls::{Constant, Method, Parameter, Role, Type};
-use polyrank::process_group::HeldBuffers;
+use polyrank::process_group::{FastPathResult, HeldBuffers};
 use polyrank::request::SingleTensorRequest;
 use polyrank::{Collective, DType, ProcessGroup, Region, distributed};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use super::array::Array;
-use super::lease::Lease;
+use super::lease::{Lease, release_all, releasing};
 use crate::classes::{ProcessGroup as PyProcessGroup, TensorObjects};
 use crate::reduce_op::ReduceOp;
 
@@ -155,12 +155,19 @@ impl<'a, 'py> FastCall<'a, 'py> {
                 None => Region::zeroed(0),
             },
         };
-        if let Some(tried) = group.try_plain(&plain, &mut memory) {
-            return Some(Ok((tried.work(kept), timeout)));
+        let tried = group.try_plain(&plain, &mut memory);
+        if let Some(FastPathResult::Done(work)) = tried {
+            release_all(py);
+            return Some(Ok((work, timeout)));
         }
-        let kept = kept();
-        let issued = py.detach(|| group.issue_plain(&plain, kept))?;
-        Some(issued.map(|work| (work, timeout)))
+        releasing(py, || {
+            if let Some(tried) = tried {
+                return Some(Ok((tried.work(kept), timeout)));
+            }
+            let kept = kept();
+            let issued = py.detach(|| group.issue_plain(&plain, kept))?;
+            Some(issued.map(|work| (work, timeout)))
+        })
     }
 
     /// The object that holds the result: an array of the host.

@@ -13,7 +13,7 @@ use super::array::Array;
 use super::detached::detached;
 use super::exception::CoreResult;
 use super::fast_call::{readable, region, writable};
-use super::lease::releasing;
+use super::lease::{release_all, releasing};
 use crate::classes::ProcessGroup as PyProcessGroup;
 use crate::waiting::wait;
 
@@ -45,10 +45,12 @@ pub(crate) fn fast_message<'py>(
         }
         message.take(&form.parameters[place], item.as_borrowed())?;
     }
-    releasing(py, || match &message.group {
+    let done = match &message.group {
         Some(group) => message.run(py, &group.cast_exact::<PyProcessGroup>().ok()?.get().inner),
         None => distributed::with_default_group(|it| message.run(py, it))?,
-    })
+    };
+    release_all(py);
+    done
 }
 
 /// What a call says.
@@ -115,8 +117,10 @@ fn send(
     (peer, tag): (u32, u32),
 ) -> PyResult<()> {
     let message = MessageRequest::send(tensor, peer, tag);
-    let work = detached(py, || group.issue_message(message, None, WaitIntent::Soon))?;
-    wait(py, &work, None)
+    releasing(py, || {
+        let work = detached(py, || group.issue_message(message, None, WaitIntent::Soon))?;
+        wait(py, &work, None)
+    })
 }
 
 /// Receives a tensor; its sender, a rank of the group.
@@ -127,9 +131,11 @@ fn receive(
     Envelope { peer, tag, .. }: Envelope,
 ) -> PyResult<Option<u32>> {
     let message = MessageRequest::receive(tensor, peer, tag);
-    let work = detached(py, || group.issue_message(message, None, WaitIntent::Soon))?;
-    wait(py, &work, None)?;
-    Ok(work.source_rank())
+    releasing(py, || {
+        let work = detached(py, || group.issue_message(message, None, WaitIntent::Soon))?;
+        wait(py, &work, None)?;
+        Ok(work.source_rank())
+    })
 }
 
 /// The answer of a receive: the global rank of the sender, -1 if there is none.
