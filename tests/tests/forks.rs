@@ -13,8 +13,9 @@ use polyrank::distributed::{
     InitOptions, NewGroupOptions, destroy_process_group, init_process_group, is_initialized,
     new_group,
 };
+use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
-use polyrank::{Error, ProcessGroup};
+use polyrank::{Error, GroupHints, ProcessGroup, SplitOptions};
 use polyrank_tests::LIMIT;
 use polyrank_tests::fork::{detach, end, fork, shared_sockets};
 use polyrank_tests::processes::{
@@ -35,6 +36,31 @@ fn sums(group: &ProcessGroup) -> Result<(), Error> {
         assert!(ones.iter().all(|sum| *sum == group.size()), "{elements} elements");
     }
     Ok(())
+}
+
+/// Whether a child may ask nothing of the group that it inherited.
+fn refuses_a_child(group: &ProcessGroup) {
+    let own = [group.rank()];
+    let handle = || Ok::<_, Error>(ReconfigureOptions::new(1, [group.get_reconfigure_handle()?]));
+    let hints = GroupHints::default().compress("bf16");
+    let refused = [
+        ("agree", group.agree(0, None).map(drop)),
+        ("shrink_group", group.shrink_group(&[], None).map(drop)),
+        ("get_reconfigure_handle", group.get_reconfigure_handle().map(drop)),
+        ("reconfigure", handle().and_then(|options| group.reconfigure(options)).map(drop)),
+        ("revoke", group.revoke()),
+        ("split_group", group.split_group(&own, SplitOptions::default()).map(drop)),
+        ("set_hints", group.set_hints(hints)),
+        ("set_timeout", group.set_timeout(LIMIT)),
+        ("register_completion_hook", group.register_completion_hook(0, |_| {})),
+        ("shutdown", group.shutdown()),
+        ("destroy_process_group", destroy_process_group(Some(group))),
+    ];
+    for (call, ended) in refused {
+        assert!(matches!(ended, Err(Error::InvalidGroup { .. })), "{call}: {ended:?}");
+    }
+    // It has no outcome; the others go on.
+    group.abort();
 }
 
 /// Connects to the test, which nobody but the child itself does.
@@ -147,6 +173,7 @@ fn what_a_child_does_with_what_it_inherited_does_not_reach_the_parents_group() {
                 let child = fork(|| {
                     let error = group.allreduce(&mut [1u32], ()).unwrap_err();
                     assert!(error.to_string().contains("forked child"), "{error}");
+                    refuses_a_child(&group);
                     assert!(!is_initialized());
                     // A store asks over a connection of the child's own.
                     store.set(&format!("from a child/{}", group.rank()), b"2").unwrap();
@@ -161,6 +188,7 @@ fn what_a_child_does_with_what_it_inherited_does_not_reach_the_parents_group() {
                 for rank in 0..group.size() {
                     assert_eq!(store.get(&format!("from a child/{rank}")).unwrap(), b"2");
                 }
+                assert_eq!(group.agree(7, None).unwrap(), 7);
                 sums(&group).unwrap();
                 let more = new_group(NewGroupOptions::default()).unwrap().unwrap();
                 sums(&more).unwrap();

@@ -142,11 +142,17 @@ fn describe(side: &Side) -> String {
             elements => text += &format!(" of {elements} {dtype}"),
         }
     }
+    let tensors = fingerprint.tensors_per_rank();
+    if let Some(tensors) = tensors {
+        text += &format!(" in {tensors} tensors of each rank");
+    }
     if facts.reduces {
         let name = operator_name(fingerprint);
         text += &format!(" with {name}");
         let factor = f64::from_bits(fingerprint.detail);
-        if name == "PREMUL_SUM" && (facts.sizes == Sizes::Equal || !factor.is_nan()) {
+        if tensors.is_some() {
+            // What stands there is no factor.
+        } else if name == "PREMUL_SUM" && (facts.sizes == Sizes::Equal || !factor.is_nan()) {
             text += &format!(" of factor {factor}");
         }
     }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::reconfigure::Site;
 use super::{Inner, ProcessGroup};
+use crate::completion::inherited_error;
 use crate::generated::error::{Error, Result};
 use crate::work::group_names;
 
@@ -24,6 +25,8 @@ pub(super) struct Memberships {
     /// All there ever were, the current ones last. It only grows.
     all: Mutex<Vec<Arc<Inner>>>,
     pub(super) site: Site,
+    /// The process that is a rank of it; forked children are none.
+    process_id: u32,
 }
 
 impl Memberships {
@@ -31,7 +34,13 @@ impl Memberships {
     pub(super) fn new(first: Inner, site: Site) -> Memberships {
         let first = Arc::new(first);
         let current = AtomicPtr::new(Arc::as_ptr(&first).cast_mut());
-        Memberships { current, all: Mutex::new(vec![first]), site }
+        let process_id = crate::clock::process_id();
+        Memberships { current, all: Mutex::new(vec![first]), site, process_id }
+    }
+
+    /// Whether this process is a forked child of the one that has the group.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process_id != crate::clock::process_id()
     }
 
     /// Makes these the members, from now on.
@@ -68,12 +77,16 @@ impl ProcessGroup {
         self.inner.cpu.refusal(name).map_or(Ok(()), Err)
     }
 
-    /// Says whether the group was left, for calls that ask something of it.
+    /// Says whether the group was left, or is a parent process's, for calls that ask something of
+    /// it.
     ///
     /// # Errors
-    /// [`Error::InvalidGroup`] if it was.
+    /// [`Error::InvalidGroup`] if it was, or is.
     #[doc(hidden)]
     pub fn unless_left(&self) -> Result<()> {
+        if self.inner.is_inherited() {
+            return Err(inherited_error());
+        }
         let Inner { store, members, name, .. } = &**self.inner;
         // One without members has no store.
         if members.is_empty() || !store.is_closed() {

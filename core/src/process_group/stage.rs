@@ -12,7 +12,7 @@ use crate::kernels::{self, Order};
 use crate::request::Request;
 use crate::tensor::{Region, Tensor};
 use crate::wire::exchange::Exchange;
-use crate::wire::fingerprint::{NOT_A_FACTOR, digest};
+use crate::wire::fingerprint::{NOT_A_FACTOR, detail_of_several, digest};
 
 /// Lays out one checked operation of `request` for a backend of `size` ranks: strided and
 /// overlapping tensors are staged, factors applied; the call's `finish` undoes the staging.
@@ -233,6 +233,7 @@ pub(super) fn agreed(
         Sizes::PerRankAtRoot | Sizes::Pairwise => (0, None),
     };
     let has_factor = facts.reduces && matches!(request.reduce_op, ReduceOp::PremulSum(_));
+    let tensors = request.inputs.len().max(request.outputs.len());
     CallFacts {
         collective: request.collective,
         dtype,
@@ -241,6 +242,7 @@ pub(super) fn agreed(
         elements,
         shared_bytes: total.map(|elements| elements * dtype.size_bytes() as u64),
         detail: match words.as_slice() {
+            words if tensors > 1 && request.exchange.is_none() => detail_of_several(tensors, words),
             // An alltoall has no words.
             [] => request.exchange.map_or(0, Exchange::detail),
             // A factor that stands alone stands as it is, for errors to show.

@@ -6,7 +6,23 @@ use crate::fnv::Fnv;
 /// The bits that say that a detail is a hash, where it might be a factor: those of no number.
 pub const NOT_A_FACTOR: u64 = 0x7ff8 << 48;
 
+/// The bits that say that a detail is that of several operations of one call; beneath them are how
+/// many those are, and half a hash.
+const OF_SEVERAL: u64 = 0x7ff9;
+const OF_SEVERAL_AT: u32 = 48;
+const COUNT_AT: u32 = 32;
+/// Most operations of one call that an error tells. A hash that looks like such a detail hardly
+/// ever has as few.
+const MAX_TOLD: u64 = 1 << 12;
+
 impl Fingerprint {
+    /// Of how many tensors of each rank the call was, if that is told and there are several.
+    pub fn tensors_per_rank(&self) -> Option<u64> {
+        let count = self.detail >> COUNT_AT & 0xffff;
+        (self.detail >> OF_SEVERAL_AT == OF_SEVERAL && (2..MAX_TOLD).contains(&count))
+            .then_some(count)
+    }
+
     /// Bytes of an encoded fingerprint.
     pub const BYTES: usize = 24;
 
@@ -61,9 +77,26 @@ pub fn digest(words: &[u64]) -> u64 {
     Fnv::of(words.iter().flat_map(|word| word.to_le_bytes()))
 }
 
+/// The detail of one of `count` operations, one for each tensor of a rank, where that of a single
+/// one is the hash of `words`. Ranks with other numbers of tensors disagree.
+pub fn detail_of_several(count: usize, words: &[u64]) -> u64 {
+    let hash = digest(words) & 0xffff_ffff;
+    OF_SEVERAL << OF_SEVERAL_AT | (count as u64 & 0xffff) << COUNT_AT | hash
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detail_tells_of_how_many_tensors_a_call_is() {
+        let of = |detail| Fingerprint { detail, ..Fingerprint::EXAMPLE }.tensors_per_rank();
+        assert_eq!(of(detail_of_several(2, &[5, 5])), Some(2));
+        assert_eq!(of(detail_of_several(4095, &[])), Some(4095));
+        assert_eq!(of(digest(&[5, 5])), None);
+        assert_ne!(detail_of_several(2, &[5, 5]), detail_of_several(2, &[4, 6]));
+        assert_ne!(detail_of_several(2, &[5, 5]), detail_of_several(3, &[5, 5]));
+    }
 
     #[test]
     fn a_fingerprint_goes_out_and_back() {

@@ -119,6 +119,7 @@ impl ProcessGroup {
     }
 
     fn own_handle(&self) -> Result<Handle> {
+        self.unless_left()?;
         if !self.supports_reconfigure() {
             let who = format!("group '{}' of {}", self.group_name(), self.backend_config());
             return Err(Error::Unsupported { who, operation: "reconfigure".to_owned() });
