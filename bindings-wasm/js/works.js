@@ -20,10 +20,10 @@ export function operationsOf(module, memory) {
   let names = 0;
   let bytes = new Uint8Array(memory.buffer);
 
-  const made = (work, method, isIssued) => {
+  const made = (work, method, isNew) => {
     last += 1;
     // A name that the caller gives is a part of it.
-    return new NativeWork(work, last, { method: names === 0 ? method : null, isIssued });
+    return new NativeWork(work, last, { method: names === 0 ? method : null, isNew });
   };
 
   /** Where the arrays of a call are copied to; -1: it is none that is short. */

@@ -5,11 +5,12 @@
 use std::cell::{Cell, RefCell};
 
 use polyrank::calls::entry;
-use polyrank::calls::staged::{CallerMemory, ShortArray, ShortCall, ShortMethod, ShortNames};
+use polyrank::calls::staged::{ShortArray, ShortCall, ShortMethod, ShortNames};
 use polyrank::{DType, ProcessGroup, ReduceOp, Result, Work, distributed};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::convert::Bytes;
 use crate::objects;
 use crate::work::{begin, keep, raise};
 
@@ -157,7 +158,7 @@ fn run(
     ARRAYS.with_borrow_mut(|arrays| {
         let (one, other) = arrays.split_at_mut(first);
         let other = &mut other[..second];
-        let memories = [Part(RefCell::new(one)), Part(RefCell::new(other))];
+        let memories = [one, other].map(|part| Bytes::Copied(RefCell::new(part)));
         begin(&mut staged, &memories).map_err(raise)?;
         let work = staged.work().filter(|work| work.is_done() && call.is_rank_of(group));
         if let Some(sequence) = work.filter(|work| work.is_success()).map(Work::sequence) {
@@ -173,21 +174,4 @@ fn run(
 
 fn group_of(identity: f64) -> Option<ProcessGroup> {
     if identity == 0.0 { distributed::default_group().ok() } else { objects::group(identity) }
-}
-
-/// An array of a call.
-struct Part<'a>(RefCell<&'a mut [u8]>);
-
-impl CallerMemory for Part<'_> {
-    fn bytes(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn read(&self, at: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[at..at + into.len()]);
-    }
-
-    fn write(&self, at: usize, from: &[u8]) {
-        self.0.borrow_mut()[at..at + from.len()].copy_from_slice(from);
-    }
 }

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 
 use js_sys::Array;
 use polyrank::backend::WaitIntent;
-use polyrank::calls::staged::{CallerMemory, StagedOperation};
+use polyrank::calls::staged::StagedOperation;
 use polyrank::calls::{Answer, OperationArguments, entry};
 use polyrank::{Error, Result, Work};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::convert::{self, Script};
+use crate::convert::{self, Bytes, Script, memories};
 use crate::events;
 use crate::objects;
 use crate::short::NativePrepared;
@@ -51,13 +51,13 @@ pub fn prepare(
     };
     let mut staged = prepared().map_err(raise)?;
     if !staged.is_issued() && staged.bytes_in() as f64 <= start_within {
-        begin(&mut staged, &convert::memories(tensors)).map_err(raise)?;
+        begin(&mut staged, &memories(tensors)).map_err(raise)?;
     }
     Ok(keep(staged))
 }
 
 /// Copies everything in and issues it. If that fails, it is given up: the other ranks count on it.
-pub(crate) fn begin<M: CallerMemory>(staged: &mut StagedOperation, memories: &[M]) -> Result<()> {
+pub(crate) fn begin(staged: &mut StagedOperation, memories: &[Bytes<'_>]) -> Result<()> {
     let copied = staged.copy_in(memories, usize::MAX);
     let begun = copied.and_then(|_| staged.issue(WaitIntent::Later));
     if let Err(error) = &begun {
@@ -168,7 +168,7 @@ pub fn work_facts(work: u32) -> Option<Array> {
 /// Throws if an input has an element that is not finite.
 #[wasm_bindgen(js_name = workCheckFinite)]
 pub fn work_check_finite(work: u32, tensors: &Array, allow_infinity: bool) -> Result<(), JsValue> {
-    let memories = convert::memories(tensors);
+    let memories = memories(tensors);
     with(work, |staged| staged.check_finite(&memories, allow_infinity)).map_err(raise)
 }
 
@@ -201,7 +201,7 @@ pub fn work_bytes_copied_in(work: u32) -> f64 {
 /// Copies about `budget` bytes in; bytes that are still to be copied then.
 #[wasm_bindgen(js_name = workCopyIn)]
 pub fn work_copy_in(work: u32, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
-    let memories = convert::memories(tensors);
+    let memories = memories(tensors);
     let left = with(work, |staged| staged.copy_in(&memories, budget as usize));
     left.map(|left| left as f64).map_err(raise)
 }
@@ -243,7 +243,7 @@ pub fn work_error(work: u32) -> JsValue {
 /// Copies about `budget` bytes of the result out; bytes that are still to be copied then.
 #[wasm_bindgen(js_name = workCopyOut)]
 pub fn work_copy_out(work: u32, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
-    let memories = convert::memories(tensors);
+    let memories = memories(tensors);
     let left = with(work, |staged| staged.copy_out(&memories, budget as usize));
     left.map(|left| left as f64).map_err(raise)
 }

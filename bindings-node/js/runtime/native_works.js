@@ -28,15 +28,19 @@ export class NativeWork {
   #method;
   /** Whether it went well and is over: the native half need not be called any more. */
   #isOver;
+  /** Whether the call that issued it has just seen that it is not done. */
+  #isNew;
   #isRegistered = false;
 
-  /** `method` stands for its name, if that depends on nothing else; else it is null. */
-  constructor(work, id, { method = null, isOver = false, isIssued = false } = {}) {
+  /** `method` stands for its name, if that depends on nothing else; else it is null. One that
+   * `isNew` was issued just now, and is not done. */
+  constructor(work, id, { method = null, isOver = false, isNew = false } = {}) {
     this.#work = work;
     this.#method = method;
     this.#isOver = isOver;
+    this.#isNew = isNew;
     this.id = id;
-    if (dropped === null || isIssued || half.workIssued(work)) return;
+    if (dropped === null || isNew || half.workIssued(work)) return;
     dropped.register(this, work, this);
     this.#isRegistered = true;
   }
@@ -106,6 +110,10 @@ export class NativeWork {
   }
 
   isDone() {
+    if (this.#isNew) {
+      this.#isNew = false;
+      return false;
+    }
     return this.#isOver || half.workIsDone(this.#work);
   }
 
