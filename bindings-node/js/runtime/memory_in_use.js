@@ -9,7 +9,8 @@ const spansByMemory = new Map();
 /** Notes the memory of an operation, until `releaseMemory`. */
 export function registerMemory(operation) {
   operation.spans = operation.tensors.map((bytes, index) => {
-    return { ...spanOf(bytes, operation.infos[index]), index, operation };
+    const { memory, from, to, step, bytes: length, isOwned } = spanOf(bytes, operation.infos[index]);
+    return { memory, from, to, step, bytes: length, isOwned, index, operation };
   });
   for (const span of operation.spans) {
     const known = spansByMemory.get(span.memory);
