@@ -53,7 +53,12 @@ export function operationsOf(module, memory) {
     return sequence;
   };
 
-  installWorks(module);
+  installWorks({
+    ...module,
+    // Its lists of numbers are typed arrays.
+    workOutputs: (work) => Array.from(module.workOutputs(work)),
+    workInputs: (work) => Array.from(module.workInputs(work)),
+  });
   return {
     nameCalls(name) {
       names += name === null ? -1 : 1;

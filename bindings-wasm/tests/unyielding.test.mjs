@@ -106,6 +106,13 @@ test("a handle says the same when its operation has ended", async () => {
   assert.deepEqual(numbers, numbers.map((_, at) => numbers[0] + at));
 });
 
+test("a handle on many tensors gives all of them when its operation has ended", async () => {
+  const arrays = Array.from({ length: 40 }, (_, index) => Float32Array.of(index));
+  const work = group.allreduce(arrays);
+  await work;
+  assert.deepEqual(work.result(), arrays);
+});
+
 test("a received message says whom it is from when it has ended", async () => {
   const works = [group.recv([new Float32Array(1)], 0, 7), group.send([small], 0, 7)];
   await Promise.all(works);
