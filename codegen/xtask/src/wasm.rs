@@ -40,7 +40,8 @@ const FEATURES: [&str; 7] = [
 /// and groups whose members change took 57, backends from outside and meshes another 50; prefix
 /// reductions, operators and functions as such, sparse sums and what goes by pairs about 40;
 /// topologies, stores that are objects, compression and prepared operations 41; hints, what ranks
-/// compare of exchanges, limits of stores, and Workers of one page about 8.
+/// compare of exchanges, limits of stores, and Workers of one page about 8;
+/// what is short, which is three times as fast, 9. An order of functions took 12 off.
 const LIMIT_BYTES: u64 = 573 << 10;
 
 /// The options of `cargo xtask wasm`.
