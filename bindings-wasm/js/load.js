@@ -2,6 +2,7 @@
 // nothing of what the module does.
 
 import init, * as module from "./wasm/polyrank.js";
+import { operationsOf } from "./works.js";
 
 const place = new URL("./wasm/polyrank_bg.wasm", import.meta.url);
 
@@ -51,7 +52,9 @@ function startEvents() {
   module.start(post, setTimer);
 }
 
-await init({ module_or_path: place.protocol === "file:" ? await read(place) : place });
+const { memory } = await init({
+  module_or_path: place.protocol === "file:" ? await read(place) : place,
+});
 startEvents();
 
 /** What the JavaScript half calls: the interface `Native`. */
@@ -60,7 +63,7 @@ export const native = {
   version: module.version,
   shutdownLimitMs: module.shutdownLimitMs,
   alloc: module.alloc,
-  prepare: module.prepare,
+  ...operationsOf(module, memory),
   invoke: module.invoke,
   invokeAsync: module.invokeAsync,
   resolve: module.resolve,

@@ -104,8 +104,8 @@ pub fn take_failures() -> Array {
 }
 
 /// Notes that a work that is watched is done. Its owner learns of it in this turn or the next.
-pub(crate) fn note_completed(id: u32) {
-    note(f64::from(id));
+pub(crate) fn note_completed(id: f64) {
+    note(id);
 }
 
 /// Notes that there are tasks for backends of this realm: told by the number infinity.

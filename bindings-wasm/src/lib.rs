@@ -16,6 +16,8 @@ mod memory;
 mod numbered;
 mod objects;
 mod ports;
+mod short;
+mod slots;
 mod sockets;
 mod store;
 mod turn;

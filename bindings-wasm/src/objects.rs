@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use js_sys::Reflect;
-use polyrank::Result;
 use polyrank::calls::Object;
+use polyrank::{ProcessGroup, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -100,6 +100,14 @@ pub fn check_members(
         object.check_members(known.map(|known| known as u64), operation)
     };
     check().map(|epoch| epoch as f64).map_err(|error| convert::error(&error))
+}
+
+/// The group with this identity that JavaScript has a handle on.
+pub(crate) fn group(identity: f64) -> Option<ProcessGroup> {
+    OBJECTS.with_borrow(|objects| {
+        let is = |it: &Object| matches!(it, Object::Group(it) if it.identity() as f64 == identity);
+        objects.find(is).and_then(|object| object.group().ok().cloned())
+    })
 }
 
 /// The object of a handle that was given; none for null.

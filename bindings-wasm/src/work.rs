@@ -1,32 +1,32 @@
-//! Operations on tensors: prepared, copied in, issued, copied out. Knows nothing of what they do.
+//! Operations on tensors: prepared, copied in, issued, copied out. JavaScript has them by their
+//! numbers; `native_works.js` makes a class of them. Knows nothing of what they do.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use js_sys::Array;
 use polyrank::backend::WaitIntent;
 use polyrank::calls::staged::StagedOperation;
 use polyrank::calls::{Answer, OperationArguments, entry};
-use polyrank::{Error, Result};
+use polyrank::{Error, Result, Work};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::convert::{self, Script};
+use crate::convert::{self, Bytes, Script, memories};
 use crate::events;
 use crate::objects;
+use crate::short::NativePrepared;
+use crate::slots::Slots;
 
 thread_local! {
-    static LAST: Cell<u32> = const { Cell::new(0) };
+    static WORKS: RefCell<Slots<RefCell<StagedOperation>>> = const { RefCell::new(Slots::new()) };
 }
 
-/// An operation on tensors, on its way.
-#[wasm_bindgen]
-pub struct NativeWork {
-    id: u32,
-    staged: RefCell<StagedOperation>,
-}
+/// The most tensors that the numbers of [`work_output_bits`] tell apart.
+const MAX_BITS: usize = 31;
 
-/// Resolves and checks an operation of `group`, or of the default group. If no more than
-/// `start_within` bytes are to be copied in, it also copies them and issues it.
+/// Resolves and checks an operation of `group`, or of the default group; its number, which lasts
+/// until [`work_end`]. If no more than `start_within` bytes are to be copied in, it also copies
+/// them and issues it.
 ///
 /// # Errors
 /// Those of the core, immediately. An operation that was prepared and cannot be begun is given up.
@@ -39,7 +39,7 @@ pub fn prepare(
     tensors: &Array,
     infos: &Array,
     start_within: f64,
-) -> Result<NativeWork, JsValue> {
+) -> Result<u32, JsValue> {
     let prepared = || -> Result<StagedOperation> {
         let arguments = OperationArguments {
             positional: Script(args.into()),
@@ -51,16 +51,14 @@ pub fn prepare(
     };
     let mut staged = prepared().map_err(raise)?;
     if !staged.is_issued() && staged.bytes_in() as f64 <= start_within {
-        begin(&mut staged, tensors).map_err(raise)?;
+        begin(&mut staged, &memories(tensors)).map_err(raise)?;
     }
-    let id = LAST.get().wrapping_add(1);
-    LAST.set(id);
-    Ok(NativeWork { id, staged: RefCell::new(staged) })
+    Ok(keep(staged))
 }
 
 /// Copies everything in and issues it. If that fails, it is given up: the other ranks count on it.
-fn begin(staged: &mut StagedOperation, tensors: &Array) -> Result<()> {
-    let copied = staged.copy_in(&convert::memories(tensors), usize::MAX);
+pub(crate) fn begin(staged: &mut StagedOperation, memories: &[Bytes<'_>]) -> Result<()> {
+    let copied = staged.copy_in(memories, usize::MAX);
     let begun = copied.and_then(|_| staged.issue(WaitIntent::Later));
     if let Err(error) = &begun {
         staged.give_up(&error.to_string());
@@ -68,165 +66,197 @@ fn begin(staged: &mut StagedOperation, tensors: &Array) -> Result<()> {
     begun
 }
 
-fn raise(error: Error) -> JsValue {
+/// The number of an operation, which lasts until [`work_end`].
+pub(crate) fn keep(staged: StagedOperation) -> u32 {
+    WORKS.with_borrow_mut(|works| works.add(RefCell::new(staged)))
+}
+
+pub(crate) fn raise(error: Error) -> JsValue {
     convert::error(&error)
 }
 
-#[wasm_bindgen]
-impl NativeWork {
-    /// Its number in this realm.
-    #[wasm_bindgen(getter)]
-    pub fn id(&self) -> u32 {
-        self.id
-    }
+/// What `ask` finds of an operation.
+fn of<T>(work: u32, ask: impl FnOnce(&StagedOperation) -> T) -> T {
+    // What runs meanwhile may be another operation's.
+    let staged = WORKS.with_borrow(|works| works.get(work));
+    let staged = staged.borrow();
+    ask(&staged)
+}
 
-    /// The method that was called, and what the user calls it.
-    #[wasm_bindgen(getter)]
-    pub fn name(&self) -> String {
-        self.staged.borrow().title()
-    }
+/// What `act` does with an operation.
+fn with<T>(work: u32, act: impl FnOnce(&mut StagedOperation) -> T) -> T {
+    let staged = WORKS.with_borrow(|works| works.get(work));
+    let mut staged = staged.borrow_mut();
+    act(&mut staged)
+}
 
-    /// Sequence number of the operation in its group, -1 before it is issued.
-    #[wasm_bindgen(getter)]
-    pub fn sequence(&self) -> f64 {
-        self.staged.borrow().work().map_or(-1.0, |work| work.sequence() as f64)
-    }
+/// Gives up its number, and everything that is kept for it here, when nobody asks for it any more.
+/// What was issued continues.
+#[wasm_bindgen(js_name = workEnd)]
+pub fn work_end(work: u32) {
+    let ended = WORKS.with_borrow_mut(|works| works.take(work));
+    drop(ended);
+}
 
-    /// A number that is its group's own in this realm; 0 for none.
-    #[wasm_bindgen(getter)]
-    pub fn group(&self) -> f64 {
-        self.staged.borrow().group().map_or(0.0, |group| group.identity() as f64)
-    }
+/// The method that was called, and what the user calls it.
+#[wasm_bindgen(js_name = workName)]
+pub fn work_name(work: u32) -> String {
+    of(work, StagedOperation::title)
+}
 
-    /// The limit of the operation, ms.
-    #[wasm_bindgen(getter, js_name = timeoutMs)]
-    pub fn timeout_ms(&self) -> f64 {
-        self.staged.borrow().timeout().as_secs_f64() * 1000.0
-    }
+/// Sequence number of the operation in its group, -1 before it is issued.
+#[wasm_bindgen(js_name = workSequence)]
+pub fn work_sequence(work: u32) -> f64 {
+    of(work, |staged| staged.work().map_or(-1.0, |work| work.sequence() as f64))
+}
 
-    /// Positions of the tensors that are written, in the order of the call.
-    #[wasm_bindgen(getter)]
-    pub fn outputs(&self) -> Array {
-        let staged = self.staged.borrow();
-        staged.outputs().iter().map(|position| JsValue::from(*position as u32)).collect()
-    }
+/// A number that is its group's own in this realm; 0 for none.
+#[wasm_bindgen(js_name = workGroup)]
+pub fn work_group(work: u32) -> f64 {
+    of(work, |staged| staged.group().map_or(0.0, |group| group.identity() as f64))
+}
 
-    /// Positions of the tensors that are read, in the order of the call.
-    #[wasm_bindgen(getter)]
-    pub fn inputs(&self) -> Array {
-        let staged = self.staged.borrow();
-        staged.inputs().iter().map(|position| JsValue::from(*position as u32)).collect()
-    }
+/// The name of its group; nothing for no group.
+#[wasm_bindgen(js_name = workGroupName)]
+pub fn work_group_name(work: u32) -> Option<String> {
+    of(work, |staged| staged.group().map(|group| group.group_name().to_owned()))
+}
 
-    /// What hooks learn of it before it is issued; nothing if it is, or nothing is to be done.
-    pub fn facts(&self) -> Option<Array> {
-        let facts = self.staged.borrow().facts()?;
-        let code = facts.reduce_op.map(|reduce_op| u32::from(reduce_op.code()));
-        let all: [JsValue; 5] = [
-            facts.name.into(),
-            facts.rank.into(),
-            facts.root.into(),
-            code.into(),
-            facts.factor().into(),
-        ];
-        Some(all.into_iter().collect())
-    }
+/// The limit of the operation, ms.
+#[wasm_bindgen(js_name = workTimeoutMs)]
+pub fn work_timeout_ms(work: u32) -> f64 {
+    of(work, |staged| staged.timeout().as_secs_f64() * 1000.0)
+}
 
-    /// Throws if an input has an element that is not finite.
-    #[wasm_bindgen(js_name = checkFinite)]
-    pub fn check_finite(&self, tensors: &Array, allow_infinity: bool) -> Result<(), JsValue> {
-        let memories = convert::memories(tensors);
-        let checked = self.staged.borrow_mut().check_finite(&memories, allow_infinity);
-        checked.map_err(raise)
-    }
+/// Positions of the tensors that are written, in the order of the call.
+#[wasm_bindgen(js_name = workOutputs)]
+pub fn work_outputs(work: u32) -> Vec<u32> {
+    of(work, |staged| staged.outputs().iter().map(|position| *position as u32).collect())
+}
 
-    /// Does not issue it, though it was called: its group is aborted, for a reason that every rank
-    /// is told as it is.
-    pub fn refuse(&self, why: &str) {
-        self.staged.borrow_mut().refuse(why);
-    }
+/// The same as the bits of a number, if they rise and are small; nothing if not.
+#[wasm_bindgen(js_name = workOutputBits)]
+pub fn work_output_bits(work: u32) -> Option<u32> {
+    of(work, |staged| {
+        let outputs = staged.outputs();
+        let rises = outputs.is_sorted() && outputs.iter().all(|position| *position < MAX_BITS);
+        rises.then(|| outputs.iter().fold(0, |bits, position| bits | 1 << position))
+    })
+}
 
-    /// Whether nothing is left to issue.
-    #[wasm_bindgen(getter)]
-    pub fn issued(&self) -> bool {
-        self.staged.borrow().is_issued()
-    }
+/// Positions of the tensors that are read, in the order of the call.
+#[wasm_bindgen(js_name = workInputs)]
+pub fn work_inputs(work: u32) -> Vec<u32> {
+    of(work, |staged| staged.inputs().iter().map(|position| *position as u32).collect())
+}
 
-    /// Bytes that were copied in until now.
-    #[wasm_bindgen(getter, js_name = bytesCopiedIn)]
-    pub fn bytes_copied_in(&self) -> f64 {
-        self.staged.borrow().bytes_copied_in() as f64
-    }
+/// What hooks learn of it before it is issued; nothing if it is, or nothing is to be done.
+#[wasm_bindgen(js_name = workFacts)]
+pub fn work_facts(work: u32) -> Option<Array> {
+    let facts = of(work, StagedOperation::facts)?;
+    let code = facts.reduce_op.map(|reduce_op| u32::from(reduce_op.code()));
+    let all: [JsValue; 5] = [
+        facts.name.into(),
+        facts.rank.into(),
+        facts.root.into(),
+        code.into(),
+        facts.factor().into(),
+    ];
+    Some(all.into_iter().collect())
+}
 
-    /// Copies about `budget` bytes in; bytes that are still to be copied then.
-    #[wasm_bindgen(js_name = copyIn)]
-    pub fn copy_in(&self, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
-        let memories = convert::memories(tensors);
-        let left = self.staged.borrow_mut().copy_in(&memories, budget as usize);
-        left.map(|left| left as f64).map_err(raise)
-    }
+/// Throws if an input has an element that is not finite.
+#[wasm_bindgen(js_name = workCheckFinite)]
+pub fn work_check_finite(work: u32, tensors: &Array, allow_infinity: bool) -> Result<(), JsValue> {
+    let memories = memories(tensors);
+    with(work, |staged| staged.check_finite(&memories, allow_infinity)).map_err(raise)
+}
 
-    /// Issues it, once everything is copied in.
-    pub fn issue(&self) -> Result<(), JsValue> {
-        self.staged.borrow_mut().issue(WaitIntent::Later).map_err(raise)
-    }
+/// What is started again and again, of an operation that is prepared and is not issued; nothing if
+/// its calls are not short.
+#[wasm_bindgen(js_name = workPrepared)]
+pub fn work_prepared(work: u32) -> Option<NativePrepared> {
+    of(work, |staged| Some(NativePrepared::new(staged.short_call()?, staged.group()?.clone())))
+}
 
-    /// Gives it up, though it was called: its group is aborted on all ranks, for this reason.
-    #[wasm_bindgen(js_name = giveUp)]
-    pub fn give_up(&self, why: &str) {
-        self.staged.borrow_mut().give_up(why);
-    }
+/// Does not issue it, though it was called: its group is aborted, for a reason that every rank is
+/// told as it is.
+#[wasm_bindgen(js_name = workRefuse)]
+pub fn work_refuse(work: u32, why: &str) {
+    with(work, |staged| staged.refuse(why));
+}
 
-    /// Whether it is done. Moves things once.
-    #[wasm_bindgen(js_name = isDone)]
-    pub fn is_done(&self) -> bool {
-        let staged = self.staged.borrow();
-        match staged.work() {
-            Some(work) => work.is_completed(),
-            None => staged.is_issued(),
-        }
-    }
+/// Whether nothing is left to issue.
+#[wasm_bindgen(js_name = workIssued)]
+pub fn work_issued(work: u32) -> bool {
+    of(work, StagedOperation::is_issued)
+}
 
-    /// Calls `onCompleted` once, when it is done.
-    pub fn watch(&self) {
-        let id = self.id;
-        match self.staged.borrow().work() {
-            Some(work) => work.on_end(move || events::note_completed(id)),
-            None => events::note_completed(id),
-        }
-    }
+/// Bytes that were copied in until now.
+#[wasm_bindgen(js_name = workBytesCopiedIn)]
+pub fn work_bytes_copied_in(work: u32) -> f64 {
+    of(work, |staged| staged.bytes_copied_in() as f64)
+}
 
-    /// What it failed with; null if it has not.
-    pub fn error(&self) -> JsValue {
-        let staged = self.staged.borrow();
-        let error = staged.work().and_then(|work| work.error());
-        error.map_or(JsValue::NULL, |error| convert::error_data(&error))
-    }
+/// Copies about `budget` bytes in; bytes that are still to be copied then.
+#[wasm_bindgen(js_name = workCopyIn)]
+pub fn work_copy_in(work: u32, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
+    let memories = memories(tensors);
+    let left = with(work, |staged| staged.copy_in(&memories, budget as usize));
+    left.map(|left| left as f64).map_err(raise)
+}
 
-    /// Copies about `budget` bytes of the result out; bytes that are still to be copied then.
-    #[wasm_bindgen(js_name = copyOut)]
-    pub fn copy_out(&self, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
-        let memories = convert::memories(tensors);
-        let left = self.staged.borrow_mut().copy_out(&memories, budget as usize);
-        left.map(|left| left as f64).map_err(raise)
-    }
+/// Issues it, once everything is copied in.
+#[wasm_bindgen(js_name = workIssue)]
+pub fn work_issue(work: u32) -> Result<(), JsValue> {
+    with(work, |staged| staged.issue(WaitIntent::Later)).map_err(raise)
+}
 
-    /// The sender, for a receive that is done.
-    #[wasm_bindgen(js_name = sourceRank)]
-    pub fn source_rank(&self) -> Option<u32> {
-        self.staged.borrow().work().and_then(|work| work.source_rank())
-    }
+/// Gives it up, though it was called: its group is aborted on all ranks, for this reason.
+#[wasm_bindgen(js_name = workGiveUp)]
+pub fn work_give_up(work: u32, why: &str) {
+    with(work, |staged| staged.give_up(why));
+}
 
-    /// What compression lost; nothing where nothing is compressed.
-    #[wasm_bindgen(js_name = compressionError)]
-    pub fn compression_error(&self) -> JsValue {
-        let staged = self.staged.borrow();
-        let lost = staged.work().and_then(|work| work.compression_error());
-        convert::answer(Answer::of_compression(lost))
-    }
+/// Whether it is done. Moves things once.
+#[wasm_bindgen(js_name = workIsDone)]
+pub fn work_is_done(work: u32) -> bool {
+    of(work, |staged| staged.work().map_or(staged.is_issued(), Work::is_completed))
+}
 
-    /// Gives up the copies, when nothing is to be copied any more.
-    pub fn release(&self) {
-        self.staged.borrow_mut().release();
-    }
+/// Calls `onCompleted` with `id` once, when it is done.
+#[wasm_bindgen(js_name = workWatch)]
+pub fn work_watch(work: u32, id: f64) {
+    of(work, |staged| match staged.work() {
+        Some(work) => work.on_end(move || events::note_completed(id)),
+        None => events::note_completed(id),
+    });
+}
+
+/// What it failed with; null if it has not.
+#[wasm_bindgen(js_name = workError)]
+pub fn work_error(work: u32) -> JsValue {
+    let error = of(work, |staged| staged.work().and_then(Work::error));
+    error.map_or(JsValue::NULL, |error| convert::error_data(&error))
+}
+
+/// Copies about `budget` bytes of the result out; bytes that are still to be copied then.
+#[wasm_bindgen(js_name = workCopyOut)]
+pub fn work_copy_out(work: u32, tensors: &Array, budget: f64) -> Result<f64, JsValue> {
+    let memories = memories(tensors);
+    let left = with(work, |staged| staged.copy_out(&memories, budget as usize));
+    left.map(|left| left as f64).map_err(raise)
+}
+
+/// The sender, for a receive that is done.
+#[wasm_bindgen(js_name = workSourceRank)]
+pub fn work_source_rank(work: u32) -> Option<u32> {
+    of(work, |staged| staged.work().and_then(Work::source_rank))
+}
+
+/// What compression lost; nothing where nothing is compressed.
+#[wasm_bindgen(js_name = workCompressionError)]
+pub fn work_compression_error(work: u32) -> JsValue {
+    let lost = of(work, |staged| staged.work().and_then(Work::compression_error));
+    convert::answer(Answer::of_compression(lost))
 }

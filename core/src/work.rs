@@ -551,8 +551,8 @@ impl fmt::Display for Work {
 }
 
 /// A length of time in whole milliseconds, the nearest number.
-fn milliseconds(time: Duration) -> u128 {
-    (time + Duration::from_micros(500)).as_millis()
+fn milliseconds(time: Duration) -> u64 {
+    (time + Duration::from_micros(500)).as_millis() as u64
 }
 
 /// A completion that is settled when all parts are, with the first error if there is one.

@@ -178,7 +178,10 @@ function hooksOfCall(spec, self, call) {
   const handle = self === null ? groupOf(spec, call, null) : handleOf(self);
   if (handle !== null) return hooksOf(handle.id);
   try {
-    return hooksOf(native.invoke(null, DEFAULT_GROUP, [], null).id);
+    const group = native.invoke(null, DEFAULT_GROUP, [], null);
+    const { id } = group;
+    group.free?.();
+    return hooksOf(id);
   } catch {
     // There is none, as the call will find.
     return null;

@@ -66,6 +66,10 @@ export function isHandle(value) {
 /** The object for a native handle: the same one as long as it is alive. */
 export function wrap(handle) {
   const known = handle.id === undefined ? undefined : alive.get(handle.id)?.deref();
-  if (known !== undefined) return known;
+  if (known !== undefined) {
+    // It has one already.
+    if (known[HANDLE]?.handle !== handle) handle.free?.();
+    return known;
+  }
   return new (classes.get(handle.type).made)(MADE, handle);
 }

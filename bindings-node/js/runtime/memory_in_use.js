@@ -9,7 +9,10 @@ const spansByMemory = new Map();
 /** Notes the memory of an operation, until `releaseMemory`. */
 export function registerMemory(operation) {
   operation.spans = operation.tensors.map((bytes, index) => {
-    return { ...spanOf(bytes, operation.infos[index]), index, operation };
+    const span = spanOf(bytes, operation.infos[index]);
+    span.index = index;
+    span.operation = operation;
+    return span;
   });
   for (const span of operation.spans) {
     const known = spansByMemory.get(span.memory);

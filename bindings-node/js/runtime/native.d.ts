@@ -71,6 +71,8 @@ export interface NativeObject {
   describe?(): string;
   /** Releases it; operations in flight keep it alive, and later calls of it throw. */
   release?(): void;
+  /** Releases it and all that is kept for this object; browsers only. */
+  free?(): void;
 }
 
 /** An error of the core. The native half throws an `Error` whose `data` is one. */
@@ -105,9 +107,11 @@ export interface NativeWork {
   facts(): OperationFacts | null | undefined;
   /** Throws if an input has an element that is not finite. */
   checkFinite(tensors: Uint8Array[], allowInfinity: boolean): void;
+  /** The name of the group; none for no group. */
+  readonly groupName?: string | null;
   /** What `runPrepared` starts, of an operation that is not issued; none if its calls are not
-   * short. In Node only. */
-  prepared?(): object | null;
+   * short. */
+  prepared(): object | null | undefined;
   /** Does not issue it, though it was called: its group is aborted, for a reason that all ranks
    * are told. */
   refuse(why: string): void;
@@ -131,6 +135,9 @@ export interface NativeWork {
   sourceRank(): number | null | undefined;
   /** Once it ended: what compression lost; none if nothing was compressed. */
   compressionError?(): { maxAbs: number; rootMeanSquare: number } | null | undefined;
+  /** It has ended, and nothing is to be copied any more. What stands for it from now on: `name`,
+   * `group`, `sequence`, `timeoutMs`, `outputs`, `sourceRank` and `compressionError` can be asked. */
+  end(): NativeWork;
 }
 
 /** A call of a group that waits: resolved, not begun. */
@@ -197,20 +204,20 @@ export interface Native {
   ): NativeWork;
   /** The number of a method in calls that have so many arrays first, and then an operator and a
    * rank of these names, or at these positions, in digits, where they are given; -1: those are not
-   * short. This and the other `short*` members, and `runShort`, exist in Node only. */
-  shortMethod?(
+   * short. */
+  shortMethod(
     method: string,
     arrays: number,
     reduceOp: string | null,
     rank: string | null,
   ): number;
   /** Whether a method of `shortMethod` receives a message. */
-  shortIsReceive?(method: number): boolean;
+  shortIsReceive(method: number): boolean;
   /** The limit of the operations of a group, ms; NaN if there is no such group. `group` is the
    * identity of a group; 0 means the default group. */
-  shortTimeoutMs?(group: number): number;
+  shortTimeoutMs(group: number): number;
   /** The name of a group, given as for `shortTimeoutMs`. */
-  shortGroupName?(group: number): string | null;
+  shortGroupName(group: number): string | null | undefined;
   /**
    * A collective or a message on one array or two: the sequence number if it is done when the call
    * returns, `-1 - number` if no array of this rank is one of its outputs; the other rank of a
@@ -219,7 +226,7 @@ export interface Native {
    * operator; -1: none is given, as for `rank`. A group with a different timeout than `timeoutMs`
    * is declined, too, and so is a call that would have to copy more than `maxCopied` bytes now.
    */
-  runShort?(
+  runShort(
     group: number,
     method: number,
     first: ArrayBufferView,
@@ -230,7 +237,7 @@ export interface Native {
     maxCopied: number,
   ): number | NativeWork | null;
   /** A start of what `NativeWork.prepared` gave, on its arrays: as `runShort`. */
-  runPrepared?(
+  runPrepared(
     prepared: object,
     first: ArrayBufferView,
     second: ArrayBufferView | null,

@@ -155,6 +155,7 @@ export class Operation extends EndingOperation {
     running.delete(this.native.id);
     arriving.delete(this);
     release(this);
+    this.native = this.native.end();
     this.tensors = null;
     this.infos = null;
     this.views = null;

@@ -1,6 +1,6 @@
 // Operations that are prepared once and started often. Each start is what an ordinary call is, but
-// for what that would find out about its arguments. Where the native half has short calls (see
-// short.js), it keeps what was prepared, and is given nothing but the arrays. Knows no collective.
+// for what that would find out about its arguments. Where those calls are short (see short.js), the
+// native half keeps what was prepared, and is given nothing but the arrays. Knows no collective.
 
 import { camelName, copied, signalOf, split, tensorArguments } from "./arguments.js";
 import { operate, outputOf, receiver, workOf } from "./calls.js";
@@ -124,7 +124,8 @@ class PreparedCall {
     this.timeoutMs = checked.timeoutMs;
     this.source = spec.prepares === "recv" ? call.positional[1] : null;
     const isUsual = arrays.length <= MAX_ARRAYS && arrays.every(isTypedArray);
-    if (isUsual && signal === null) this.short = checked.prepared?.() ?? null;
+    if (isUsual && signal === null) this.short = checked.prepared() ?? null;
+    checked.end();
   }
 
   /** The handle of a start, of which the native half's short call says `outcome`. */

@@ -1,7 +1,6 @@
 // Short calls: a collective or a message on one array or two, in one call of the native half, which
 // returns its result if it is over by then. Anything unusual about the call, or about what runs
-// beside it, is declined. Only Node has them: in a browser no operation is done in the call that
-// issues it.
+// beside it, is declined.
 
 import { ReduceOp } from "../generated/constants.js";
 import { idlName, isPlain } from "./arguments.js";
@@ -82,7 +81,7 @@ class DoneWork {
  * work, which continues; null: nothing happened, and the call takes the long way. `allowance` says
  * how many of so many bytes may be copied now. */
 export function runShort(spec, self, values, allowance) {
-  if (native.runShort === undefined || !isTypedArray(values[0])) return null;
+  if (!isTypedArray(values[0])) return null;
   if (!isIdle() || !isNothingInUse()) return null;
   const arrays = arraysOf(values);
   const others = othersOf(spec, values, arrays.length);

@@ -52,6 +52,28 @@ test("awaiting an operation gives back what was passed", async () => {
   assert.equal(await pr.gather(array, { dst: 1 }), undefined);
 });
 
+test("the native half's operation is given up when it has ended, and no sooner", async () => {
+  const pg = await group(1);
+  const array = Float32Array.of(1);
+  await manually(async () => {
+    const [work, cancelled] = [pg.allreduce(array), new AbortController()];
+    const operation = last();
+    const other = pg.allreduce(new Float32Array(1), { signal: cancelled.signal });
+    const abandoned = last();
+    cancelled.abort(new Error("the caller has left"));
+    await assert.rejects(other, /the caller has left/);
+    assert.deepEqual([operation.hasEnded, abandoned.hasEnded], [false, false]);
+    native.end(operation);
+    native.end(abandoned);
+    assert.equal(await work, array);
+    await until(() => abandoned.hasEnded);
+    assert.ok(operation.hasEnded);
+    assert.deepEqual([work.sequence, work.result()], [operation.sequence, [array]]);
+  });
+  pg.prepareAllreduce(array);
+  assert.ok(last().hasEnded);
+});
+
 test("a prepared operation is one call after another, also if nobody waits", async () => {
   const array = new Float32Array(1);
   const prepared = (await group(1)).prepareAllreduce(array, pr.ReduceOp.MAX);

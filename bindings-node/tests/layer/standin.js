@@ -77,6 +77,11 @@ class StandIn {
     return "9.9.9";
   }
 
+  /** No call is short here. */
+  shortMethod() {
+    return -1;
+  }
+
   /** Members never change here. */
   checkMembers() {
     return 0;
@@ -143,7 +148,7 @@ class StandIn {
 
   /** Ends an operation: `change` writes its staged tensors, or it fails with `failure`. */
   end(work, { change = () => {}, failure = null } = {}) {
-    work.end(change, failure);
+    work.complete(change, failure);
     setImmediate(() => this.#completed([work.id]));
   }
 }
@@ -157,6 +162,7 @@ class StandInWork {
   timeoutMs = LIMIT_MS;
   issued = false;
   isWatched = false;
+  hasEnded = false;
   /** Why it is never issued, once that is known. */
   givenUp = null;
   #done = false;
@@ -202,6 +208,7 @@ class StandInWork {
   }
 
   isDone() {
+    this.#check([]);
     return this.#done;
   }
 
@@ -210,6 +217,7 @@ class StandInWork {
   }
 
   error() {
+    this.#check([]);
     return this.#failure;
   }
 
@@ -228,13 +236,30 @@ class StandInWork {
     return this.method.includes("RECV") ? 3 : null;
   }
 
-  end(change, failure) {
+  prepared() {
+    return null;
+  }
+
+  complete(change, failure) {
     this.staged.forEach(change);
     this.#failure = failure;
     this.#done = true;
   }
 
+  /** Nothing but this may be asked any more. */
+  end() {
+    if (this.hasEnded) throw new Error("ended twice");
+    this.hasEnded = true;
+    const { id, name, group, groupName, sequence, timeoutMs, outputs } = this;
+    const source = this.sourceRank();
+    return {
+      id, name, group, groupName, sequence, timeoutMs, outputs, issued: true,
+      sourceRank: () => source,
+    };
+  }
+
   #check(tensors) {
+    if (this.hasEnded) throw new Error("asked after its end");
     tensors.forEach(({ byteLength }, index) => {
       if (byteLength !== this.staged[index].byteLength) {
         throw nativeError("InvalidArgument", "the memory of a tensor was detached or shortened");

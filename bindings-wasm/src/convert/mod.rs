@@ -7,5 +7,5 @@ mod value;
 
 pub(crate) use answer::answer;
 pub(crate) use error::{error, error_data};
-pub(crate) use tensors::memories;
+pub(crate) use tensors::{Bytes, memories};
 pub(crate) use value::Script;

@@ -13,6 +13,7 @@ mod site;
 mod test;
 mod wasm;
 mod wasm_compiler;
+mod wasm_order;
 mod workspace;
 
 use std::process::ExitCode;

@@ -77,6 +77,10 @@ fn debian_cargo(workspace: &Workspace, has_panic_messages: bool) -> (Command, Pa
     if !has_panic_messages {
         cargo.args(["-Z", "panic-immediate-abort"]);
         cargo.env("CARGO_PROFILE_WASM_PANIC", "immediate-abort");
+        // Who is not told of panics needs no names of files either; these are added to the flags of
+        // the configuration.
+        let flags = format!("target.{TARGET}.rustflags=['-Zlocation-detail=none']");
+        cargo.args(["--config", &flags]);
     }
     (cargo, target)
 }

@@ -250,7 +250,8 @@ async fn make(carrier: Arc<dyn TaskCarrier>, context: BackendContext) -> Result<
     let completion = task.completion.clone();
     foreign.carrier.carry(task);
     if !until_ended(&completion, until).await? {
-        let message = format!("its factory did not return within {} ms", timeout.as_millis());
+        let ms = timeout.as_millis() as u64;
+        let message = format!("its factory did not return within {ms} ms");
         return Err(Error::Backend { backend: name, message });
     }
     completion.result().unwrap_or(Ok(()))?;

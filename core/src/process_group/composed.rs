@@ -91,7 +91,7 @@ pub(crate) fn room_for<T: Element + Default>(elements: u64) -> Result<Vec<T>> {
     let mut room = Vec::new();
     let length = usize::try_from(elements).unwrap_or(usize::MAX);
     if room.try_reserve_exact(length).is_err() {
-        let bytes = u128::from(elements) * size_of::<T>() as u128;
+        let bytes = elements.saturating_mul(size_of::<T>() as u64);
         let message = format!("not enough memory for {bytes} bytes that another rank sends");
         return Err(Error::InvalidArgument { message });
     }

@@ -71,7 +71,6 @@ pub use hints::GroupHints;
 use memberships::Memberships;
 pub use messages::MessageRequest;
 pub use nan_check::{check_input, nan_check, nan_check_allowing_infinity};
-#[cfg(not(target_family = "wasm"))]
 pub(crate) use prepared::PlainCall;
 pub use prepared::PreparedOperation;
 pub use reconfigure::ReconfigureOptions;

@@ -257,7 +257,7 @@ impl Barrier<'_> {
         let when = match (self.failure.error(), self.group.is_broken()) {
             (Some(why), _) => format!("before the group failed: {why}"),
             (None, true) => "before the group failed, was aborted or was left".to_owned(),
-            (None, false) => format!("in {} ms", self.limit.as_millis()),
+            (None, false) => format!("in {} ms", self.limit.as_millis() as u64),
         };
         let (who, missing) = match self.failure.error() {
             Some(Error::RankFailed { rank, .. }) => (format!("Rank {rank}"), vec![rank]),

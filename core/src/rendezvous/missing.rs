@@ -189,7 +189,7 @@ pub(super) fn named(listed: &[u32], others: u32) -> String {
 
 /// "30 s".
 pub(super) fn limit_text(limit: Duration) -> String {
-    match limit.as_millis() {
+    match limit.as_millis() as u64 {
         ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
         ms => format!("{ms} ms"),
     }

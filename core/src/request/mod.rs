@@ -22,9 +22,7 @@ pub use custom_reduction::{Combine, CustomOp, CustomReduction, ReductionTask};
 pub use method::{Constant, Method, Overload, Parameter, RecordType, Role, Type};
 pub use single_tensor::SingleTensorRequest;
 // Outside this crate nobody can name these two, so that nobody can add to what methods take.
-#[cfg(not(target_family = "wasm"))]
-pub(crate) use typed::is_one_tensor;
-pub(crate) use typed::{Argument, TypedCall};
+pub(crate) use typed::{Argument, TypedCall, is_one_tensor};
 
 /// One collective call. Every overload in every language becomes one of these.
 #[derive(Clone, Debug)]

@@ -32,6 +32,7 @@ impl Clone for TimeoutSetting {
 
 fn to_millis(timeout: Duration) -> u64 {
     // A limit below a millisecond must not become "no limit".
-    let rounded_up = timeout.as_nanos().div_ceil(1_000_000);
+    let has_rest = !timeout.subsec_nanos().is_multiple_of(1_000_000);
+    let rounded_up = timeout.as_millis() + u128::from(has_rest);
     u64::try_from(rounded_up).unwrap_or(u64::MAX)
 }

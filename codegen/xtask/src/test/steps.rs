@@ -222,6 +222,7 @@ impl Tools<'_> {
                     "bindings-wasm/tests/worker_stores.test.mjs",
                     "bindings-wasm/tests/readme.test.mjs",
                     "bindings-wasm/tests/foreign.test.mjs",
+                    "bindings-wasm/tests/unyielding.test.mjs",
                 ]),
             ),
             step(

@@ -43,7 +43,6 @@ impl StagedOperation {
                 let known = group.hook_arguments(checked.request(), WaitIntent::Later);
                 facts(known.name, known.root, known.reduce_op)
             }
-            #[cfg(not(target_family = "wasm"))]
             Operation::Plain(plain, _) => {
                 let known = plain.collective.facts();
                 let root = if known.rooted { plain.root as i32 } else { -1 };

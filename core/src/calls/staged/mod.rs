@@ -10,9 +10,7 @@ mod lending;
 mod operation;
 mod overlaps;
 mod pool;
-#[cfg(not(target_family = "wasm"))]
 mod prepared;
-#[cfg(not(target_family = "wasm"))]
 mod short;
 mod tensors;
 #[cfg(test)]
@@ -43,7 +41,6 @@ pub use hooks::OperationFacts;
 pub use lending::Loans;
 use operation::{Operation, on_topology, on_window, operation};
 use overlaps::refuse_overlaps;
-#[cfg(not(target_family = "wasm"))]
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
 use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};

@@ -9,13 +9,13 @@ use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::process_group::topology::{NeighborCall, Topology};
 use crate::process_group::{
-    CheckedRequest, ExchangeRequest, MessageRequest, PreparedOperation, ProcessGroup, Window,
+    CheckedRequest, ExchangeRequest, HeldBuffers, MessageRequest, PreparedOperation, ProcessGroup,
+    Window,
 };
+use crate::request::SingleTensorRequest;
 use crate::sorted::SortedMap;
 use crate::tensor::{Tensor, single_tensor};
 use crate::work::Work;
-#[cfg(not(target_family = "wasm"))]
-use crate::{process_group::HeldBuffers, request::SingleTensorRequest};
 
 /// What a call becomes.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ pub(super) enum Operation {
         input: Tensor,
         pairs: Vec<(u32, u32)>,
     },
-    /// One of the usual ones, of which nothing is to be found out. Pages have no short calls.
-    #[cfg(not(target_family = "wasm"))]
+    /// One of the usual ones, of which nothing is to be found out.
     Plain(SingleTensorRequest, HeldBuffers),
     Send {
         tensor: Tensor,
@@ -64,7 +63,6 @@ impl Operation {
             Operation::Permutation { output, input, pairs } => {
                 group.issue_permutation(output, input, &pairs, waiting)
             }
-            #[cfg(not(target_family = "wasm"))]
             Operation::Plain(plain, kept) => {
                 let name = plain.name;
                 let plain = SingleTensorRequest { waiting, ..plain };

@@ -249,7 +249,7 @@ impl ShortCall {
         arrays: Vec<ShortArray>,
     ) -> Option<StagedOperation> {
         let ShortMethod { kind, input, output, .. } = self.method;
-        let dtype = arrays.first()?.dtype;
+        let dtype = arrays.first().map_or(self.dtype(), |it| it.dtype);
         if arrays.len() != self.method.arrays || arrays.iter().any(|it| it.dtype != dtype) {
             return None;
         }
@@ -266,10 +266,10 @@ impl ShortCall {
                 Operation::Recv { tensor: tensor(output)?, peer, tag: 0 }
             }
             Kind::Collective => {
-                let given = tensor(input.filter(|_| input != output));
+                let region = |at| tensor(at).map(|it| it.region().clone());
                 let kept = HeldBuffers {
-                    input: given.map(|it| it.region().clone()),
-                    output: tensor(output)?.region().clone(),
+                    input: region(input.filter(|_| input != output)),
+                    output: region(output).unwrap_or_else(|| Region::zeroed(0)),
                 };
                 group.suits_plain(&plain, &kept).then_some(Operation::Plain(plain, kept))?
             }
@@ -347,6 +347,11 @@ impl ShortCall {
     /// Whether the rank that is given is one of `group`'s own ranks, as works have it.
     pub fn is_rank_of(&self, group: &ProcessGroup) -> bool {
         self.plain(group, self.dtype()).is_some_and(|plain| self.rank.unwrap_or(0) == plain.root)
+    }
+
+    /// The position of the array that is written in `group`, if this rank's is written.
+    pub fn output(&self, group: &ProcessGroup) -> Option<usize> {
+        self.method.output.filter(|_| self.has_output(group))
     }
 
     /// Whether this rank's array is one of the outputs of the call in `group`, if it is done.

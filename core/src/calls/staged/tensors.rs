@@ -190,7 +190,6 @@ impl StagedTensor {
 }
 
 /// The tensor of a flat array of `bytes`, with memory for its copy.
-#[cfg(not(target_family = "wasm"))]
 pub(super) fn flat(dtype: DType, bytes: usize) -> StagedTensor {
     let elements = bytes / dtype.size_bytes();
     let tensor = Tensor::contiguous(Region::zeroed(bytes), dtype, vec![elements]);

@@ -261,7 +261,7 @@ impl Meeting {
             self.uuid,
             group.group_name(),
             self.rank,
-            self.timeout.as_millis()
+            self.timeout.as_millis() as u64
         );
         rendezvous::timed_out(self.rank, vec![eldest], message)
     }

@@ -269,7 +269,7 @@ impl SurvivorCall<'_> {
             GONE => self.gone(said.parse().unwrap_or_default(), "it is gone, or left the group"),
             LATE => {
                 let ranks: Vec<u32> = said.split(',').filter_map(|it| it.parse().ok()).collect();
-                let (ours, ms) = (self.group.rank(), self.timeout.as_millis());
+                let (ours, ms) = (self.group.rank(), self.timeout.as_millis() as u64);
                 let message = match ranks.contains(&ours) {
                     true => format!(
                         "{name} of group '{group}': rank {ours} came when the others had given up"
@@ -305,7 +305,7 @@ impl SurvivorCall<'_> {
         let what = match &error {
             Error::Network { message } => format!("is gone ({message})"),
             Error::StoreTimeout { .. } => {
-                format!("did not answer within {} ms", self.timeout.as_millis())
+                format!("did not answer within {} ms", self.timeout.as_millis() as u64)
             }
             _ => return error,
         };
