@@ -223,6 +223,9 @@ def composed(here):
     strided[3, 1] = np.nan
     group.allreduce(strided).wait()
     assert found == ["(3, 1)"]
+    # Hooks see both tensors of a sparse one.
+    group.allreduce_sparse(np.arange(2), np.array([0, np.inf]))
+    assert found == ["(3, 1)", "(1,)"]
     group.shutdown()
 
 

@@ -44,6 +44,42 @@ fn several_tensors_of_one_rank() {
 }
 
 #[test]
+fn ranks_with_other_numbers_of_tensors_disagree() {
+    let collectives = [
+        (Collective::Allgather, false),
+        (Collective::ReduceScatter, false),
+        (Collective::Allreduce, false),
+        (Collective::Broadcast, true),
+        (Collective::Allgather, true),
+    ];
+    for (world, (collective, coalesced)) in
+        [2, 3].into_iter().flat_map(|world| collectives.map(|it| (world, it)))
+    {
+        for error in ranks(world, move |group| {
+            let mine = if group.rank() == 0 { 2 } else { 1 };
+            let one = |_| Tensor::zeros(DType::F32, &[4]).unwrap();
+            let many = |each: u32| (0..each).map(one).collect::<Vec<_>>();
+            let fresh = |lists: u32, each: u32| (0..lists).map(|_| many(each)).collect::<Vec<_>>();
+            let per_list = if coalesced { world } else { mine * world };
+            let mut request = Request::new(collective);
+            request.coalesced = coalesced;
+            (request.inputs, request.outputs) = match collective {
+                Collective::Allgather => (fresh(mine, 1), fresh(mine, per_list)),
+                Collective::ReduceScatter => (fresh(mine, per_list), fresh(mine, 1)),
+                _ => (Vec::new(), fresh(mine, 1)),
+            };
+            group.run(request).unwrap_err()
+        }) {
+            let Error::CollectiveMismatch { ours, theirs, .. } = &error else {
+                panic!("{collective:?} of {world}, coalesced {coalesced}: {error}");
+            };
+            let text = format!("{ours} beside {theirs}");
+            assert_eq!(text.matches("in 2 tensors of each rank").count(), 1, "{text}");
+        }
+    }
+}
+
+#[test]
 fn large_tensors() {
     for world in worlds() {
         ranks(world, |group| {

@@ -234,6 +234,14 @@ fn nan_and_infinity_are_found_before_they_spread() {
         }
     });
     ranks(2, |group| {
+        group.register_pre_hook(0, nan_check()).unwrap();
+        let own = if group.rank() == 1 { f32::NAN } else { 0.0 };
+        let values = vec![0.0, own];
+        let error = group.allreduce_sparse(vec![4i64, 9], values, Default::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("ALLREDUCE_SPARSE of rank 1: element (1,) of input 1"), "{text}");
+    });
+    ranks(2, |group| {
         group.register_pre_hook(0, nan_check_allowing_infinity()).unwrap();
         let mut one = [f32::INFINITY];
         group.allreduce(&mut one, ()).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::ProcessGroup;
 use super::hook_arguments::without_tensors;
 use crate::blocking::WaitMode;
+use crate::completion::WaitIntent;
 use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
 use crate::generated::options::AllgatherOptions;
@@ -26,10 +27,23 @@ impl ProcessGroup {
         root: i32,
         run: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        self.composed_of(name, |waiting| without_tensors(root, waiting), run).await
+    }
+
+    /// As [`ProcessGroup::composed`], with more that hooks learn.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::composed`].
+    pub(crate) async fn composed_of<'a, T>(
+        &self,
+        name: &'static str,
+        arguments: impl FnOnce(WaitIntent) -> PreHookArgs<'a>,
+        run: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         self.require_members(&name.to_lowercase())?;
         let hooked = self.before(|| {
             let waiting = WaitMode::current().waiting();
-            PreHookArgs { name, ..without_tensors(root, waiting) }
+            PreHookArgs { name, ..arguments(waiting) }
         })?;
         let result = match CommName::current() {
             Some(name) => name.apply_to(run).await,

@@ -4,9 +4,11 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use super::hook_arguments::without_tensors;
 use super::{ProcessGroup, room_for};
 use crate::blocking::block_on;
 use crate::fnv::Fnv;
+use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
@@ -15,12 +17,36 @@ use crate::tensor::{OwnedBuffers, Tensor, TensorRef};
 
 const NAME: &str = "allreduce_sparse";
 /// Words of what ranks tell one another first: whether it is all right, how many entries there are,
-/// and [`KINDS`].
+/// and of which [kinds](Kind) they are.
 const HEADER_WORDS: usize = 6;
 /// Which of them is the number of entries.
 const COUNT: usize = 1;
-/// What must be the same on all ranks.
-const KINDS: [&str; 4] = ["dimensions", "dtype", "operator", "shape of an entry"];
+/// What must be the same on all ranks, as words behind the number of entries.
+#[derive(Clone, Copy)]
+enum Kind {
+    Dimensions,
+    Dtype,
+    Operator,
+    /// As a hash.
+    Shape,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Dimensions, Kind::Dtype, Kind::Operator, Kind::Shape];
+
+    /// What a rank with this word has.
+    fn describe(self, word: u64) -> String {
+        match self {
+            Kind::Dimensions => format!("indices of {word} dimensions"),
+            Kind::Dtype => {
+                let dtype = u8::try_from(word).ok().and_then(DType::from_code);
+                format!("values of {}", dtype.map_or("an unknown dtype", DType::name))
+            }
+            Kind::Operator => (if word == 0 { "SUM" } else { "AVG" }).to_owned(),
+            Kind::Shape => "entries of another shape".to_owned(),
+        }
+    }
+}
 
 /// How sparse tensors are reduced.
 #[derive(Clone, Debug, Default)]
@@ -83,8 +109,15 @@ impl ProcessGroup {
         options: SparseOptions,
     ) -> Result<(Tensor, Tensor)> {
         self.require_members(NAME)?;
-        let given = Entries::of(indices.into_tensors(), values.into_tensors(), options.reduce_op);
-        self.composed("ALLREDUCE_SPARSE", -1, self.sum_up(given, options.timeout)).await
+        let (indices, values) = (indices.into_tensors(), values.into_tensors());
+        let hooks_see = |waiting| PreHookArgs {
+            input_tensors: indices.iter().chain(&values).map(TensorRef::of).collect(),
+            reduce_op: Some(options.reduce_op),
+            ..without_tensors(-1, waiting)
+        };
+        let given = Entries::of(&indices, &values, options.reduce_op);
+        let run = self.sum_up(given, options.timeout);
+        self.composed_of("ALLREDUCE_SPARSE", hooks_see, run).await
     }
 
     /// The sum of what all ranks have, of which this one has `given`.
@@ -97,7 +130,7 @@ impl ProcessGroup {
         let headers = vec![vec![0; HEADER_WORDS]; self.size() as usize];
         let headers = self.all_gather_vecs(headers, own.to_vec(), timeout).await?;
         let ours = given?;
-        agreed(&headers, self.rank())?;
+        agreed(&headers, self.rank(), &ours)?;
         let room = |each: usize| {
             let counts = headers.iter().map(|header| header[COUNT].saturating_mul(each as u64));
             counts.collect::<Vec<u64>>()
@@ -131,10 +164,8 @@ struct Entries {
 }
 
 impl Entries {
-    fn of(indices: Vec<Tensor>, values: Vec<Tensor>, reduce_op: ReduceOp) -> Result<Entries> {
-        let (Ok([indices]), Ok([values])) =
-            (<[Tensor; 1]>::try_from(indices), <[Tensor; 1]>::try_from(values))
-        else {
+    fn of(indices: &[Tensor], values: &[Tensor], reduce_op: ReduceOp) -> Result<Entries> {
+        let ([indices], [values]) = (indices, values) else {
             return invalid("it takes one tensor of indices, and one of values");
         };
         if !matches!(reduce_op, ReduceOp::Sum | ReduceOp::Avg) {
@@ -162,13 +193,16 @@ impl Entries {
                 ));
             }
         };
-        let columns = integers(&indices)?;
-        if let Some(below) = columns.iter().find(|index| **index < 0) {
-            return invalid(&format!("indices are not below zero; one is {below}"));
+        let columns = integers(indices)?;
+        if let Some(wrong) = columns.iter().find(|index| **index < 0) {
+            return invalid(&match indices.dtype() {
+                DType::U64 => format!("indices are below 2^63; one is {}", *wrong as u64),
+                _ => format!("indices are not below zero; one is {wrong}"),
+            });
         }
         let of_entry = |entry: usize| (0..dims).map(move |dim| dim * count + entry);
         let indices = (0..count).flat_map(of_entry).map(|place| columns[place]).collect();
-        let values = TensorRef::of(&values).read(<[u8]>::to_vec)?;
+        let values = TensorRef::of(values).read(<[u8]>::to_vec)?;
         Ok(Entries { indices, values, dtype, reduce_op, dims, is_flat, block, count })
     }
 
@@ -205,16 +239,21 @@ fn filled(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Tensor> {
 }
 
 /// Whether all ranks have such entries as can be added up.
-fn agreed(headers: &[Vec<u64>], rank: u32) -> Result<()> {
+fn agreed(headers: &[Vec<u64>], rank: u32, like: &Entries) -> Result<()> {
     if let Some(refused) = headers.iter().position(|header| header[0] == 0) {
         return invalid(&format!("rank {refused} refused what it was given; see its error"));
     }
     let own = &headers[rank as usize];
     for (other, header) in headers.iter().enumerate() {
-        let mut compared = KINDS.iter().zip(COUNT + 1..);
-        if let Some((what, _)) = compared.find(|(_, word)| header[*word] != own[*word]) {
+        let mut compared = Kind::ALL.into_iter().zip(COUNT + 1..);
+        if let Some((kind, word)) = compared.find(|(_, word)| header[*word] != own[*word]) {
+            let (theirs, ours) = (kind.describe(header[word]), kind.describe(own[word]));
+            let ours = match kind {
+                Kind::Shape => format!("those of {:?}", like.block),
+                _ => ours,
+            };
             return invalid(&format!(
-                "ranks disagree: rank {other} has another {what} than rank {rank}"
+                "ranks disagree: rank {other} has {theirs}, but rank {rank} has {ours}"
             ));
         }
     }
