@@ -353,7 +353,7 @@ def test_names():
     assert dist.Backend.OVER_STORE is dist.Backend("over_store")
     assert {"tcp", "gloo", "nccl", "fake", "odd"} <= set(dist.Backend.backend_list)
     assert dist.Backend.backend_capability["odd"] == ["cpu", "cuda"]
-    assert dist.Backend.backend_capability["over_store"] == ["cpu"]
+    assert dist.Backend.backend_capability["over_store"] == ["cpu", "cuda"]
     assert "ucc" not in dist.Backend.backend_capability
     assert dist.Backend.default_device_backend_map == {"cpu": "tcp", "cuda": "nccl"}
     assert dist.is_backend_available("ODD") and not dist.is_backend_available("even")

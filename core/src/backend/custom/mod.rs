@@ -94,9 +94,10 @@ pub(crate) trait DriverFactory: Send + Sync {
 /// `cpu:mine,cuda:nccl`.
 ///
 /// - `name`: begins with a letter; case does not matter.
-/// - `devices`: kinds of devices that it may be named for, `cpu` and `cuda`; none: `cpu`. The name
-///   alone stands for the first. Calls with tensors of a CUDA device are refused by name: a
-///   backend from outside runs on memory of the host.
+/// - `devices`: kinds of devices that it may be named for, `cpu` and `cuda`; none: both. The name
+///   alone stands for the first. Tensors of a CUDA device go by way of memory of the host, where
+///   it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda` is not given
+///   them.
 ///
 /// # Errors
 /// [`Error::DuplicateBackend`] if there is a backend of this name; [`Error::InvalidArgument`] for
@@ -109,10 +110,8 @@ pub fn register_backend(name: &str, devices: &[&str], factory: impl BackendFacto
 pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory>) -> Result<()> {
     check_name(name)?;
     let mut known = Vec::new();
+    let devices = if devices.is_empty() { "cpu,cuda" } else { devices };
     for device in devices.split(',') {
-        if devices.is_empty() {
-            break;
-        }
         let Some(kind) = DEVICES.into_iter().find(|kind| kind.eq_ignore_ascii_case(device)) else {
             let message = format!(
                 "register_backend: '{name}' cannot serve devices of kind '{device}'; expected cpu \
@@ -123,7 +122,7 @@ pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory
         known.push(kind);
     }
     let name: &'static str = name.to_ascii_lowercase().leak();
-    let device = known.first().copied().unwrap_or(DEVICES[0]);
+    let device = known[0];
     let registration =
         Registration { other_devices: known.leak(), ..Registration::new(name, device, connect) };
     // Before anybody can ask for it.
