@@ -483,8 +483,8 @@ def test_what_is_overridden_is_what_others_are_made_of():
 def test_a_rendezvous_handler_may_yield_one():
     shared = Shared()
 
-    def handler(url, timeout=None, **_):
-        yield DictStore(shared), 0, 1
+    def handler(url, timeout, rank, world_size):
+        yield DictStore(shared), rank, world_size
 
     polyrank.register_rendezvous_handler("own-dict", handler)
     polyrank.init_process_group(init_method="own-dict://here", rank=0, world_size=1)
