@@ -18,7 +18,7 @@ use pyo3::types::{
 const DEEPEST: usize = 100;
 
 /// How many keys of a map, or items of a set, may have one hash.
-const MOST_OF_ONE_HASH: usize = 64;
+const MAX_OF_ONE_HASH: usize = 64;
 
 /// Tags of RFC 8949 and of the registry that it names.
 mod tag {
@@ -193,10 +193,10 @@ fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
     })
 }
 
-/// Refuses keys, or items of a set, of which so many have one hash that to look one up takes as long
-/// as to compare it with all: the hashes of numbers are known, so that a peer could choose such.
+/// Refuses keys, or items of a set, of which so many have one hash that finding one takes as long
+/// as comparing it with all: the hashes of numbers are known, so that a peer could choose such.
 fn check_hashes(keys: &[Bound<'_, PyAny>]) -> PyResult<()> {
-    if keys.len() <= MOST_OF_ONE_HASH {
+    if keys.len() <= MAX_OF_ONE_HASH {
         return Ok(());
     }
     let mut counts: HashMap<isize, usize> = HashMap::with_capacity(keys.len());
@@ -204,9 +204,9 @@ fn check_hashes(keys: &[Bound<'_, PyAny>]) -> PyResult<()> {
         let hash = key.hash()?;
         let count = counts.entry(hash).or_default();
         *count += 1;
-        if *count > MOST_OF_ONE_HASH {
+        if *count > MAX_OF_ONE_HASH {
             let message = format!(
-                "more than {MOST_OF_ONE_HASH} keys of a map, or items of a set, came that have one \
+                "more than {MAX_OF_ONE_HASH} keys of a map, or items of a set, came that have one \
                  hash; send a list of pairs, or of items"
             );
             return Err(PyValueError::new_err(message));

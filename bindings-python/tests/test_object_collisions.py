@@ -1,4 +1,4 @@
-"""Keys that a peer chose to have one hash: a reader refuses them, before it compares all with all."""
+"""Keys that a peer chose to have one hash: a reader refuses them before it compares them."""
 
 import collections
 

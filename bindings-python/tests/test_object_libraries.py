@@ -124,7 +124,7 @@ HOSTILE = [
     [{"names": ["a"], "formats": ["O"], "offsets": [0], "itemsize": 8}, [1], bytes(8)],
     [{"names": ["a"], "formats": ["<i8"], "offsets": [1], "itemsize": 8}, [1], bytes(8)],
     [{"names": ["a"], "formats": ["<i8"], "offsets": [-8], "itemsize": 8}, [1], bytes(8)],
-    [{"names": ["a", "a"], "formats": ["<i4"] * 2, "offsets": [0, 4], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"] * 2, "formats": ["<i4"] * 2, "offsets": [0, 4], "itemsize": 8}, [1], bytes(8)],
     [{"names": ["a"], "formats": ["<i8"], "offsets": [], "itemsize": 8}, [1], bytes(8)],
     [{"names": ["a"], "formats": ["<U1"], "offsets": [0], "itemsize": 4}, [1], b"\xff" * 4],
     [{"names": ["a"], "formats": [["<i8", [-1]]], "offsets": [0], "itemsize": 8}, [1], bytes(8)],

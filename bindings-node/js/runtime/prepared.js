@@ -139,7 +139,8 @@ class PreparedCall {
     this.timeoutMs = checked.timeoutMs;
     this.source = spec.prepares === "recv" ? call.positional[1] : null;
     // Messages come in order, and a device does in order what it is told.
-    this.isOneByOne = !MESSAGES.has(spec.prepares) && !arrays.some((array) => array instanceof CudaTensor);
+    const isOnDevice = arrays.some((array) => array instanceof CudaTensor);
+    this.isOneByOne = !MESSAGES.has(spec.prepares) && !isOnDevice;
     const isUsual = arrays.length <= MAX_ARRAYS && arrays.every(isTypedArray);
     if (isUsual && signal === null) this.short = checked.prepared?.() ?? null;
   }

@@ -52,7 +52,7 @@ test("awaiting an operation gives back what was passed", async () => {
   assert.equal(await pr.gather(array, { dst: 1 }), undefined);
 });
 
-test("a prepared operation is one call after another, and none while the last one runs", async () => {
+test("a prepared operation is one call after another, none while the last runs", async () => {
   const array = new Float32Array(1);
   const prepared = (await group(1)).prepareAllreduce(array, pr.ReduceOp.MAX);
   assert.match(String(prepared), /^PreparedOperation\(allreduce of 1 f32 in /);

@@ -345,7 +345,7 @@ impl Driver for Foreign {
 }
 
 impl Instance {
-    /// Has the language let go of it, which is asked nothing any more.
+    /// Tells the language to release or to forget it: it is asked nothing any more.
     fn tell(&self, method: &'static str) {
         // What a forked child has of it is its parent's.
         if self.process == clock::process_id() {
