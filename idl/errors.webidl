@@ -205,7 +205,7 @@ dictionary HookFailed {
 
 /// The function of a custom reduction failed on this rank. The group is aborted. What the function
 /// threw is what the operation fails with where the language can carry that.
-[Error, Python=ReductionFailedError, Message="{message}"]
+[Error, Carries, Python=ReductionFailedError, Message="{message}"]
 dictionary ReductionFailed {
   /// Which operation, on which rank, and what its function failed with.
   required DOMString message;

@@ -96,18 +96,21 @@ partial interface ProcessGroup {
 /// the group end it.
 [Own=javascript, Since=0.1]
 interface PreparedOperation {
-  /// Starts the operation. While an earlier start of it is still running, a message to or from one
-  /// rank is issued behind that at once; a collective, or a message from any rank, waits here until
-  /// that is over, and raises its failure. In JavaScript it is queued, and returns at once. All
-  /// ranks start it equally often, or take part by ordinary calls.
+  /// Starts the operation. While an earlier start of it is still running, a message is issued
+  /// behind that, and so is a collective on tensors of a device, which does in order what it is
+  /// told. A collective on memory of the host is refused, as it would read what the earlier one
+  /// writes: wait for that one first. All ranks start it equally often, or take part by ordinary
+  /// calls.
   [Handwritten,
-   Throws=(InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+   Throws=(InvalidArgument, InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed,
+           Aborted)]
   Work start();
 
   /// Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
   /// without making a handle.
   [Handwritten,
-   Throws=(InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed, Aborted)]
+   Throws=(InvalidArgument, InvalidGroup, CollectiveTimeout, CollectiveMismatch, RankFailed,
+           Aborted)]
   undefined run();
 
   /// Waits for the last start, as `Work.wait`; true, also if there was none. Raises what it failed

@@ -287,6 +287,27 @@ test("a start behind another returns immediately, and messages come in order", a
   await leave([one, two]);
 });
 
+test("a start of a collective that is running is refused, and nothing is issued", async () => {
+  const [one, two] = await join(2);
+  for (const count of [1, 100_000]) {
+    const arrays = [new Float64Array(count).fill(1), new Float64Array(count).fill(1)];
+    const mine = one.prepareAllreduce(arrays[0]);
+    const theirs = two.prepareAllreduce(arrays[1]);
+    // The other rank has not started it yet.
+    const first = mine.start();
+    const refused = {
+      name: "InvalidArgumentError",
+      message: "allreduce: its last start is still running; wait for that one before the next",
+    };
+    assert.throws(() => mine.start(), refused);
+    await assert.rejects(mine.run(), refused);
+    await Promise.all([first, theirs.run()]);
+    await Promise.all([mine.run(), theirs.start()]);
+    assert.ok(arrays.every((array) => array.every((element) => element === 4)));
+  }
+  await leave([one, two]);
+});
+
 test("sends do not wait for a second start of a receive", async () => {
   const groups = await join(2);
   const exchange = async (group, rank) => {

@@ -1,6 +1,7 @@
 //! The classes of the IDL's interfaces: what they hold, and the methods that only Python has
 //! (`await`, `repr`). The other methods are generated.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use polyrank::calls::{Answer, Object, StoreObject};
@@ -9,13 +10,17 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::awaiting::awaitable;
 pub(crate) use crate::comm_name::CommNameBlock;
-use crate::convert::{CoreResult, current_streams};
+use crate::convert::{CoreResult, current_streams, visit_memory};
 pub(crate) use crate::current::CurrentProcessGroup;
 pub(crate) use crate::device_mesh::DeviceMesh;
 pub(crate) use crate::future::Future;
+use crate::hooks;
+use crate::python_store::{keeping, kept_apart};
+use crate::reduce_op::ReduceOp;
 use crate::waiting::wait_on;
 
 /// A group of processes (ranks) that communicate by collective operations.
@@ -26,6 +31,8 @@ use crate::waiting::wait_on;
 #[pyclass(frozen, weakref, module = "polyrank")]
 pub(crate) struct ProcessGroup {
     pub(crate) inner: polyrank::ProcessGroup,
+    /// How many other objects there are that have a handle of core's on the group, and this object.
+    parts: AtomicUsize,
 }
 
 /// Stands for a group that this process is not a member of.
@@ -54,6 +61,12 @@ pub(crate) struct TensorObjects {
 }
 
 impl TensorObjects {
+    /// For Python's collector.
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.outputs.iter().try_for_each(|object| visit.call(object))?;
+        visit.call(&self.read)
+    }
+
     /// The same objects once more.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> TensorObjects {
         let outputs = self.outputs.iter().map(|object| object.clone_ref(py)).collect();
@@ -72,6 +85,9 @@ pub(crate) struct PreparedOperation {
     /// Its tensors, with their objects.
     pub(crate) tensors: Vec<(Tensor, Py<PyAny>)>,
     pub(crate) objects: TensorObjects,
+    group: Py<ProcessGroup>,
+    /// Its operator, if that is a function of the program.
+    operator: Option<Py<ReduceOp>>,
 }
 
 /// A key-value store that ranks share. Keys are strings, values are bytes.
@@ -80,7 +96,9 @@ pub(crate) struct PreparedOperation {
 /// timeout and then raise `StoreTimeoutError`. The base class of all stores.
 #[pyclass(frozen, subclass, weakref, module = "polyrank")]
 pub(crate) struct Store {
-    pub(crate) inner: StoreObject,
+    inner: StoreObject,
+    /// The store that is written in Python under its prefixes, which `inner` does not keep.
+    underlying: Option<Py<PyAny>>,
 }
 
 /// A store in this process's memory, for threads as ranks and for tests.
@@ -141,27 +159,27 @@ pub(crate) struct P2POp {
     pub(crate) tensor: Py<PyAny>,
     /// The other rank, in the group.
     pub(crate) peer: u32,
-    pub(crate) group: polyrank::ProcessGroup,
+    pub(crate) group: Py<ProcessGroup>,
     pub(crate) tag: u32,
 }
 
 /// A class whose objects core makes.
 pub(crate) trait MadeByCore: pyo3::PyClass {
     /// What makes the instance of an object that core made.
-    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>>;
+    fn made_of(py: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>>;
 }
 
 impl MadeByCore for ProcessGroup {
-    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+    fn made_of(_: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
-            Answer::Object(Object::Group(inner)) => Ok(ProcessGroup { inner }.into()),
+            Answer::Object(Object::Group(inner)) => Ok(ProcessGroup::new(inner).into()),
             other => Err(unexpected(&other)),
         }
     }
 }
 
 impl MadeByCore for Window {
-    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+    fn made_of(_: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Window(inner)) => Ok(Window { inner }.into()),
             other => Err(unexpected(&other)),
@@ -170,7 +188,7 @@ impl MadeByCore for Window {
 }
 
 impl MadeByCore for Topology {
-    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+    fn made_of(_: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Topology(inner)) => Ok(Topology { inner }.into()),
             other => Err(unexpected(&other)),
@@ -179,7 +197,7 @@ impl MadeByCore for Topology {
 }
 
 impl MadeByCore for DeviceMesh {
-    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+    fn made_of(_: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
             Answer::Object(Object::Mesh(inner)) => Ok(DeviceMesh { inner }.into()),
             other => Err(unexpected(&other)),
@@ -188,9 +206,9 @@ impl MadeByCore for DeviceMesh {
 }
 
 impl MadeByCore for Store {
-    fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+    fn made_of(py: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
         match answer {
-            Answer::Object(Object::Store(inner)) => Ok(Store { inner }.into()),
+            Answer::Object(Object::Store(inner)) => Ok(Store::of(py, inner)?.into()),
             other => Err(unexpected(&other)),
         }
     }
@@ -199,8 +217,8 @@ impl MadeByCore for Store {
 macro_rules! stores {
     ($($class:ident),*) => {$(
         impl MadeByCore for $class {
-            fn made_of(answer: Answer) -> PyResult<PyClassInitializer<Self>> {
-                Ok(Store::made_of(answer)?.add_subclass($class))
+            fn made_of(py: Python<'_>, answer: Answer) -> PyResult<PyClassInitializer<Self>> {
+                Ok(Store::made_of(py, answer)?.add_subclass($class))
             }
         }
     )*};
@@ -212,9 +230,57 @@ fn unexpected(answer: &Answer) -> PyErr {
     PyTypeError::new_err(format!("core made {answer:?}, which is not an object of this class"))
 }
 
+impl Store {
+    /// A store of core.
+    pub(crate) fn of(py: Python<'_>, inner: StoreObject) -> PyResult<Store> {
+        let (inner, underlying) = kept_apart(py, inner)?;
+        Ok(Store { inner, underlying })
+    }
+
+    /// The store, for core, with what it needs of Python.
+    pub(crate) fn get(&self, py: Python<'_>) -> StoreObject {
+        match &self.underlying {
+            Some(underlying) => keeping(py, &self.inner, underlying),
+            None => self.inner.clone(),
+        }
+    }
+}
+
+impl ProcessGroup {
+    /// A group of core.
+    pub(crate) fn new(inner: polyrank::ProcessGroup) -> ProcessGroup {
+        ProcessGroup { inner, parts: AtomicUsize::new(0) }
+    }
+}
+
+impl PreparedOperation {
+    /// An operation that core prepared for `group`, with its operator.
+    pub(crate) fn new(
+        group: &Bound<'_, ProcessGroup>,
+        inner: polyrank::PreparedOperation,
+        tensors: Vec<(Tensor, Py<PyAny>)>,
+        objects: TensorObjects,
+        operator: Option<&Bound<'_, ReduceOp>>,
+    ) -> PreparedOperation {
+        let (group, operator) = (group.clone().unbind(), operator.map(|it| it.clone().unbind()));
+        group.get().parts.fetch_add(1, Ordering::Relaxed);
+        operator.iter().for_each(|operator| operator.get().note_part(true));
+        PreparedOperation { inner, tensors, objects, group, operator }
+    }
+}
+
+impl Drop for PreparedOperation {
+    fn drop(&mut self) {
+        self.group.get().parts.fetch_sub(1, Ordering::Relaxed);
+        self.operator.iter().for_each(|operator| operator.get().note_part(false));
+    }
+}
+
 impl Work {
     /// A handle on `inner`.
     pub(crate) fn new(inner: polyrank::Work, objects: TensorObjects, timeout: Duration) -> Work {
+        // What is in flight keeps its memory. This has the objects, where Python sees them.
+        inner.release_outputs();
         Work { inner, objects, timeout }
     }
 
@@ -268,6 +334,10 @@ impl Work {
     fn __repr__(&self) -> String {
         self.inner.to_string()
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.objects.visit(&visit)
+    }
 }
 
 #[pymethods]
@@ -275,10 +345,24 @@ impl Store {
     fn __repr__(&self) -> String {
         self.inner.to_string()
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.underlying)
+    }
 }
 
 #[pymethods]
 impl PreparedOperation {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for (tensor, object) in &self.tensors {
+            visit_memory(tensor, &visit)?;
+            visit.call(object)?;
+        }
+        visit.call(&self.group)?;
+        visit.call(&self.operator)?;
+        self.objects.visit(&visit)
+    }
+
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
     }
@@ -289,12 +373,27 @@ impl P2POp {
     fn __repr__(&self) -> String {
         let P2POp { is_send, peer, group, tag, .. } = self;
         let name = if *is_send { "isend" } else { "irecv" };
-        format!("P2POp({name}, peer {peer} of {}, tag {tag})", group.group_name())
+        format!("P2POp({name}, peer {peer} of {}, tag {tag})", group.get().inner.group_name())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.op)?;
+        visit.call(&self.tensor)?;
+        visit.call(&self.group)
     }
 }
 
 #[pymethods]
 impl ProcessGroup {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Who else has the group may have its hooks called.
+        let handles = 1 + self.parts.load(Ordering::Relaxed);
+        if self.inner.keeps_hooks_alone(handles) {
+            hooks::visit(self.inner.identity(), &visit)?;
+        }
+        Ok(())
+    }
+
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
     }

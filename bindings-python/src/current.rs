@@ -1,6 +1,7 @@
 //! The current process group of a thread or an asyncio task. Knows no operations.
 
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::classes::ProcessGroup;
 use crate::context_variable::ContextBlocks;
@@ -28,6 +29,10 @@ pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 
 #[pymethods]
 impl CurrentProcessGroup {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.group)
+    }
+
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, ProcessGroup>> {
         let group = slf.get().group.bind(slf.py());
         group.get().inner.unless_left().or_raise(slf.py())?;

@@ -1,12 +1,11 @@
 //! Functions of Python as reduction operators. Knows no operations.
 
 use std::any::Any;
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicUsize;
 
-use polyrank::CustomReduction;
 use polyrank::calls::Answer;
 use polyrank::request::{Combine, ReductionTask};
+use polyrank::{Cause, CustomReduction};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,18 +14,14 @@ use pyo3::types::PyList;
 use crate::convert::answer;
 use crate::ending::attach;
 
-/// How many exceptions are kept for the errors that they became.
-const MAX_CAUSES: usize = 64;
-
-/// What functions raised, the last ones, with the messages of the errors that they became.
-static CAUSES: Mutex<VecDeque<(String, PyErr)>> = Mutex::new(VecDeque::new());
-
 /// A function of two arrays.
 pub(crate) struct PythonFunction {
     /// The function.
     pub(crate) function: Py<PyAny>,
     /// Whether it commutes, as its caller says.
     pub(crate) commute: bool,
+    /// How many objects there are that have core's handle on it, and its operator.
+    pub(crate) parts: AtomicUsize,
 }
 
 impl PythonFunction {
@@ -34,13 +29,6 @@ impl PythonFunction {
     pub(crate) fn into_reduction(self) -> CustomReduction {
         CustomReduction::foreign(self)
     }
-}
-
-/// What a function raised that became an error with this message.
-pub(crate) fn cause(py: Python<'_>, message: &str) -> Option<PyErr> {
-    let causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut known = causes.iter().rev();
-    known.find(|(text, _)| text == message).map(|(_, cause)| cause.clone_ref(py))
 }
 
 impl Combine for PythonFunction {
@@ -56,14 +44,13 @@ impl Combine for PythonFunction {
                 let message = task.message(&text);
                 // Where it happened; an exception that takes no notes says less.
                 error.value(py).call_method1(intern!(py, "add_note"), (&message,)).ok();
-                keep(message, error);
-                text
+                (text, Cause::of(error))
             }));
         });
         let Some(first) = task.operands().first().cloned() else { return };
         match folded {
             Some(Ok(())) => task.end_with(&first),
-            Some(Err(text)) => task.fail(&text),
+            Some(Err((text, cause))) => task.fail_because(&text, cause),
             None => task.fail("the interpreter ends"),
         }
     }
@@ -83,14 +70,4 @@ impl PythonFunction {
         fold.call1((self.function.bind(py), arrays))?;
         Ok(())
     }
-}
-
-/// Keeps an exception for the error that it becomes.
-fn keep(message: String, error: PyErr) {
-    let mut causes = CAUSES.lock().unwrap_or_else(PoisonError::into_inner);
-    causes.push_back((message, error));
-    let oldest = if causes.len() > MAX_CAUSES { causes.pop_front() } else { None };
-    drop(causes);
-    // That may run any code.
-    drop(oldest);
 }

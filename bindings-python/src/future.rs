@@ -3,9 +3,10 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polyrank::WorkResult;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::awaiting::awaitable;
 use crate::classes::Work;
@@ -37,6 +38,21 @@ impl Future {
         let source = source.get().0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let source = source.ok_or_else(|| PyTypeError::new_err("a Future is what works return"))?;
         Ok(Future { source })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self.source.work())?;
+        match &self.source {
+            Source::Callback(_, promise) => promise.visit(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    /// A callback may have returned its own future.
+    fn __clear__(&self) {
+        if let Source::Callback(_, promise) = &self.source {
+            promise.clear();
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -71,7 +87,8 @@ type Callback = Box<dyn FnOnce(Python<'_>) + Send>;
 
 #[derive(Default)]
 struct State {
-    outcome: Option<PyResult<Py<PyAny>>>,
+    /// What it raised is an object: Python's collector looks for those.
+    outcome: Option<Result<Py<PyAny>, Py<PyBaseException>>>,
     callbacks: Vec<Callback>,
 }
 
@@ -160,8 +177,25 @@ pub(crate) fn when_done(
 }
 
 impl Promise {
+    fn visit(self: &Arc<Self>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // What cannot be looked at now, or is not this future's alone, is somebody else's.
+        let state = if Arc::strong_count(self) == 1 { self.state.try_lock().ok() } else { None };
+        match state.as_ref().and_then(|state| state.outcome.as_ref()) {
+            Some(Ok(value)) => visit.call(value),
+            Some(Err(error)) => visit.call(error),
+            None => Ok(()),
+        }
+    }
+
+    fn clear(&self) {
+        let outcome = self.lock().outcome.take();
+        // Without the lock: that may run any code.
+        drop(outcome);
+    }
+
     fn settle(&self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) {
         let callbacks = {
+            let outcome = outcome.map_err(|error| error.into_value(py));
             let mut state = self.lock();
             state.outcome = Some(outcome);
             std::mem::take(&mut state.callbacks)
@@ -190,7 +224,7 @@ impl Promise {
     fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match &self.lock().outcome {
             Some(Ok(value)) => Ok(value.clone_ref(py)),
-            Some(Err(error)) => Err(error.clone_ref(py)),
+            Some(Err(error)) => Err(PyErr::from_value(error.bind(py).clone().into_any())),
             None => Err(PyRuntimeError::new_err("the future's value is not there yet")),
         }
     }

@@ -4,6 +4,9 @@
 //! the user passed for them are on that thread, for as long as the call lasts.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polyrank::process_group::check_input;
@@ -12,6 +15,7 @@ use polyrank::{
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::classes::{TensorObjects, Work};
 use crate::convert::{CoreResult, exception, invalid_type, object_of_value, tensor};
@@ -34,6 +38,50 @@ thread_local! {
     static CALL: RefCell<Option<CallObjects>> = const { RefCell::new(None) };
     /// What a hook raised that stopped the operation which this thread was to issue.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// The functions that are hooks, by numbers, with the group of each. They stand here, where
+/// Python's collector finds those of a group.
+static FUNCTIONS: Mutex<BTreeMap<u64, (u64, Py<PyAny>)>> = Mutex::new(BTreeMap::new());
+
+/// A function that is a hook of a group, as long as this is there.
+pub(crate) struct HookFunction(u64);
+
+impl HookFunction {
+    /// `function` as a hook of the group of this identity.
+    pub(crate) fn new(group: u64, function: &Bound<'_, PyAny>) -> HookFunction {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        functions().insert(number, (group, function.clone().unbind()));
+        HookFunction(number)
+    }
+
+    fn get<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        let functions = functions();
+        let function = functions.get(&self.0).map(|(_, function)| function.bind(py).clone());
+        function.unwrap_or_else(|| py.None().into_bound(py))
+    }
+}
+
+impl Drop for HookFunction {
+    fn drop(&mut self) {
+        let function = functions().remove(&self.0);
+        // Without the lock: that may run any code.
+        drop(function);
+    }
+}
+
+/// Nobody runs code of Python while holding them.
+fn functions() -> MutexGuard<'static, BTreeMap<u64, (u64, Py<PyAny>)>> {
+    FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shows Python's collector the hooks of the group of this identity.
+pub(crate) fn visit(group: u64, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    // What cannot be looked at now is looked at the next time.
+    let Ok(functions) = FUNCTIONS.try_lock() else { return Ok(()) };
+    let hooks = functions.values().filter(|(of, _)| *of == group);
+    hooks.into_iter().try_for_each(|(_, function)| visit.call(function))
 }
 
 /// Calls `issue` where hooks find the objects of the call, if there are hooks for which to keep
@@ -64,14 +112,14 @@ pub(crate) fn raised(error: &Error) -> Option<PyErr> {
 
 /// What calls `hook` before an operation.
 pub(crate) fn pre_hook(
-    hook: Py<PyAny>,
+    hook: HookFunction,
 ) -> impl Fn(&PreHookArgs<'_>) -> polyrank::Result<()> + Send + Sync + 'static {
     move |operation| {
         let mut result = Ok(());
         attach(|py| {
             let called = arguments_before(py, operation)
-                .and_then(|arguments| hook.call1(py, (arguments,)))
-                .and_then(|returned| refuse_awaitable(returned.bind(py)));
+                .and_then(|arguments| hook.get(py).call1((arguments,)))
+                .and_then(|returned| refuse_awaitable(&returned));
             if let Err(error) = called {
                 result = Err(Error::HookFailed { message: error.to_string() });
                 RAISED.set(Some(error));
@@ -82,7 +130,7 @@ pub(crate) fn pre_hook(
 }
 
 /// What calls `hook` after an operation was issued.
-pub(crate) fn post_hook(hook: Py<PyAny>) -> impl Fn(&PostHookArgs) + Send + Sync + 'static {
+pub(crate) fn post_hook(hook: HookFunction) -> impl Fn(&PostHookArgs) + Send + Sync + 'static {
     move |operation| {
         attach(|py| {
             let (objects, timeout) = CALL.with_borrow(|call| match call {
@@ -99,14 +147,15 @@ pub(crate) fn post_hook(hook: Py<PyAny>) -> impl Fn(&PostHookArgs) + Send + Sync
                 };
                 Bound::new(py, arguments)
             });
-            report(py, &hook, arguments.and_then(|arguments| hook.call1(py, (arguments,))));
+            let hook = hook.get(py);
+            report(&hook, arguments.and_then(|arguments| hook.call1((arguments,))));
         });
     }
 }
 
 /// What calls `hook` when an operation has ended.
 pub(crate) fn completion_hook(
-    hook: Py<PyAny>,
+    hook: HookFunction,
 ) -> impl Fn(&CompletionHookArgs) + Send + Sync + 'static {
     move |operation| {
         attach(|py| {
@@ -124,14 +173,20 @@ pub(crate) fn completion_hook(
                 };
                 Bound::new(py, arguments)
             };
-            report(py, &hook, arguments().and_then(|arguments| hook.call1(py, (arguments,))));
+            let hook = hook.get(py);
+            report(&hook, arguments().and_then(|arguments| hook.call1((arguments,))));
         });
     }
 }
 
 /// What calls `hook` when the group fails.
-pub(crate) fn abort_hook(hook: Py<PyAny>) -> impl Fn() + Send + Sync + 'static {
-    move || attach(|py| report(py, &hook, hook.call0(py)))
+pub(crate) fn abort_hook(hook: HookFunction) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        attach(|py| {
+            let hook = hook.get(py);
+            report(&hook, hook.call0());
+        });
+    }
 }
 
 /// A hook that raises what core's search for NaN and infinity finds.
@@ -241,9 +296,9 @@ fn copy_of(py: Python<'_>, tensor: TensorRef<'_>) -> PyResult<Py<PyAny>> {
 }
 
 /// Reports what a hook raised that changes nothing.
-fn report(py: Python<'_>, hook: &Py<PyAny>, called: PyResult<Py<PyAny>>) {
+fn report(hook: &Bound<'_, PyAny>, called: PyResult<Bound<'_, PyAny>>) {
     if let Err(error) = called {
-        error.write_unraisable(py, Some(hook.bind(py)));
+        error.write_unraisable(hook.py(), Some(hook));
     }
 }
 

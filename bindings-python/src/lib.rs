@@ -45,6 +45,8 @@ mod _core {
         let devices = wrap_pyfunction!(custom_backend::backend_devices, module)?;
         module.setattr("_backend_devices", devices)?;
         module.setattr("_command", wrap_pyfunction!(command, module)?)?;
+        let check_hashes = wrap_pyfunction!(object_codec::check_hashes_of_list, module)?;
+        module.setattr("_check_hashes", check_hashes)?;
         module.setattr("_begin_coalescing", wrap_pyfunction!(coalescing::begin, module)?)?;
         module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;
         ending::watch(module.py())?;

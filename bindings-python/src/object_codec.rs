@@ -3,6 +3,8 @@
 //! so do the types that `polyrank._objects` knows, which others see as plain values. Knows no
 //! operations.
 
+use std::collections::HashMap;
+
 use ciborium::Value;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -14,6 +16,9 @@ use pyo3::types::{
 
 /// How deep objects may be nested: a list may contain itself, and readers have limits of their own.
 const DEEPEST: usize = 100;
+
+/// How many keys of a map, or items of a set, may have one hash.
+const MAX_OF_ONE_HASH: usize = 64;
 
 /// Tags of RFC 8949 and of the registry that it names.
 mod tag {
@@ -173,9 +178,12 @@ fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         Value::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
         Value::Array(items) => PyList::new(py, objects_of(py, items)?)?.into_any(),
         Value::Map(pairs) => {
+            let keys = pairs.iter().map(|(key, _)| object_of(py, key));
+            let keys = keys.collect::<PyResult<Vec<_>>>()?;
+            check_hashes(&keys)?;
             let dict = PyDict::new(py);
-            for (key, value) in pairs {
-                dict.set_item(object_of(py, key)?, object_of(py, value)?)?;
+            for (key, (_, value)) in keys.iter().zip(pairs) {
+                dict.set_item(key, object_of(py, value)?)?;
             }
             dict.into_any()
         }
@@ -183,6 +191,34 @@ fn object_of<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>>
         // Nothing, and what later versions of CBOR's crate may know.
         _ => py.None().into_bound(py),
     })
+}
+
+/// Refuses keys, or items of a set, of which so many have one hash that finding one takes as long
+/// as comparing it with all: the hashes of numbers are known, so that a peer could choose such.
+fn check_hashes(keys: &[Bound<'_, PyAny>]) -> PyResult<()> {
+    if keys.len() <= MAX_OF_ONE_HASH {
+        return Ok(());
+    }
+    let mut counts: HashMap<isize, usize> = HashMap::with_capacity(keys.len());
+    for key in keys {
+        let hash = key.hash()?;
+        let count = counts.entry(hash).or_default();
+        *count += 1;
+        if *count > MAX_OF_ONE_HASH {
+            let message = format!(
+                "more than {MAX_OF_ONE_HASH} keys of a map, or items of a set, came that have one \
+                 hash; send a list of pairs, or of items"
+            );
+            return Err(PyValueError::new_err(message));
+        }
+    }
+    Ok(())
+}
+
+/// As [`check_hashes`], for sets that Python makes.
+#[pyfunction(name = "_check_hashes")]
+pub(crate) fn check_hashes_of_list(items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+    check_hashes(&items)
 }
 
 fn objects_of<'py>(py: Python<'py>, values: &[Value]) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -194,7 +230,11 @@ fn of_tagged<'py>(py: Python<'py>, tag: u64, inner: &Value) -> PyResult<Bound<'p
         (tag::TUPLE, Value::Array(items)) => {
             Ok(PyTuple::new(py, objects_of(py, items)?)?.into_any())
         }
-        (tag::SET, Value::Array(items)) => Ok(PySet::new(py, objects_of(py, items)?)?.into_any()),
+        (tag::SET, Value::Array(items)) => {
+            let items = objects_of(py, items)?;
+            check_hashes(&items)?;
+            Ok(PySet::new(py, items)?.into_any())
+        }
         (tag::COMPLEX, Value::Array(parts)) => match parts.as_slice() {
             [Value::Float(real), Value::Float(imaginary)] => {
                 Ok(PyComplex::from_doubles(py, *real, *imaginary).into_any())

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use polyrank::calls::RecordType;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::convert::{CoreResult, OpaqueObjects, arguments, object_of_value};
 
@@ -87,6 +88,12 @@ impl Record {
 
 #[pymethods]
 impl Record {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // What cannot be looked at now is looked at the next time.
+        let Ok(values) = self.values.try_lock() else { return Ok(()) };
+        values.iter().try_for_each(|value| visit.call(value))
+    }
+
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
         let values = this.members(slf.py());

@@ -1,11 +1,13 @@
 //! `ReduceOp` and `DType` as Python classes. Knows nothing of operations.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrank::CustomReduction;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::convert::invalid_type;
 use crate::custom_reduction::PythonFunction;
@@ -14,14 +16,15 @@ use crate::custom_reduction::PythonFunction;
 ///
 /// `PREMUL_SUM` needs a factor: `premul_sum(0.5)`. `CUSTOM` needs a function:
 /// `ReduceOp.custom(numpy.hypot)`.
-#[pyclass(frozen, module = "polyrank", from_py_object)]
-#[derive(Clone)]
+#[pyclass(frozen, module = "polyrank")]
 pub(crate) struct ReduceOp {
     reduce_op: polyrank::ReduceOp,
     /// Whether it is the bare `PREMUL_SUM` or `CUSTOM`, which cannot reduce.
     is_bare: bool,
     /// What has the function, as long as anybody has this.
     reduction: Option<CustomReduction>,
+    /// Of another name for one with a function, that one.
+    original: Option<Py<ReduceOp>>,
 }
 
 impl PartialEq for ReduceOp {
@@ -43,12 +46,12 @@ impl From<polyrank::ReduceOp> for ReduceOp {
 impl ReduceOp {
     /// An operator that can reduce.
     pub(crate) const fn plain(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-        ReduceOp { reduce_op, is_bare: false, reduction: None }
+        ReduceOp { reduce_op, is_bare: false, reduction: None, original: None }
     }
 
     /// The name of an operator whose factor, or function, is not known yet.
     pub(crate) const fn bare(reduce_op: polyrank::ReduceOp) -> ReduceOp {
-        ReduceOp { reduce_op, is_bare: true, reduction: None }
+        ReduceOp { reduce_op, is_bare: true, reduction: None, original: None }
     }
 
     /// The core's operator.
@@ -67,8 +70,25 @@ impl ReduceOp {
 }
 
 impl ReduceOp {
+    /// Whether it is a function of the program.
+    pub(crate) fn is_function(&self) -> bool {
+        self.python_function().is_some()
+    }
+
+    /// There is one more object, or one less, that has core's handle on the function, and this.
+    pub(crate) fn note_part(&self, is_new: bool) {
+        match self.python_function() {
+            Some(function) if is_new => function.parts.fetch_add(1, Ordering::Relaxed),
+            Some(function) => function.parts.fetch_sub(1, Ordering::Relaxed),
+            None => 0,
+        };
+    }
+
     fn python_function(&self) -> Option<&PythonFunction> {
-        self.reduction.as_ref()?.kept()
+        match &self.original {
+            Some(original) => original.get().python_function(),
+            None => self.reduction.as_ref()?.kept(),
+        }
     }
 }
 
@@ -78,7 +98,10 @@ impl ReduceOp {
     #[new]
     fn new(op: &Bound<'_, PyAny>) -> PyResult<ReduceOp> {
         if let Ok(same) = op.cast::<ReduceOp>() {
-            return Ok(same.get().clone());
+            let ReduceOp { reduce_op, is_bare, ref original, .. } = *same.get();
+            let original = original.as_ref().unwrap_or(same.as_unbound()).clone_ref(op.py());
+            let original = Some(original).filter(|it| it.get().is_function());
+            return Ok(ReduceOp { reduce_op, is_bare, reduction: None, original });
         }
         let number = op.extract::<u8>().map_err(|_| {
             PyTypeError::new_err("ReduceOp(op): op must be a ReduceOp or its number")
@@ -105,10 +128,12 @@ impl ReduceOp {
                 format!("ReduceOp.custom(): argument 'function' must be callable, not {given}");
             return Err(invalid_type(function.py(), message));
         }
-        let function = PythonFunction { function: function.clone().unbind(), commute };
+        let (function, parts) = (function.clone().unbind(), AtomicUsize::new(0));
+        let function = PythonFunction { function, commute, parts };
         let reduction = function.into_reduction();
         let reduce_op = reduction.op();
-        Ok(ReduceOp { reduce_op, is_bare: false, reduction: Some(reduction) })
+        let reduction = Some(reduction);
+        Ok(ReduceOp { reduce_op, is_bare: false, reduction, original: None })
     }
 
     /// The function of `custom(function)`, else None.
@@ -137,8 +162,18 @@ impl ReduceOp {
 
     /// The operator itself; there for c10d's callers.
     #[getter]
-    fn op(&self) -> ReduceOp {
-        self.clone()
+    fn op(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.original)?;
+        let (Some(reduction), Some(known)) = (&self.reduction, self.python_function()) else {
+            return Ok(());
+        };
+        // An operation in flight calls the function.
+        let is_alone = reduction.clones() == 1 + known.parts.load(Ordering::Relaxed);
+        if is_alone { visit.call(&known.function) } else { Ok(()) }
     }
 
     /// The factor of `premul_sum(factor)`, else None.
@@ -179,7 +214,7 @@ impl ReduceOp {
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         let py = slf.py();
-        if slf.get().reduction.is_some() {
+        if slf.get().is_function() {
             return Err(invalid_type(py, "a custom operator cannot be pickled"));
         }
         Ok(match slf.get().factor() {

@@ -186,6 +186,36 @@ def test_what_is_no_tensor_is_a_type_error(group, value):
         group.allreduce(value)
 
 
+CALLS = [
+    ("allreduce", lambda group, wrong: group.allreduce(wrong), "tensor"),
+    ("allgather", lambda group, wrong: group.allgather([np.zeros(2)], wrong), "input_tensor"),
+    ("broadcast", lambda group, wrong: group.broadcast(tensor=wrong, root=0), "tensor"),
+    ("send", lambda group, wrong: group.send([wrong], 0), "tensors"),
+    ("prepare_scan", lambda group, wrong: group.prepare_scan(wrong), "tensor"),
+]
+FIXED = np.zeros(2)
+FIXED.flags.writeable = False
+ARRAYS = [
+    (np.ones(2, ">f4"), polyrank.InvalidTypeError, "has elements of dtype float32 in big-endian"),
+    (np.array(["text"]), polyrank.InvalidTypeError, "has elements of"),
+    (np.zeros(3, [("a", "f4"), ("b", "i1")])["a"], polyrank.InvalidArgumentError, "strides"),
+    (FIXED, polyrank.InvalidArgumentError, "its memory is read-only"),
+]
+
+
+@pytest.mark.parametrize("called, call, name", CALLS, ids=lambda it: it if type(it) is str else "")
+@pytest.mark.parametrize("array, kind, what", ARRAYS, ids=lambda it: it if type(it) is str else "")
+def test_a_wrong_array_is_told_with_its_call_and_argument(
+    group, called, call, name, array, kind, what
+):
+    if array is FIXED and called in ("allgather", "broadcast", "send"):
+        return
+    with pytest.raises(kind) as caught:
+        call(group, array)
+    assert str(caught.value).startswith(f"{called}(): argument '{name}'")
+    assert what in str(caught.value)
+
+
 def test_big_endian_says_so(group):
     with pytest.raises(TypeError, match="big-endian"):
         group.allreduce(np.ones(2, ">f4"))

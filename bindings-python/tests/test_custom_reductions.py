@@ -5,6 +5,7 @@ import functools
 import gc
 import pickle
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -175,6 +176,47 @@ def raises(here, culprit, asynchronous):
             group.barrier().wait()
         assert caught.value.rank == culprit
         assert f"on rank {culprit}" in str(caught.value)
+
+
+def raised_twice(here, kept):
+    """Two operations fail with the same text: each has its own exception, which nobody keeps."""
+    known = []
+    for number in range(2):
+        group = here.make_group(f"custom: raised twice, {number}")
+
+        def function(a, b):
+            error = Mine("the same text")
+            error.operands = [a, b]
+            known.append(weakref.ref(error))
+            raise error
+
+        work = group.allreduce(np.ones(3), polyrank.ReduceOp.custom(function))
+        with pytest.raises((Mine, polyrank.AbortedError)) as caught:
+            work.wait()
+        if isinstance(caught.value, Mine):
+            assert caught.value is known[-1]() and caught.value is work.exception()
+            with pytest.raises(Mine) as again:
+                work.wait()
+            assert again.value is caught.value
+            del again
+        kept.append(group)
+        del caught, work
+    gc.collect()
+    deadline = time.monotonic() + 20
+    while any(error() is not None for error in known) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.001)
+    return [error() is None for error in known]
+
+
+def without_keeping(here):
+    kept = []
+    alive = raised_twice(here, kept)
+    assert all(alive), alive
+
+
+def test_exceptions_are_their_own_and_kept_by_nobody(pair):
+    pair.run(without_keeping)
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])

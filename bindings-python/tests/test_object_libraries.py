@@ -55,9 +55,29 @@ def test_arrays_keep_their_elements(array):
     assert got.shape == array.shape and got.tobytes() == array.tobytes()
 
 
-REFUSED = [
-    np.zeros(2, "i4,f8"),
+#: Fields with names, shapes, places between which there is nothing, and fields of their own.
+STRUCTURED = [
+    np.array([(1, 2.5), (-3, 4)], "i4,f8"),
     np.zeros(2, [("a", "V2"), ("b", ml_dtypes.bfloat16)]),
+    np.zeros((2, 0), np.dtype([("a", "i1"), ("b", "f8")], align=True)),
+    np.ones(3, np.dtype({"names": ["x", "y"], "formats": [">i4", "<f2"], "offsets": [8, 2]})),
+    np.array([([[("ü", 5)]], b"s")], [("p", [("q", "U1"), ("r", "M8[ns]")], (1, 1)), ("s", "S5")]),
+]
+
+
+@pytest.mark.parametrize("array", STRUCTURED, ids=lambda it: str(it.dtype))
+def test_structured_arrays_keep_their_fields(array):
+    got, scalars, dtype = carried_alone([array, list(array.flat), array.dtype])
+    assert got.dtype == array.dtype == dtype and got.dtype.itemsize == array.dtype.itemsize
+    assert got.shape == array.shape and (got == array).all()
+    assert [type(it) for it in scalars] == [np.void] * array.size
+    assert all(it.dtype == array.dtype for it in scalars) and scalars == list(array.flat)
+
+
+REFUSED = [
+    np.zeros(2, [("a", object)]),
+    np.zeros(2, [(("a title", "a"), "i4")]),
+    np.zeros(2, np.dtype((np.record, [("a", "i4")]))),
     *([np.array(["a"], np.dtypes.StringDType())] if np.__version__ >= "2" else []),
     np.zeros(2, np.dtype("bfloat16").newbyteorder(">")),
     np.zeros(2, "V0"),
@@ -101,6 +121,15 @@ HOSTILE = [
     ["<c8", "1", bytes(8)],
     ["<c8", [True], bytes(8)],
     [["a", "<c8"], [1], bytes(8)],
+    [{"names": ["a"], "formats": ["O"], "offsets": [0], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"], "formats": ["<i8"], "offsets": [1], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"], "formats": ["<i8"], "offsets": [-8], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"] * 2, "formats": ["<i4"] * 2, "offsets": [0, 4], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"], "formats": ["<i8"], "offsets": [], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"], "formats": ["<U1"], "offsets": [0], "itemsize": 4}, [1], b"\xff" * 4],
+    [{"names": ["a"], "formats": [["<i8", [-1]]], "offsets": [0], "itemsize": 8}, [1], bytes(8)],
+    [{"names": ["a"], "formats": ["<i8"], "offsets": [0], "itemsize": 8, "b": 1}, [1], bytes(8)],
+    [["<i8", [2**40]], [1], bytes(8)],
     {"a": 1},
     ["os", [1], b"a"],
 ]

@@ -478,3 +478,18 @@ def test_what_is_overridden_is_what_others_are_made_of():
     assert store.multi_get(["k"]) == [b"V"]
     store.queue_push("q", "raw")
     assert store.queue_pop("q") == b"raw" and store.has_extended_api()
+
+
+def test_a_rendezvous_handler_may_yield_one():
+    shared = Shared()
+
+    def handler(url, timeout, rank, world_size):
+        yield DictStore(shared), rank, world_size
+
+    polyrank.register_rendezvous_handler("own-dict", handler)
+    polyrank.init_process_group(init_method="own-dict://here", rank=0, world_size=1)
+    try:
+        polyrank.barrier()
+    finally:
+        polyrank.destroy_process_group()
+    assert shared.calls, "the store that it yielded was used"

@@ -42,6 +42,7 @@ def run_again_and_again(here):
             assert (tensor == sum(r + round_ for r in ranks)).all(), (count, round_)
     started = here.group.prepare_allreduce(np.ones(100_000))
     started.start()
+    assert started.wait()
     started.run()
     assert started.wait()
 
@@ -103,24 +104,33 @@ def test_what_is_wrong_raises_when_it_is_prepared(pair):
 
 
 def started_twice(here):
-    """Every start is an operation, on a rank that is ahead and on one that is behind."""
+    """On a rank that is ahead, the first start is still running; nothing is issued then."""
+    group = here.make_group("started twice")
     for count in (1, 100_000):
         tensor = np.ones(count, np.float32)
-        prepared = here.group.prepare_allreduce(tensor)
-        for slow in range(here.size):
+        prepared = group.prepare_allreduce(tensor)
+        for ahead in range(here.size):
             tensor[:] = 1
-            begun = [f"{count} {slow} {rank}" for rank in range(here.size)]
-            if here.rank == slow:
-                here.store.wait(begun[:slow] + begun[slow + 1 :])
-            prepared.start()
-            here.store.set(begun[here.rank], "")
-            prepared.start()
-            assert prepared.wait()
+            refused = f"{count} {ahead}"
+            if here.rank == ahead:
+                first = prepared.start()
+                for again in (prepared.start, prepared.run):
+                    with pytest.raises(polyrank.InvalidArgumentError, match="is still running"):
+                        again()
+                here.store.set(refused, "")
+            else:
+                here.store.wait([refused])
+                first = prepared.start()
+            first.wait()
+            second = prepared.start()
+            assert prepared.wait() and second.sequence == first.sequence + 1
             same(tensor, np.full(count, here.size**2, np.float32))
+    group.shutdown()
 
 
-def test_a_start_waits_for_the_one_before(world):
-    world.run(started_twice)
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_start_of_a_collective_that_is_running_is_refused(pools, size):
+    pools(size).run(started_twice)
 
 
 def messages_started_twice(here, count):

@@ -99,6 +99,7 @@ mod calls;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod calls;
+mod cause;
 #[cfg(not(feature = "internals"))]
 mod clock;
 #[cfg(feature = "internals")]
@@ -173,6 +174,7 @@ pub mod wire;
 mod work;
 
 pub use backend::register_backend;
+pub use cause::Cause;
 pub use device_mesh::DeviceMesh;
 #[doc(hidden)]
 pub use generated::arguments;

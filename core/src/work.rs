@@ -361,7 +361,8 @@ impl Work {
     }
 
     /// Releases the tensors that hold the result.
-    pub(crate) fn release_outputs(&self) {
+    #[doc(hidden)]
+    pub fn release_outputs(&self) {
         if let Some(inner) = &self.inner {
             drop(std::mem::take(&mut *inner.outputs()));
         }

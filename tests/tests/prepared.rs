@@ -37,6 +37,44 @@ fn zeros(count: usize) -> Tensor {
     Tensor::zeros(DType::I64, &[count]).unwrap()
 }
 
+/// Runs `test` on all ranks of a group of each size.
+fn in_every_world(test: impl Fn(ProcessGroup) + Send + Sync + Copy) {
+    WORLDS.into_iter().for_each(|size| drop(ranks(size, test)));
+}
+
+/// Prepared messages to the next rank, and from the one before, with their tensors.
+struct Ring {
+    next: u32,
+    before: u32,
+    given: Tensor,
+    taken: Tensor,
+    send: PreparedOperation,
+    recv: PreparedOperation,
+}
+
+impl Ring {
+    fn new(group: &ProcessGroup, count: usize, tag: u32) -> Ring {
+        let (rank, size) = (group.rank(), group.size());
+        let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+        let (given, taken) = (zeros(count), zeros(count));
+        let send = group.prepare_send(given.clone(), next, tag).unwrap();
+        let recv = group.prepare_recv(taken.clone(), before, tag).unwrap();
+        Ring { next, before, given, taken, send, recv }
+    }
+
+    /// What this rank gives in a round.
+    fn give(&self, rank: u32, round: usize) {
+        fill(&self.given, |at| (rank as usize + round + at) as i64);
+    }
+
+    /// Whether what came is what the rank before gave in a round.
+    fn check(&self, round: usize) {
+        let count = self.taken.elements();
+        let expected = (0..count).map(|at| (self.before as usize + round + at) as i64);
+        assert_eq!(elements(&self.taken), expected.collect::<Vec<_>>(), "{count} {round}");
+    }
+}
+
 /// Starts, runs, or makes the ordinary call on the same tensors.
 fn take(
     way: usize,
@@ -157,76 +195,85 @@ fn lists(group: &ProcessGroup, count: usize) {
 
 #[test]
 fn every_collective_can_be_prepared() {
-    for size in WORLDS {
-        ranks(size, |group| {
-            for count in COUNTS {
-                in_place(&group, count);
-                apart(&group, count);
-                lists(&group, count);
-            }
-        });
-    }
+    in_every_world(|group| {
+        for count in COUNTS {
+            in_place(&group, count);
+            apart(&group, count);
+            lists(&group, count);
+        }
+    });
 }
 
 #[test]
 fn messages_can_be_prepared() {
-    for size in WORLDS {
-        ranks(size, |group| {
-            let (rank, size) = (group.rank(), group.size());
-            let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
-            for count in COUNTS {
-                let (given, taken) = (zeros(count), zeros(count));
-                let send = group.prepare_send(given.clone(), next, 5).unwrap();
-                let recv = group.prepare_recv(taken.clone(), before, 5).unwrap();
-                for round in 0..6 {
-                    fill(&given, |at| (rank as usize + round + at) as i64);
-                    let sent = match (rank as usize + round) % 2 {
-                        0 => send.start().unwrap(),
-                        _ => group.send_async(given.clone(), next, 5).unwrap(),
-                    };
-                    match (rank as usize + round) % 3 {
-                        0 => recv.run().unwrap(),
-                        1 => recv.start().unwrap().wait(None).unwrap(),
-                        _ => group
-                            .recv_async(taken.clone(), Some(before), 5)
-                            .unwrap()
-                            .wait(None)
-                            .unwrap(),
-                    }
-                    sent.wait(None).unwrap();
-                    let expected = (0..count).map(|at| (before as usize + round + at) as i64);
-                    assert_eq!(elements(&taken), expected.collect::<Vec<_>>(), "{count} {round}");
-                }
+    in_every_world(|group| {
+        let rank = group.rank();
+        for count in COUNTS {
+            let ring = Ring::new(&group, count, 5);
+            let Ring { next, before, given, taken, send, recv } = &ring;
+            for round in 0..6 {
+                ring.give(rank, round);
+                let sent = match (rank as usize + round) % 2 {
+                    0 => send.start().unwrap(),
+                    _ => group.send_async(given.clone(), *next, 5).unwrap(),
+                };
+                take(rank as usize + round, recv, || {
+                    group.recv_async(taken.clone(), Some(*before), 5)
+                });
+                sent.wait(None).unwrap();
+                ring.check(round);
             }
-        });
-    }
+        }
+    });
 }
 
 #[test]
-fn a_message_is_started_behind_another_at_once() {
-    for size in WORLDS {
-        ranks(size, |group| {
-            let (rank, size) = (group.rank(), group.size());
-            let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
-            for count in COUNTS {
-                let (given, taken) = (zeros(count), zeros(count));
-                let send = group.prepare_send(given.clone(), next, 6).unwrap();
-                let recv = group.prepare_recv(taken.clone(), before, 6).unwrap();
-                // Nothing is sent before all ranks have started both.
-                let begun = [recv.start().unwrap(), recv.start().unwrap()];
-                group.barrier_async(()).unwrap().wait(None).unwrap();
-                for round in 0..2 {
-                    fill(&given, |at| (rank as usize + round + at) as i64);
-                    send.run().unwrap();
-                }
-                for work in &begun {
-                    work.wait(None).unwrap();
-                }
-                let expected = (0..count).map(|at| (before as usize + 1 + at) as i64);
-                assert_eq!(elements(&taken), expected.collect::<Vec<_>>(), "{count}");
+fn a_message_is_started_behind_another() {
+    in_every_world(|group| {
+        for count in COUNTS {
+            let ring = Ring::new(&group, count, 6);
+            // Nothing is sent before all ranks have started both.
+            let begun = [ring.recv.start().unwrap(), ring.recv.start().unwrap()];
+            group.barrier_async(()).unwrap().wait(None).unwrap();
+            for round in 0..2 {
+                ring.give(group.rank(), round);
+                ring.send.run().unwrap();
             }
-        });
-    }
+            for work in &begun {
+                work.wait(None).unwrap();
+            }
+            ring.check(1);
+        }
+    });
+}
+
+#[test]
+fn a_start_of_a_collective_that_is_running_is_refused() {
+    ranks(2, |group| {
+        for count in [1, 4099] {
+            let tensor = zeros(count);
+            let prepared = group.prepare_allreduce(tensor.clone(), ()).unwrap();
+            fill(&tensor, |_| 1);
+            let go = Tensor::zeros(DType::U8, &[1]).unwrap();
+            if group.rank() == 0 {
+                // The other rank has not started it yet.
+                let first = prepared.start().unwrap();
+                for error in [prepared.start().map(drop), prepared.run()] {
+                    let error = error.unwrap_err();
+                    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+                    assert!(error.to_string().contains("is still running"), "{error:?}");
+                }
+                group.send_async(go, 1, 0).unwrap().wait(None).unwrap();
+                first.wait(None).unwrap();
+            } else {
+                group.recv_async(go, Some(0), 0).unwrap().wait(None).unwrap();
+                prepared.run().unwrap();
+            }
+            // What was refused was nothing to the other ranks.
+            prepared.run().unwrap();
+            assert_eq!(elements(&tensor), vec![4; count]);
+        }
+    });
 }
 
 /// Sums of `size` ranks' ones, of an element type.
@@ -245,14 +292,13 @@ fn sums<T: Element + Copy + PartialEq + Debug>(group: &ProcessGroup, one: T, all
 
 #[test]
 fn elements_of_several_types() {
-    for size in WORLDS {
-        ranks(size, |group| {
-            sums(&group, 1u8, size as u8);
-            sums(&group, 1i16, size as i16);
-            sums(&group, 1f32, size as f32);
-            sums(&group, 1f64, f64::from(size));
-        });
-    }
+    in_every_world(|group| {
+        let size = group.size();
+        sums(&group, 1u8, size as u8);
+        sums(&group, 1i16, size as i16);
+        sums(&group, 1f32, size as f32);
+        sums(&group, 1f64, f64::from(size));
+    });
 }
 
 #[test]

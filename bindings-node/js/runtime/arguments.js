@@ -147,9 +147,28 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
   const args = new Array(positional.length);
   for (let index = 0; index < args.length; index += 1) {
     const value = positional[index];
-    args[index] = spec.durations?.includes(index) ? duration(value) : one(value, ofObject, 0);
+    try {
+      args[index] = spec.durations?.includes(index) ? duration(value) : one(value, ofObject, 0);
+    } catch (error) {
+      const name = index === spec.output ? `'${spec.outputName}'` : index + 1;
+      throw ofArgument(error, spec, `argument ${name}`);
+    }
   }
-  return { args, keywords: options === null ? null : members(options, ofObject, 0) };
+  if (options === null) return { args, keywords: null };
+  let current = null;
+  try {
+    const note = (name) => (current = name);
+    return { args, keywords: members(options, ofObject, 0, note) };
+  } catch (error) {
+    throw ofArgument(error, spec, `option '${current}'`);
+  }
+}
+
+/** What is wrong with a value, with the call and the argument. What others threw is theirs. */
+function ofArgument(error, spec, what) {
+  if (!(error instanceof InvalidArgumentError || error instanceof InvalidTypeError)) return error;
+  const told = new error.constructor(`${spec.name}(): ${what}: ${error.message}`, {});
+  return Object.assign(told, { cause: error.cause });
 }
 
 /** The arguments with lists for arrays of integers that stand for such. */
@@ -181,9 +200,10 @@ function listOf(value) {
   return value.map(listOf);
 }
 
-function members(options, ofObject, depth) {
+function members(options, ofObject, depth, note = null) {
   let all = null;
   for (const name of Object.keys(options)) {
+    note?.(name);
     const value = options[name];
     if (value === undefined || OWN.has(name)) continue;
     all ??= {};

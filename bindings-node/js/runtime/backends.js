@@ -73,11 +73,11 @@ async function perform(task) {
   }
   const backend = backends.get(task.instance);
   const method = backend?.[task.method];
-  if (task.method === "forget") {
+  if (task.method === "forget" || task.method === "release") {
     backends.delete(task.instance);
     sizes.delete(task.instance);
-    // Nobody has a work of that group any more.
-    forgetCauses(task.instance);
+    // Of a group that was only left, somebody may have a work.
+    if (task.method === "forget") forgetCauses(task.instance);
   } else if (task.method === "abort" || task.method === "shutdown") {
     if (typeof method === "function") await method.call(backend);
   } else {

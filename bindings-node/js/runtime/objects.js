@@ -66,10 +66,15 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const options = { ...call.options };
   payloads.forEach((marked, place) => {
     const isGiven = place < call.positional.length || spec.objects[place] in (call.options ?? {});
-    if (marked === sent && !isGiven) throw missing(spec.objects[place]);
-    // No list is none; nothing is an object, too.
-    if (marked !== sent && (values[place] ?? null) === null) return;
-    const payload = new Marked({ kind: "object", ...marked(values[place], spec.objects[place]) });
+    if (marked === sent && !isGiven) throw missing(spec, place);
+    // No list is none, where there may be none; nothing is an object, too.
+    if (marked !== sent && (values[place] ?? null) === null) {
+      if (values[place] === null && place < spec.required) throw noList(spec, place, null);
+      return;
+    }
+    const isList = marked === sent || Array.isArray(values[place]);
+    if (!isList) throw noList(spec, place, values[place]);
+    const payload = new Marked({ kind: "object", ...marked(values[place]) });
     if (place < positional.length) positional[place] = payload;
     else options[spec.objects[place]] = payload;
   });
@@ -124,8 +129,9 @@ async function behind(before, begin) {
 }
 
 /** The core would tell what it got instead of lists and objects, which is not what was passed. */
-function missing(name) {
-  return new InvalidTypeError(`'${name}' is missing or undefined; null is an object, too`);
+function missing(spec, place) {
+  const what = `argument '${spec.objects[place]}' is missing or undefined`;
+  return new InvalidTypeError(`${spec.name}(): ${what}; null is an object, too`);
 }
 
 function sent(object) {
@@ -136,18 +142,23 @@ function sent(object) {
   }
 }
 
-function sentList(list, name) {
-  return { ...places(list, name), ...sent(list) };
+function sentList(list) {
+  return { ...places(list), ...sent(list) };
 }
 
-function sentItems(list, name) {
-  return { ...places(list, name), items: Array.from(list, sent) };
+function sentItems(list) {
+  return { ...places(list), items: Array.from(list, sent) };
 }
 
 /** How many objects a list has place for. */
-function places(list, name) {
-  if (Array.isArray(list)) return { length: list.length };
-  throw new InvalidTypeError(`'${name}' must be a list, not ${typeName(list)}`);
+function places(list) {
+  return { length: list.length };
+}
+
+/** What is said of a value where a list is meant. */
+function noList(spec, place, value) {
+  const what = `argument '${spec.objects[place]}' must be a list, not ${typeName(value)}`;
+  return new InvalidTypeError(`${spec.name}(): ${what}`);
 }
 
 function fill(list, payloads) {

@@ -3,9 +3,10 @@
 // native half keeps what was prepared, and is given nothing but the arrays. Knows no collective.
 
 import { camelName, copied, signalOf, split, tensorArguments } from "./arguments.js";
+import { CudaTensor } from "./cuda.js";
 import { operate, outputOf, receiver, workOf } from "./calls.js";
 import { commName } from "./comm_name.js";
-import { InvalidTypeError, asError, wrapped } from "../generated/errors.js";
+import { InvalidArgumentError, InvalidTypeError, asError, wrapped } from "../generated/errors.js";
 import { hasHooks } from "./hooks.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
@@ -21,6 +22,9 @@ const PREPARED = Symbol("prepared");
 
 /** What `run` gives for an operation that is done when it returns. */
 const DONE = Promise.resolve();
+
+/** What is started behind an earlier start. */
+const MESSAGES = new Set(["send", "recv"]);
 
 /** Most arrays of a short call. */
 const MAX_ARRAYS = 2;
@@ -47,8 +51,9 @@ export class PreparedOperation {
     this.#bytes = prepared.bytes;
   }
 
-  /** Starts the operation. Operations on one tensor run one after the other. */
+  /** Starts the operation, if the last start is over, or this may be behind it. */
   start() {
+    this.#refuseIfRunning();
     this.#last = this.#prepared.handle(this.#tryShort());
     return this.#last;
   }
@@ -56,6 +61,7 @@ export class PreparedOperation {
   /** Starts the operation and waits for it. */
   run() {
     try {
+      this.#refuseIfRunning();
       const outcome = this.#tryShort();
       if (typeof outcome === "number") {
         this.#last = DONE;
@@ -85,6 +91,15 @@ export class PreparedOperation {
 
   toString() {
     return `PreparedOperation(${this.#prepared.title()})`;
+  }
+
+  /** The same in every language. */
+  #refuseIfRunning() {
+    const last = this.#last;
+    if (last === null || last === DONE || !this.#prepared.isOneByOne || last.isCompleted()) return;
+    const name = camelName(this.#prepared.spec.prepares);
+    const text = `${name}: its last start is still running; wait for that one before the next`;
+    throw new InvalidArgumentError(text, {});
   }
 
   /** Starts it as a short call: as `runPrepared` of the native half; null: nothing happened. */
@@ -123,6 +138,9 @@ class PreparedCall {
     this.bytes = bytes;
     this.timeoutMs = checked.timeoutMs;
     this.source = spec.prepares === "recv" ? call.positional[1] : null;
+    // Messages come in order, and a device does in order what it is told.
+    const isOnDevice = arrays.some((array) => array instanceof CudaTensor);
+    this.isOneByOne = !MESSAGES.has(spec.prepares) && !isOnDevice;
     const isUsual = arrays.length <= MAX_ARRAYS && arrays.every(isTypedArray);
     if (isUsual && signal === null) this.short = checked.prepared() ?? null;
     checked.end();

@@ -533,10 +533,12 @@ export function registerRendezvousHandler(scheme: string, handler: RendezvousHan
 export class PreparedOperation<T = unknown> {
   private constructor();
   /**
-   * Starts the operation, immediately or behind an earlier start that is still running, and before
-   * what is called later of its sort: collectives, sends or receives. All ranks start it equally
-   * often, or take part by ordinary calls. Failures are reported by the returned handle.
-   * @throws {@link InvalidArgumentError} if an array was given away.
+   * Starts the operation, before what is called later of its sort: collectives, sends or receives.
+   * While an earlier start of it is still running, a message is started behind that, and so is a
+   * collective on tensors of a device; one on memory of the host is refused. All ranks start it
+   * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
+   * @throws {@link InvalidArgumentError} if an earlier start is in the way, or an array was given
+   * away.
    * @throws {@link ReconfiguredError} if the group has other members by now.
    */
   start(): Work<T>;

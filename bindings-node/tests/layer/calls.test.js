@@ -67,9 +67,12 @@ test("what no call takes is refused before the native half sees it", () => {
   const before = native.calls.length;
   const least = -(2n ** 63n);
   for (const beyond of [2n ** 63n, least - 1n, 2n ** 200n]) {
-    const refused = { kind: "InvalidArgument", message: new RegExp(`^${beyond}n is beyond 64`) };
-    assert.throws(() => store.add("k", beyond), refused);
-    assert.throws(() => pr.broadcast(new Uint8Array(1), { src: beyond }), refused);
+    const refused = (where) => {
+      return { kind: "InvalidArgument", message: new RegExp(`^${where}: ${beyond}n is beyond 64`) };
+    };
+    assert.throws(() => store.add("k", beyond), refused("add\\(\\): argument 2"));
+    const broadcast = () => pr.broadcast(new Uint8Array(1), { src: beyond });
+    assert.throws(broadcast, refused("broadcast\\(\\): option 'src'"));
   }
   const circle = [];
   circle.push(circle);

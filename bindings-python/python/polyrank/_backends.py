@@ -105,7 +105,7 @@ def _deliver(task: Any, factory: Callable[..., Any], extended_api: bool) -> None
     elif task.method == "abort":
         # The thread may be in a method that waits: it is what ends that.
         threading.Thread(target=runner.abort, args=(task,), daemon=True).start()
-    elif task.method == "forget":
+    elif task.method in ("release", "forget"):
         _runners.pop(task.instance, None)
         runner.stop()
     else:

@@ -35,7 +35,7 @@ _ML_NUMBERS = (
 
 #: The names of what is carried, by library: a reader imports the library when one of them comes.
 LIBRARIES: dict[str, Sequence[str]] = {
-    "numpy": [*_NUMBERS, *_TIMES, "ndarray", "str_", "bytes_", "dtype"],
+    "numpy": [*_NUMBERS, *_TIMES, "ndarray", "str_", "bytes_", "void", "dtype"],
     "ml_dtypes": _ML_NUMBERS,
     "torch": ["dtype", "Size"],
     "zoneinfo": ["ZoneInfo"],
@@ -84,7 +84,8 @@ def _of_numpy(module: Any) -> list[Entry]:
     entries.append(("numpy.str_", module.str_, str, _copy_as(module.str_, str)))
     entries.append(("numpy.bytes_", module.bytes_, bytes, _copy_as(module.bytes_, bytes)))
     entries.append(("numpy.ndarray", module.ndarray, _parts_of_array, _array))
-    kinds = {type(module.dtype(kind)) for kind in "?bhilqBHILQefdFDSUmM"}
+    entries.append(("numpy.void", module.void, _parts_of_record, _record))
+    kinds = {type(module.dtype(kind)) for kind in "?bhilqBHILQefdFDSUmMV"}
     return entries + [("numpy.dtype", kind, _name_of_elements, elements_of) for kind in kinds]
 
 
@@ -141,13 +142,17 @@ def _time(plain: Any) -> Any:
 
 def _name_of_elements(dtype: Any) -> Any:
     """What `elements_of` finds a type of elements by; a `TypeError` where that would be another."""
-    if dtype.fields is not None:
-        advice = "pass the array of each field instead, or codec='pickle' among trusted ranks"
-        raise TypeError(f"arrays of {dtype} are not encoded as CBOR; {advice}")
-    # Types of other libraries call themselves bytes without meaning, `V2`.
-    name = dtype.name if dtype.name in _ML_NUMBERS else dtype.str
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        name: Any = [_name_of_elements(base), list(shape)]
+    elif dtype.fields is not None:
+        name = _names_of_fields(dtype)
+    else:
+        # Types of other libraries call themselves bytes without meaning, `V2`.
+        name = dtype.name if dtype.name in _ML_NUMBERS else dtype.str
     try:
-        same = elements_of(name) == dtype
+        made = elements_of(name)
+        same = made == dtype and made.type is dtype.type
     except (TypeError, ValueError):
         same = False
     if not same or dtype.hasobject:
@@ -156,9 +161,46 @@ def _name_of_elements(dtype: Any) -> Any:
     return name
 
 
-def elements_of(name: Any) -> Any:
-    """The type of elements of a name."""
+def _names_of_fields(dtype: Any) -> dict[str, Any]:
+    """What `elements_of` finds a type of elements with fields by."""
+    fields = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_name_of_elements(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "itemsize": dtype.itemsize,
+    }
+
+
+def _of_fields(plain: dict[Any, Any]) -> Any:
+    """A type of elements with fields, from what `_names_of_fields` gives, and nothing else."""
+    if set(plain) != {"names", "formats", "offsets", "itemsize"}:
+        raise TypeError("a type of elements with fields has names, formats, offsets and a size")
+    names, formats, offsets = (of_type(plain[it], list) for it in ("names", "formats", "offsets"))
+    if not len(names) == len(formats) == len(offsets):
+        raise TypeError("names, formats and offsets of fields are not equally many")
     numpy: Any = importlib.import_module("numpy")
+    return numpy.dtype(
+        {
+            "names": [of_type(name, str) for name in names],
+            "formats": [elements_of(name) for name in formats],
+            "offsets": [of_type(offset, int) for offset in offsets],
+            "itemsize": of_type(plain["itemsize"], int),
+        }
+    )
+
+
+def elements_of(name: Any) -> Any:
+    """The type of elements of a name, of the names of fields, or of a name and a shape."""
+    numpy: Any = importlib.import_module("numpy")
+    if type(name) is dict:
+        return _of_fields(name)
+    if type(name) is list:
+        if len(name) != 2:
+            raise TypeError(f"{name!r:.60} is not a type of elements and a shape")
+        base, shape = name
+        shape = tuple(of_type(size, int) for size in of_type(shape, list))
+        return numpy.dtype((elements_of(base), shape))
     if of_type(name, str) not in _ML_NUMBERS:
         if _ELEMENT.fullmatch(name) is None:
             raise TypeError(f"{name!r:.60} is not a type of elements that is carried")
@@ -188,9 +230,26 @@ def _array(plain: Any) -> Any:
     if dtype.itemsize == 0 or size != len(of_type(elements, bytes)):
         raise ValueError(f"{len(elements)} bytes are no {shape!r:.60} elements of {dtype}")
     numpy: Any = importlib.import_module("numpy")
-    if dtype.kind == "U" and elements:
-        # NumPy would fail on what is not a character only when it is looked at.
-        letters = numpy.frombuffer(elements, dtype.str[0] + "u4")
+    array = numpy.ndarray(shape, dtype, elements).copy()
+    _see_that_texts_are_such(array)
+    return array
+
+
+def _see_that_texts_are_such(array: Any) -> None:
+    """NumPy would fail on what is not a character only when it is looked at."""
+    for name in array.dtype.names or ():
+        _see_that_texts_are_such(array[name])
+    if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
+        numpy: Any = importlib.import_module("numpy")
+        letters = numpy.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
         if int(letters.max()) > sys.maxunicode:
             raise ValueError("a text has elements that are not characters")
-    return numpy.ndarray(shape, dtype, elements).copy()
+
+
+def _parts_of_record(record: Any) -> list[Any]:
+    return [_name_of_elements(record.dtype), record.tobytes()]
+
+
+def _record(plain: Any) -> Any:
+    name, elements = of_type(plain, list)
+    return _array([name, [], elements])[()]

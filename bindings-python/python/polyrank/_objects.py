@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from polyrank import _core
 from polyrank._core import InvalidArgumentError
 from polyrank._libraries import LIBRARIES, entries_of, of_type
 from polyrank._times import (
@@ -354,7 +355,7 @@ def _register_standard_library() -> None:
         lambda it: [list(it), it.maxlen],
         lambda plain: collections.deque(of_type(_items(plain, 2)[0], list), plain[1]),
     )
-    of(frozenset, "builtins.frozenset", list, lambda plain: frozenset(of_type(plain, list)))
+    of(frozenset, "builtins.frozenset", list, _frozenset)
     of(bytearray, "builtins.bytearray", bytes, lambda plain: bytearray(of_type(plain, bytes)))
     of(range, "builtins.range", _bounds, lambda plain: range(*_whole(plain, 3)))
     of(slice, "builtins.slice", _bounds, lambda plain: slice(*_items(plain, 3)))
@@ -364,6 +365,11 @@ def _register_standard_library() -> None:
 
 def _of_text(make: Callable[[str], Any]) -> Callable[[Any], Any]:
     return lambda plain: make(of_type(plain, str))
+
+
+def _frozenset(plain: Any) -> frozenset[Any]:
+    _core._check_hashes(of_type(plain, list))
+    return frozenset(plain)
 
 
 def _bounds(it: Any) -> list[Any]:

@@ -6,11 +6,11 @@
 use std::ffi::CStr;
 
 use polyrank::DType;
-use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use super::exception::invalid;
 use super::layout::{Layout, unsupported_element};
 use super::lease::Lease;
 
@@ -77,7 +77,9 @@ fn describe(
     let shape = shape.unwrap_or_default().iter().map(|&length| length.unsigned_abs());
     let shape = shape.collect::<Vec<usize>>();
     let strides = match strides {
-        Some(strides) if !shape.contains(&0) => Some(in_elements(strides, item_bytes)?),
+        Some(strides) if !shape.contains(&0) => {
+            Some(in_elements(object.py(), strides, item_bytes)?)
+        }
         _ => None,
     };
     Ok((Layout { data, dtype, shape, strides, read_only, device: None }, lease))
@@ -91,14 +93,13 @@ unsafe fn list<'a>(numbers: *const isize, count: usize) -> Option<&'a [isize]> {
 }
 
 /// Strides in bytes -> strides in elements.
-fn in_elements(strides: &[isize], item_bytes: isize) -> PyResult<Vec<isize>> {
+fn in_elements(py: Python<'_>, strides: &[isize], item_bytes: isize) -> PyResult<Vec<isize>> {
     let element_stride =
         |&stride: &isize| (item_bytes > 0 && stride % item_bytes == 0).then(|| stride / item_bytes);
     strides.iter().map(element_stride).collect::<Option<_>>().ok_or_else(|| {
-        PyValueError::new_err(format!(
-            "strides {strides:?} are not multiples of the element size {item_bytes}; pass a \
-             contiguous copy"
-        ))
+        let what =
+            format!("strides {strides:?} are not multiples of the element size {item_bytes}");
+        invalid(py, format!("{what}; pass a contiguous copy"))
     })
 }
 

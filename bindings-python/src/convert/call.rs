@@ -8,9 +8,9 @@ use polyrank::tensor::single_tensor;
 use polyrank::{DType, Device, Tensor, distributed};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple, PyType};
 
-use super::exception::CoreResult;
+use super::exception::{CoreResult, error_kind, invalid, invalid_type};
 use super::handles::{handle_of, handle_of_argument};
 use super::value::{OpaqueObjects, opaque, value};
 use crate::classes::{NonGroupMember, TensorObjects};
@@ -36,6 +36,11 @@ pub(crate) fn arguments<'py>(
         let is_any = method.is_some_and(|method| method.takes_any_at(position));
         let value =
             if is_any { opaque(&item, opaque_objects) } else { value(&item, opaque_objects) };
+        let value = value.map_err(|error| {
+            let is_list = item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>();
+            let name = method.and_then(|method| method.name_at(position, is_list));
+            of_argument(item.py(), error, method, name)
+        });
         arguments.positional.push(value?);
     }
     for (name, item) in keywords.into_iter().flatten() {
@@ -43,9 +48,25 @@ pub(crate) fn arguments<'py>(
         let is_any = method.is_some_and(|method| method.takes_any_as(&name));
         let value =
             if is_any { opaque(&item, opaque_objects) } else { value(&item, opaque_objects) };
+        let value = value.map_err(|error| of_argument(item.py(), error, method, Some(&name)));
         arguments.keywords.push((name, value?));
     }
     Ok(arguments)
+}
+
+/// What is wrong with a value that was given for an argument, with the call and the argument.
+fn of_argument(py: Python<'_>, error: PyErr, method: Option<&Method>, name: Option<&str>) -> PyErr {
+    let Some(method) = method else { return error };
+    let callee = if method.name == "new" { method.interface } else { method.name };
+    let argument =
+        name.map_or_else(|| "an argument".to_owned(), |name| format!("argument '{name}'"));
+    let text = || format!("{callee}(): {argument}: {}", error.value(py));
+    match error_kind(error.value(py)).as_deref() {
+        Some("InvalidType") => invalid_type(py, text()),
+        Some("InvalidArgument") => invalid(py, text()),
+        // What code of others raised is theirs.
+        _ => error,
+    }
 }
 
 /// Chooses the overload of `method` that takes the arguments.

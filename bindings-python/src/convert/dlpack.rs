@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use super::cuda;
+use super::exception::invalid;
 use super::layout::{Layout, unsupported_element};
 use super::lease::Lease;
 
@@ -248,12 +249,13 @@ fn adopt_versioned(
     let tensor = unsafe { managed.as_ref() };
     let lease = lease(managed);
     if tensor.version.major != MAJOR_VERSION {
-        return Err(PyValueError::new_err(format!(
+        let what = format!(
             "{} exports DLPack {}.{}, but only version {MAJOR_VERSION} is known",
             object.get_type().name()?,
             tensor.version.major,
             tensor.version.minor
-        )));
+        );
+        return Err(invalid(object.py(), what));
     }
     // What is written to a copy is lost, so a copy serves as input only.
     let read_only = tensor.flags & (FLAG_READ_ONLY | FLAG_COPIED) != 0;
@@ -271,11 +273,12 @@ fn layout(
         (1 | 3 | 11, _) => None,
         (cuda::KIND, Ok(index)) => Some(OnDevice { index, stream: stream_of(index)? }),
         _ => {
-            return Err(PyValueError::new_err(format!(
+            let what = format!(
                 "{} lies on {}, but only tensors in host memory and on CUDA devices can be taken",
                 object.get_type().name()?,
                 device_name(&view.device)
-            )));
+            );
+            return Err(invalid(object.py(), what));
         }
     };
     let Some(dtype) = dtype(&view.element_type) else {

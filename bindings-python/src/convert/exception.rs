@@ -14,7 +14,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::custom_backend;
-use crate::custom_reduction;
 use crate::generated::errors::describe;
 use crate::hooks;
 use crate::python_store::cause;
@@ -155,10 +154,10 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
 
 /// The instance that [`raise`] raises: of a reduction function that raised, what that was.
 pub(crate) fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
-    if let Error::ReductionFailed { message } = error
-        && let Some(raised) = custom_reduction::cause(py, message)
+    if let Error::ReductionFailed { cause, .. } = error
+        && let Some(raised) = cause.get::<PyErr>()
     {
-        return Ok(raised.into_value(py).into_bound(py).into_any());
+        return Ok(raised.clone_ref(py).into_value(py).into_bound(py).into_any());
     }
     let (kind, fields) = describe(error);
     let classes = CLASSES.get(py);

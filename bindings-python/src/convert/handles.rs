@@ -20,7 +20,7 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
         return Some(Object::Group(group.get().inner.clone()));
     }
     if let Ok(store) = object.cast::<Store>() {
-        return Some(Object::Store(store.get().inner.clone()));
+        return Some(Object::Store(store.get().get(object.py())));
     }
     if let Ok(window) = object.cast::<Window>() {
         return Some(Object::Window(window.get().inner.clone()));
@@ -35,7 +35,7 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
 }
 
 /// As [`handle_of`], for an argument: core may give the same object back later.
-pub(super) fn handle_of_argument(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
+pub(crate) fn handle_of_argument(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
     let Some(mut handle) = handle_of(object) else { return Ok(None) };
     if let Object::Store(_) = handle
         && let Some(store) = overridden(object)?
@@ -76,7 +76,7 @@ pub(crate) fn object(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny
 }
 
 fn made<T: MadeByCore>(py: Python<'_>, object: Object) -> PyResult<Bound<'_, PyAny>> {
-    let initializer = T::made_of(polyrank::calls::Answer::Object(object))?;
+    let initializer = T::made_of(py, polyrank::calls::Answer::Object(object))?;
     Ok(Bound::new(py, initializer)?.into_any())
 }
 

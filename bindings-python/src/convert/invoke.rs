@@ -78,7 +78,7 @@ pub(crate) fn construct<T: MadeByCore>(
         Some(clone) => clone,
         None => invoked(positional.py(), None, key, positional, keywords)?,
     };
-    T::made_of(made)
+    T::made_of(positional.py(), made)
 }
 
 thread_local! {

@@ -12,8 +12,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use polyrank::Tensor;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 /// Gives back what a library exported.
 pub(super) type GiveBack = unsafe fn(NonNull<c_void>);
@@ -52,6 +54,21 @@ impl Lease {
     /// GIL.
     pub(super) unsafe fn exported(exported: NonNull<c_void>, give_back: GiveBack) -> Lease {
         Lease(Some(HeldMemory::Exported(exported, give_back)))
+    }
+}
+
+/// Shows Python's collector the object whose memory a tensor is.
+pub(crate) fn visit_memory(tensor: &Tensor, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    match tensor.region().owner::<Lease>().and_then(|lease| lease.0.as_ref()) {
+        Some(HeldMemory::Object(object)) => visit.call(object),
+        Some(HeldMemory::Buffer(view)) => match NonNull::new(view.obj) {
+            // SAFETY: a buffer that is not released has a reference to its object, and a `Py` is
+            // no more than the pointer of one. It is only looked at.
+            Some(_) => visit.call(unsafe { &*(&raw const view.obj).cast::<Py<PyAny>>() }),
+            None => Ok(()),
+        },
+        // What a library exported it does not show.
+        Some(HeldMemory::Exported(..)) | None => Ok(()),
     }
 }
 

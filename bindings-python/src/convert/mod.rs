@@ -48,9 +48,9 @@ pub(crate) use exception::{
 };
 pub(crate) use fast_access::fast_access;
 pub(crate) use fast_message::{fast_message, sender_answer};
-pub(crate) use handles::{non_group_member, object};
+pub(crate) use handles::{handle_of_argument, non_group_member, object};
 pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run, set_attribute};
-pub(crate) use lease::releasing;
+pub(crate) use lease::{releasing, visit_memory};
 pub(crate) use memory::Memory;
 pub(crate) use prepare::prepare;
 pub(crate) use tensor::{current_streams, device_tensor, tensor};

@@ -8,6 +8,7 @@ use super::call::resolve;
 use super::exception::CoreResult;
 use super::lease::releasing;
 use crate::classes::{PreparedOperation, ProcessGroup};
+use crate::reduce_op::ReduceOp;
 
 /// A method of `group` that prepares an operation.
 pub(crate) fn prepare<'py>(
@@ -22,6 +23,10 @@ pub(crate) fn prepare<'py>(
         let tensors = call.tensor_objects();
         let (resolved, objects) = call.into_operation();
         let inner = resolved.prepare(&group.get().inner).or_raise(py)?;
-        Ok(Bound::new(py, PreparedOperation { inner, tensors, objects })?.into_any())
+        let operator = positional.iter().chain(keywords.iter().flat_map(|it| it.values()));
+        let operator = operator.filter_map(|given| given.cast_into::<ReduceOp>().ok());
+        let operator = operator.into_iter().find(|operator| operator.get().is_function());
+        let made = PreparedOperation::new(group, inner, tensors, objects, operator.as_ref());
+        Ok(Bound::new(py, made)?.into_any())
     })
 }

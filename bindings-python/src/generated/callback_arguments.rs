@@ -3,6 +3,7 @@
 //! The classes of what callbacks of the user are given: one property for each member.
 
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::record::described;
 
@@ -53,6 +54,19 @@ impl PreHookArgs {
         ];
         described(py, "PreHookArgs", &members)
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.name)?;
+        visit.call(&self.rank)?;
+        visit.call(&self.async_op)?;
+        visit.call(&self.input_tensors)?;
+        visit.call(&self.output_tensors)?;
+        visit.call(&self.root)?;
+        visit.call(&self.reduce_op)?;
+        visit.call(&self.op_id)?;
+        visit.call(&self.comm_name)?;
+        Ok(())
+    }
 }
 
 /// What a hook learns after an operation was issued.
@@ -78,6 +92,14 @@ impl PostHookArgs {
             ("comm_name", &self.comm_name),
         ];
         described(py, "PostHookArgs", &members)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.name)?;
+        visit.call(&self.op_id)?;
+        visit.call(&self.work)?;
+        visit.call(&self.comm_name)?;
+        Ok(())
     }
 }
 
@@ -107,6 +129,15 @@ impl CompletionHookArgs {
             ("comm_name", &self.comm_name),
         ];
         described(py, "CompletionHookArgs", &members)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.name)?;
+        visit.call(&self.op_id)?;
+        visit.call(&self.duration)?;
+        visit.call(&self.error)?;
+        visit.call(&self.comm_name)?;
+        Ok(())
     }
 }
 

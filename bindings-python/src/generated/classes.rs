@@ -483,12 +483,13 @@ impl Topology {
 
 #[pymethods]
 impl PreparedOperation {
-    /// Starts the operation. While an earlier start of it is still running, a message to or from one
-    /// rank is issued behind that at once; a collective, or a message from any rank, waits here until
-    /// that is over, and raises its failure. In JavaScript it is queued, and returns at once. All
-    /// ranks start it equally often, or take part by ordinary calls.
+    /// Starts the operation. While an earlier start of it is still running, a message is issued
+    /// behind that, and so is a collective on tensors of a device, which does in order what it is
+    /// told. A collective on memory of the host is refused, as it would read what the earlier one
+    /// writes: wait for that one first. All ranks start it equally often, or take part by ordinary
+    /// calls.
     ///
-    /// Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "start", signature = ())]
     fn py_start<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -500,7 +501,7 @@ impl PreparedOperation {
     /// Starts it and waits: the usual call in a loop. The same as `start` and a wait for its work,
     /// without making a handle.
     ///
-    /// Raises `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
+    /// Raises `InvalidArgumentError`, `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "run", signature = ())]
     fn py_run<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();

@@ -373,7 +373,7 @@ pub(crate) fn describe(error: &Error) -> (&'static str, Vec<(&'static str, Field
         Error::HookFailed { message } => {
             ("HookFailed", vec![("message", Field::Text(message.clone()))])
         }
-        Error::ReductionFailed { message } => {
+        Error::ReductionFailed { message, .. } => {
             ("ReductionFailed", vec![("message", Field::Text(message.clone()))])
         }
         Error::NonFiniteInput { operation, rank, tensor, element, dtype, value } => (

@@ -14,7 +14,7 @@ use crate::device_mesh::current;
 pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitializer<DeviceMesh>> {
     call.look_into(new::MESH)?;
     look_into_override(&mut call, new::BACKEND_OVERRIDE)?;
-    DeviceMesh::made_of(run(py, call.invocation("DEVICE_MESH_NEW", None)?)?)
+    DeviceMesh::made_of(py, run(py, call.invocation("DEVICE_MESH_NEW", None)?)?)
 }
 
 /// Makes a mesh of groups that exist.

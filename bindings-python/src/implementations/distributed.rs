@@ -152,12 +152,13 @@ fn on_device<'py>(
     operations: &[Bound<'py, P2POp>],
 ) -> PyResult<Option<Vec<Work>>> {
     let Some(first) = operations.first() else { return Ok(None) };
-    let group = &first.get().group;
+    let of_first = &first.get().group;
+    let group = &of_first.get().inner;
     let mut messages = Vec::with_capacity(operations.len());
     for operation in operations {
         let operation = operation.get();
         let tensor = device_tensor(operation.tensor.bind(py))?;
-        let same_group = operation.group.identity() == group.identity();
+        let same_group = operation.group.is(of_first);
         let Some(tensor) = tensor.filter(|_| same_group) else { return Ok(None) };
         let direction = if operation.is_send { Direction::Send } else { Direction::Receive };
         messages.push(MessageRequest {
@@ -195,6 +196,6 @@ fn on_device<'py>(
 
 fn issue<'py>(py: Python<'py>, operation: &P2POp, arguments: &Bound<'py, PyTuple>) -> Answer<'py> {
     let name = if operation.is_send { "send" } else { "recv" };
-    let group = Bound::new(py, PyProcessGroup { inner: operation.group.clone() })?;
+    let group = operation.group.bind(py);
     group.call_method1(name, arguments)
 }

@@ -1,12 +1,13 @@
 //! `P2POp`.
 
+use polyrank::calls::Object;
 use polyrank::calls::parameters::p2p_op::*;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::Answer;
-use crate::classes::{P2POp, ProcessGroup};
-use crate::convert::{Call, CoreResult, give, invalid};
+use crate::classes::P2POp;
+use crate::convert::{Call, CoreResult, give, invalid, object};
 
 /// One send or receive, for later.
 pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitializer<P2POp>> {
@@ -26,6 +27,7 @@ pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitial
     let peer =
         peer.ok_or_else(|| invalid(py, "P2POp: one of 'peer' and 'group_peer' must be given"))?;
     let op = call.object(new::OP).map_or_else(|| py.None(), |op| op.clone().unbind());
+    let group = object(py, Object::Group(group))?.cast_into()?.unbind();
     Ok(P2POp { op, is_send, tensor, peer, group, tag }.into())
 }
 
@@ -42,13 +44,13 @@ pub(crate) fn tensor<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
 /// The other rank, global.
 pub(crate) fn peer<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
     let P2POp { group, peer, .. } = operation.get();
+    let group = &group.get().inner;
     give(operation.py(), group.global_rank(*peer).or_raise(operation.py())?)
 }
 
 /// The process group.
 pub(crate) fn group<'py>(operation: &Bound<'py, P2POp>) -> Answer<'py> {
-    let inner = operation.get().group.clone();
-    Ok(Bound::new(operation.py(), ProcessGroup { inner })?.into_any())
+    Ok(operation.get().group.bind(operation.py()).clone().into_any())
 }
 
 /// The tag.

@@ -14,7 +14,6 @@ use crate::waiting;
 /// Starts the operation and waits for it.
 pub(crate) fn run<'py>(prepared: &Bound<'py, PreparedOperation>, _call: Call<'py>) -> Answer<'py> {
     let (py, this) = (prepared.py(), prepared.get());
-    wait_for_last(py, this)?;
     let started = with_objects(for_hooks(py, this), || releasing(py, || this.inner.start_soon()));
     let started = started.or_raise(py)?;
     if let Some(work) = started {
@@ -29,7 +28,6 @@ pub(crate) fn start<'py>(
     _call: Call<'py>,
 ) -> Answer<'py> {
     let (py, this) = (prepared.py(), prepared.get());
-    wait_for_last(py, this)?;
     let work = with_objects(for_hooks(py, this), || releasing(py, || this.inner.start()));
     let work = work.or_raise(py)?;
     Work::new(work, this.objects.clone_ref(py), this.inner.timeout()).into_object(py)
@@ -50,20 +48,11 @@ pub(crate) fn wait<'py>(
 
 /// The objects of the tensors, for the hooks of the group, if that has any.
 fn for_hooks(py: Python<'_>, prepared: &PreparedOperation) -> Option<CallObjects> {
-    let PreparedOperation { inner, tensors, objects } = prepared;
+    let PreparedOperation { inner, tensors, objects, .. } = prepared;
     let tensors = tensors.iter().map(|(tensor, object)| (tensor.clone(), object.clone_ref(py)));
     inner.group().is_observed().then(|| CallObjects {
         tensors: tensors.collect(),
         outputs: objects.clone_ref(py),
         timeout: inner.timeout(),
     })
-}
-
-/// Waits for an earlier start, if the next waits for it: that would not be in slices in which
-/// Python handles its signals.
-fn wait_for_last(py: Python<'_>, prepared: &PreparedOperation) -> PyResult<()> {
-    match prepared.inner.awaited_by_next() {
-        Some(last) => releasing(py, || waiting::wait(py, &last, None)),
-        None => Ok(()),
-    }
 }

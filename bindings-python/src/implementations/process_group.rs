@@ -17,7 +17,7 @@ use super::point_to_point;
 use crate::classes::{DeviceBackend, ProcessGroup, TensorObjects, Work};
 use crate::convert::{Call, CoreResult, detached, nothing};
 use crate::future;
-use crate::hooks::{self, NanCheck};
+use crate::hooks::{self, HookFunction, NanCheck};
 
 macro_rules! register {
     ($($method:ident: $adapter:path),*) => {$(
@@ -29,7 +29,8 @@ macro_rules! register {
             let id = call.take($method::HOOK_ID)?;
             let py = group.py();
             if let Some(hook) = call.object($method::HOOK) {
-                let hook = $adapter(hook.clone().unbind());
+                let hook = HookFunction::new(group.get().inner.identity(), hook);
+                let hook = $adapter(hook);
                 group.get().inner.$method(id, hook).or_raise(py)?;
             }
             nothing(py)
@@ -56,7 +57,10 @@ pub(crate) fn register_pre_hook<'py>(
                 inner.register_pre_hook(id, nan_check_allowing_infinity())
             }
             Ok(_) => inner.register_pre_hook(id, nan_check()),
-            Err(_) => inner.register_pre_hook(id, hooks::pre_hook(hook.clone().unbind())),
+            Err(_) => {
+                let hook = HookFunction::new(inner.identity(), hook);
+                inner.register_pre_hook(id, hooks::pre_hook(hook))
+            }
         };
         registered.or_raise(group.py())?;
     }

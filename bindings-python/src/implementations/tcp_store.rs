@@ -18,5 +18,5 @@ pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<PyClassInitializer
         })?;
         call = call.with_listener(listener);
     }
-    TCPStore::made_of(run(py, call)?)
+    TCPStore::made_of(py, run(py, call)?)
 }

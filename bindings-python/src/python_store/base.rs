@@ -123,11 +123,12 @@ impl Store {
 
     /// For the classes that are derived from it.
     #[new]
-    #[pyo3(signature = (*_positional, **_keywords), text_signature = None)]
+    #[pyo3(signature = (*positional, **_keywords), text_signature = None)]
     fn py_new(
-        _positional: &Bound<'_, PyTuple>,
+        positional: &Bound<'_, PyTuple>,
         _keywords: Option<&Bound<'_, pyo3::types::PyDict>>,
-    ) -> Store {
-        Store { inner: polyrank::calls::StoreObject::any(Arc::new(AbstractStore::new())) }
+    ) -> PyResult<Store> {
+        let inner = polyrank::calls::StoreObject::any(Arc::new(AbstractStore::new()));
+        Store::of(positional.py(), inner)
     }
 }

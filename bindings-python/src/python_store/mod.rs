@@ -3,8 +3,10 @@
 
 mod answers;
 mod base;
+mod held;
 mod raised;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use answers::{Reading, bytes, integer, nothing, truth, unless_awaitable};
+use held::StoreReference;
+pub(crate) use held::{keeping, kept_apart};
 pub(crate) use raised::cause;
 use raised::{class_name, core_error};
 
@@ -41,7 +45,7 @@ const METHODS: [&str; 15] = [
 
 /// A store whose methods are those of a Python object.
 pub(crate) struct PythonStore {
-    object: Arc<Py<PyAny>>,
+    object: Arc<StoreReference>,
 }
 
 /// The store that `object` is to the core, if its class has methods of its own.
@@ -55,7 +59,7 @@ pub(crate) fn overridden(object: &Bound<'_, PyAny>) -> PyResult<Option<PythonSto
         let own = class.getattr(intern!(py, "__dict__"))?;
         for method in METHODS {
             if own.contains(method)? {
-                return Ok(Some(PythonStore { object: Arc::new(object.clone().unbind()) }));
+                return Ok(Some(PythonStore::keeping(object.clone().unbind())));
             }
         }
     }
@@ -63,6 +67,20 @@ pub(crate) fn overridden(object: &Bound<'_, PyAny>) -> PyResult<Option<PythonSto
 }
 
 impl PythonStore {
+    /// That of an object, which is kept.
+    fn keeping(object: Py<PyAny>) -> PythonStore {
+        PythonStore { object: Arc::new(StoreReference::Strong(object)) }
+    }
+
+    /// Calls `f` with the object, if it is there, and Python is.
+    fn with_object(&self, f: impl FnOnce(&Bound<'_, PyAny>)) {
+        attach(|py| {
+            if let Some(object) = self.object.get(py) {
+                f(&object);
+            }
+        });
+    }
+
     /// The result of a method. `keys` are those that it waits for.
     fn ask<T: Send + 'static>(
         &self,
@@ -73,8 +91,8 @@ impl PythonStore {
     ) -> Result<T> {
         let began = Instant::now();
         let mut answer = None;
-        attach(|py| {
-            let store = self.object.bind(py);
+        self.with_object(|store| {
+            let py = store.py();
             let asked = arguments(py).and_then(|given| store.call_method1(method, given));
             answer = Some(match asked {
                 Ok(value) => unless_awaitable(&value)
@@ -84,7 +102,8 @@ impl PythonStore {
             });
         });
         answer.unwrap_or_else(|| {
-            Err(Error::Store { message: format!("{method}: the interpreter is ending") })
+            let why = "the interpreter is ending, or nobody has the store any more";
+            Err(Error::Store { message: format!("{method}: {why}") })
         })
     }
 }
@@ -181,8 +200,8 @@ impl CoreStore for PythonStore {
 
     fn has_extended_api(&self) -> bool {
         let mut has = None;
-        attach(|py| {
-            let answer = self.object.bind(py).call_method0(intern!(py, "has_extended_api"));
+        self.with_object(|object| {
+            let answer = object.call_method0(intern!(object.py(), "has_extended_api"));
             has = answer.and_then(|it| it.is_truthy()).ok();
         });
         has.unwrap_or(false)
@@ -190,16 +209,16 @@ impl CoreStore for PythonStore {
 
     fn timeout(&self) -> Duration {
         let mut timeout = None;
-        attach(|py| {
-            let attribute = self.object.bind(py).getattr(intern!(py, "timeout"));
+        self.with_object(|object| {
+            let attribute = object.getattr(intern!(object.py(), "timeout"));
             timeout = attribute.and_then(|it| it.extract::<Duration>()).ok();
         });
         timeout.unwrap_or(polyrank::store::DEFAULT_TIMEOUT)
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        attach(|py| {
-            let object = self.object.bind(py);
+        self.with_object(|object| {
+            let py = object.py();
             if let Err(error) = object.call_method1(intern!(py, "set_timeout"), (timeout,)) {
                 error.write_unraisable(py, Some(object));
             }
@@ -214,9 +233,13 @@ impl CoreStore for PythonStore {
         Ok(Arc::new(PythonStore { object: self.object.clone() }))
     }
 
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn description(&self) -> String {
         let mut name = None;
-        attach(|py| name = Some(class_name(self.object.bind(py))));
+        self.with_object(|object| name = Some(class_name(object)));
         format!("{}()", name.unwrap_or_else(|| "Store".to_owned()))
     }
 }

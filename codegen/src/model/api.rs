@@ -175,6 +175,8 @@ pub struct ErrorKind {
     pub bases: Vec<String>,
     /// `[Parent=…]`: the error kind that it is a case of.
     pub parent: Option<String>,
+    /// `[Carries]`: in Rust it carries what code of a language threw.
+    pub carries: bool,
     /// `[Message="…"]`, with `{field}` for the fields.
     pub message: String,
     /// The fields, in order.

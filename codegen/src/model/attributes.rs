@@ -104,6 +104,7 @@ const TABLE: &[KnownAttribute] = &[
     known("Bases", &[Dictionary], Form::Words),
     known("Blocks", &[Operation], Form::Nothing),
     known("Bytes", &[Value], Form::Integer),
+    known("Carries", &[Dictionary], Form::Nothing),
     known("Class", &[Value], CLASSES),
     known("Coalesced", &[Operation], Form::Nothing),
     known("Collective", &[Operation], Form::Word),

@@ -40,6 +40,7 @@ pub(super) fn error(
         source: builder.source(definition.name.span),
         bases: attributes.words("Bases").iter().map(|base| base.text.clone()).collect(),
         parent: attributes.text("Parent"),
+        carries: attributes.has("Carries"),
         message,
         fields,
         common: attributes.common(),
@@ -49,7 +50,7 @@ pub(super) fn error(
 
 /// Reports attributes of errors on a dictionary that is none.
 pub(super) fn only_on_errors(builder: &mut Builder<'_, '_>, attributes: &Attributes<'_>) {
-    for name in ["Bases", "Message", "Parent"] {
+    for name in ["Bases", "Carries", "Message", "Parent"] {
         if let Some(span) = attributes.span(name) {
             let message = format!("`{name}` means nothing without `Error`");
             builder.report(Rule::MissingAttribute, span, message, "write `[Error, …]`");

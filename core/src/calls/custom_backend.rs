@@ -29,8 +29,8 @@ pub struct BackendTask {
     pub backend: String,
     /// Which of all backends that factories made is asked: that of one rank in one group.
     pub instance: u64,
-    /// `make`, `abort`, `shutdown`, `forget`, or the method of the operation in c10d's names:
-    /// `allreduce`, `recv_anysource`.
+    /// `make`, `abort`, `shutdown`, `release` when the group was left, `forget` when it is gone, or
+    /// the method of the operation in c10d's names: `allreduce`, `recv_anysource`.
     pub method: &'static str,
     /// Which operation of which group and rank it is, as what it fails with begins.
     pub place: String,
@@ -90,9 +90,12 @@ struct Factory {
 }
 
 /// A backend of another language, on one rank of one group.
-struct Foreign {
+struct Foreign(Arc<Instance>);
+
+/// How the language is told of it.
+struct Instance {
     name: String,
-    instance: u64,
+    number: u64,
     process: u32,
     carrier: Arc<dyn TaskCarrier>,
 }
@@ -243,12 +246,13 @@ async fn make(carrier: Arc<dyn TaskCarrier>, context: BackendContext) -> Result<
     let instance = next_identity();
     // Whatever becomes of it, the language forgets it in the end.
     let process = clock::process_id();
-    let foreign = Foreign { name: name.clone(), instance, process, carrier };
+    let of_group = Instance { name: name.clone(), number: instance, process, carrier };
+    let foreign = Foreign(Arc::new(of_group));
     let mut task = BackendTask::new(&name, instance, "make");
     task.place = custom::place_of_making(&context.group_name, context.rank);
     task.context = Some(context);
     let completion = task.completion.clone();
-    foreign.carrier.carry(task);
+    foreign.0.carrier.carry(task);
     if !until_ended(&completion, until).await? {
         let ms = timeout.as_millis() as u64;
         let message = format!("its factory did not return within {ms} ms");
@@ -262,14 +266,14 @@ impl Foreign {
     fn task(&self, method: &'static str, place: &str, options: IssueOptions) -> BackendTask {
         let left = options.deadline.saturating_duration_since(Instant::now());
         let timeout = (left < NO_LIMIT).then_some(left);
-        let mut task = BackendTask::new(&self.name, self.instance, method);
+        let mut task = BackendTask::new(&self.0.name, self.0.number, method);
         (task.place, task.timeout) = (place.to_owned(), timeout);
         task
     }
 
     fn issue(&self, task: BackendTask) -> IssuedOperation {
         let completion = task.completion.clone();
-        self.carrier.carry(task);
+        self.0.carrier.carry(task);
         IssuedOperation { sequence: 0, completion }
     }
 }
@@ -322,27 +326,37 @@ impl Driver for Foreign {
     }
 
     fn abort(&self, why: &str) {
-        let mut task = BackendTask::new(&self.name, self.instance, "abort");
+        let mut task = BackendTask::new(&self.0.name, self.0.number, "abort");
         task.why = why.to_owned();
-        self.carrier.carry(task);
+        self.0.carrier.carry(task);
     }
 
     fn leave(&self, leaving: Leaving) -> EndFuture {
-        let issued = self.issue(BackendTask::new(&self.name, self.instance, "shutdown"));
+        let issued = self.issue(BackendTask::new(&self.0.name, self.0.number, "shutdown"));
+        let instance = self.0.clone();
         Box::pin(async move {
             let completion = issued.completion;
             // It is left all the same.
             let is_over = until_ended(&completion, clock::after(leaving.limit)).await?;
+            // It may refer to its group, which would stay with it.
+            instance.tell("release");
             completion.result().filter(|_| is_over).unwrap_or(Ok(()))
         })
     }
 }
 
-impl Drop for Foreign {
-    fn drop(&mut self) {
+impl Instance {
+    /// Tells the language to release or to forget it: it is asked nothing any more.
+    fn tell(&self, method: &'static str) {
         // What a forked child has of it is its parent's.
         if self.process == clock::process_id() {
-            self.carrier.carry(BackendTask::new(&self.name, self.instance, "forget"));
+            self.carrier.carry(BackendTask::new(&self.name, self.number, method));
         }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.0.tell("forget");
     }
 }

@@ -98,9 +98,13 @@ impl Language {
 
     fn parameter(self, parameter: &Parameter) -> String {
         let Parameter { name, ty, optional, default, .. } = parameter;
+        let is_list = is_list_of_objects(parameter);
         let name = self.name(name);
         match ty {
+            _ if !optional && is_list => format!("{name}: {}", self.list_of_objects()),
             _ if !optional => format!("{name}: {}", self.ty(ty)),
+            _ if is_list && self.is_script() => format!("{name}?: {}", self.list_of_objects()),
+            _ if is_list => format!("{name}: {} = None", self.list_of_objects()),
             Type::Nullable(inner) if self.is_script() => format!("{name}?: {}", self.ty(inner)),
             ty if self.is_script() => format!("{name}?: {}", self.ty(ty)),
             ty => {
@@ -247,16 +251,38 @@ impl Language {
         }
     }
 
+    /// A list that a collective of objects takes or fills.
+    fn list_of_objects(self) -> &'static str {
+        if self.is_script() { "unknown[]" } else { "list[object]" }
+    }
+
+    /// What sort of value the argument is that parameter `known` has: the layer of JavaScript
+    /// passes other values for objects and lists of such.
+    fn sort_of_argument(self, known: Option<&Parameter>, value: &Value) -> Cow<'static, str> {
+        let is_other = self.is_script() && known.is_some_and(is_any);
+        match value {
+            Value::None | Value::Foreign(_) => self.sort(value),
+            _ if is_other && known.is_some_and(is_list_of_objects) => Cow::Borrowed("array"),
+            _ if is_other => Cow::Borrowed("object"),
+            _ => self.sort(value),
+        }
+    }
+
     /// What sorts of values they are: `(list of 2 Tensor, op=str)`,
     /// `(array of 2 Tensor, { op: string })`.
-    pub(super) fn arguments(self, arguments: &Arguments) -> String {
-        let mut all: Vec<String> =
-            arguments.positional.iter().map(|value| self.sort(value).into_owned()).collect();
+    pub(super) fn arguments(self, method: &Method, arguments: &Arguments) -> String {
+        let known = if let [only] = method.overloads { only.parameters } else { &[] };
+        let positional = arguments.positional.iter().enumerate();
+        let mut all: Vec<String> = positional
+            .map(|(at, value)| self.sort_of_argument(known.get(at), value).into_owned())
+            .collect();
         let sign = if self.is_script() { ": " } else { "=" };
         let by_name = arguments.keywords.iter();
         // The layer of JavaScript passes names in snake_case.
-        let by_name =
-            by_name.map(|(name, value)| format!("{}{sign}{}", self.name(name), self.sort(value)));
+        let by_name = by_name.map(|(name, value)| {
+            let known = known.iter().find(|known| is_name(name, known.name));
+            format!("{}{sign}{}", self.name(name), self.sort_of_argument(known, value))
+        });
         let by_name: Vec<String> = by_name.collect();
         if self.is_script() && !by_name.is_empty() {
             all.push(format!("{{ {} }}", by_name.join(", ")));
@@ -291,6 +317,16 @@ fn camel_case_names(text: &str, quoted: Quoted) -> String {
         before = after.chars().next().unwrap_or(before);
     }
     spelt
+}
+
+/// Whether it takes any value of the language as it is.
+pub(super) fn is_any(parameter: &Parameter) -> bool {
+    matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
+}
+
+/// Whether it is a list of objects that are sent, or that come.
+fn is_list_of_objects(parameter: &Parameter) -> bool {
+    is_any(parameter) && parameter.name.ends_with("_list")
 }
 
 fn is_name_of_api(word: &str) -> bool {

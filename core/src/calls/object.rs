@@ -250,6 +250,29 @@ impl StoreObject {
         &self.store
     }
 
+    /// The store that requests reach through all prefixes.
+    #[doc(hidden)]
+    pub fn underlying(&self) -> &Arc<dyn Store> {
+        match self.prefixed().and_then(|(_, underlying)| underlying.store().ok()) {
+            Some(underlying) => underlying.underlying(),
+            None => &self.store,
+        }
+    }
+
+    /// The same object, whose requests reach `store` through all its prefixes.
+    #[doc(hidden)]
+    pub fn over(&self, store: Arc<dyn Store>) -> StoreObject {
+        let identity = self.identity;
+        let Kind::Prefix(prefix, underlying) = &self.kind else {
+            return StoreObject { identity, store, kind: self.kind.clone() };
+        };
+        let Ok(underlying) = underlying.store() else { return self.clone() };
+        let underlying = underlying.over(store);
+        let store = Arc::new(PrefixStore::new(&**prefix, underlying.store.clone()));
+        let kind = Kind::Prefix(prefix.clone(), Arc::new(Object::Store(underlying)));
+        StoreObject { identity, store, kind }
+    }
+
     /// The number of the store that requests reach through all prefixes: the same for all views.
     pub(super) fn underlying_identity(&self) -> u64 {
         match self.prefixed().and_then(|(_, underlying)| underlying.store().ok()) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::array_lists;
-use super::describe::is_of_tensors;
+use super::describe::{is_any, is_of_tensors};
 use super::from_value::{FromValue, ReceivedValue};
 use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
@@ -54,14 +54,19 @@ impl Method {
         self.only_parameters().iter().any(|known| is_name(keyword, known.name) && is_any(known))
     }
 
+    /// The name of the parameter at `position`, of the forms that have one: of the first that takes
+    /// lists there, or none, as a list came or none.
+    pub fn name_at(&self, position: usize, is_list: bool) -> Option<&'static str> {
+        let mut known = self.overloads.iter().filter_map(|form| form.parameters.get(position));
+        let first = known.clone().next()?;
+        let is_like = |known: &&Parameter| matches!(known.ty, Type::Sequence(_)) == is_list;
+        Some(known.find(is_like).unwrap_or(first).name)
+    }
+
     /// The parameters, where there is one overload: of several, which is meant is not known yet.
     fn only_parameters(&self) -> &'static [Parameter] {
         if let [only] = self.overloads { only.parameters } else { &[] }
     }
-}
-
-fn is_any(parameter: &Parameter) -> bool {
-    matches!(parameter.ty, Type::Object | Type::Nullable(Type::Object))
 }
 
 impl ResolvedCall {
@@ -478,7 +483,7 @@ fn message(method: &Method, arguments: &Arguments) -> String {
             reasons.push(reason);
         }
     }
-    let (callee, given) = (language.callee(method), language.arguments(arguments));
+    let (callee, given) = (language.callee(method), language.arguments(method, arguments));
     let mut text = match overloads.len() {
         1 => format!("{callee}() does not take {given}. Accepted form:"),
         _ => format!("{callee}(): no overload takes {given}. Accepted forms:"),

@@ -54,10 +54,11 @@ impl ResolvedCall {
             let mut read_only = false;
             value.for_each_tensor(&mut |tensor| read_only |= tensor.is_read_only());
             if read_only {
+                let (callee, language) = (self.language.callee(self.method), self.language);
                 let message = format!(
-                    "{}: the memory of '{}' is read-only, but the call writes it; pass a writable \
-                     copy",
-                    self.method.name, parameter.name
+                    "{callee}(): argument '{}': its memory is read-only, but the call writes it; \
+                     pass a writable copy",
+                    language.name(parameter.name)
                 );
                 return Err(Error::InvalidArgument { message });
             }

@@ -211,6 +211,8 @@ pub enum Error {
     ReductionFailed {
         /// Which operation, on which rank, and what its function failed with.
         message: String,
+        /// What code of the program threw, for its language.
+        cause: crate::Cause,
     },
     /// What an operation was to read has an element that is not a finite number: found by
     /// `nan_check`.
@@ -547,7 +549,7 @@ impl Error {
                 ("sequence", ErrorField::Number(*sequence)),
             ],
             Error::HookFailed { message } => vec![("message", ErrorField::Text(message.clone()))],
-            Error::ReductionFailed { message } => {
+            Error::ReductionFailed { message, .. } => {
                 vec![("message", ErrorField::Text(message.clone()))]
             }
             Error::NonFiniteInput { operation, rank, tensor, element, dtype, value } => vec![

@@ -187,6 +187,13 @@ impl ProcessGroup {
         self.inner.hooks.change(|known| drop(known.abort.remove(&hook_id)));
     }
 
+    /// Whether the hooks are called only as long as one of these `handles` is there, which are all
+    /// of this process, and nothing of the group is about to call one.
+    #[doc(hidden)]
+    pub fn keeps_hooks_alone(&self, handles: usize) -> bool {
+        Arc::strong_count(&self.inner) == handles && self.inner.hooks.are_kept_alone()
+    }
+
     /// Whether operations have hooks or hints, or those that this thread calls now a name of the
     /// user, so that none takes a fast path.
     #[doc(hidden)]
@@ -298,6 +305,18 @@ impl Hooks {
     /// Forgets all: the group was left. Hooks may hold what holds the group.
     pub(super) fn clear(&self) {
         self.change(|known| *known = KnownHooks::default());
+    }
+
+    /// Whether nobody is about to call one.
+    fn are_kept_alone(&self) -> bool {
+        // Whoever asks does not wait: it may be the collector of a language.
+        let Ok(known) = self.known.try_lock() else { return false };
+        let KnownHooks { pre, post, completion, abort } = &**known;
+        Arc::strong_count(&known) == 1
+            && pre.iter().all(|(_, hook)| Arc::strong_count(hook) == 1)
+            && post.iter().all(|(_, hook)| Arc::strong_count(hook) == 1)
+            && completion.iter().all(|(_, hook)| Arc::strong_count(hook) == 1)
+            && abort.iter().all(|(_, hook)| Arc::strong_count(hook) == 1)
     }
 
     /// This rank ends the group by its own will, of which abort hooks do not tell.

@@ -138,14 +138,14 @@ impl PreparedOperation {
     /// Starts the operation. Its outcome is in [`PreparedOperation::tensors`]; that work's
     /// [`Work::result`] may be empty.
     ///
-    /// Of a collective, an earlier start that continues is waited for first: the ranks number what
-    /// they issue, so it can be issued neither later nor, on the same tensors, now. A message to or
-    /// from one rank is issued at once, behind the earlier ones.
+    /// While an earlier start continues, a message to or from one rank is issued behind it, and so
+    /// is a collective of a device. A collective of the host is refused: the ranks number what they
+    /// issue, so it can be issued neither later nor, on the same tensors, now.
     ///
     /// # Errors
-    /// That of an earlier start; [`Error::InvalidArgument`] if another thread is starting it;
-    /// [`Error::Reconfigured`] if the group has other members by now. That the group is broken, or
-    /// was left, is said here or by the work.
+    /// [`Error::InvalidArgument`] if an earlier start continues, as above, or another thread is
+    /// starting it; [`Error::Reconfigured`] if the group has other members by now. That the group
+    /// is broken, or was left, is said here or by the work.
     pub fn start(&self) -> Result<Work> {
         // A loop that repeats one call waits for each before the next.
         self.start_by(|_| self.issue(WaitIntent::Likely), unless_over)
@@ -184,12 +184,6 @@ impl PreparedOperation {
     /// What was started last, unless it succeeded immediately.
     pub fn last_started(&self) -> Option<Work> {
         self.started().last.clone()
-    }
-
-    /// The earlier start for which the next one waits, if that continues.
-    #[doc(hidden)]
-    pub fn awaited_by_next(&self) -> Option<Work> {
-        self.last_started().filter(|last| !last.is_done() && self.is_one_by_one())
     }
 
     /// All tensors, as they were given; those that are written come first. Their elements are
@@ -238,7 +232,7 @@ impl PreparedOperation {
         }
     }
 
-    /// Waits for an earlier start, and has `start` make the next, of which `work` continues.
+    /// Has `start` make the next, of which `work` continues, unless an earlier one is in its way.
     fn start_by<T>(
         &self,
         start: impl FnOnce(&Inner) -> Result<T>,
@@ -251,11 +245,11 @@ impl PreparedOperation {
         started.starting = true;
         let last = started.last.clone();
         drop(started);
-        let last = last.filter(|work| work.is_done() || self.is_one_by_one());
-        let over = last.map_or(Ok(()), |work| work.wait(None));
         // A hook of the user may panic.
         let _unwinding = EndOfStart(self);
-        let result = over.and_then(|()| {
+        let is_free = !self.is_one_by_one() || last.is_none_or(|work| work.is_completed());
+        let free = if is_free { Ok(()) } else { Err(self.is_running()) };
+        let result = free.and_then(|()| {
             let members = &**self.group.inner;
             members.check_epoch(self.epoch, self.name(), &self.group.inner)?;
             start(members)
@@ -268,7 +262,7 @@ impl PreparedOperation {
         result
     }
 
-    /// Whether a start waits until the one before is over.
+    /// Whether there is no start before the one before is over.
     fn is_one_by_one(&self) -> bool {
         match &self.call {
             // What comes from one rank comes in order, as into the tensor; what comes from several
@@ -298,6 +292,13 @@ impl PreparedOperation {
                 group.issue_message_among(message.clone(), self.epoch, None, waiting)
             }
         }
+    }
+
+    fn is_running(&self) -> Error {
+        let name = self.name();
+        let message =
+            format!("{name}: its last start is still running; wait for that one before the next");
+        Error::InvalidArgument { message }
     }
 
     fn is_being_started(&self) -> Error {

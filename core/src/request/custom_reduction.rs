@@ -5,6 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
+use crate::cause::Cause;
 use crate::generated::dtype::DType;
 use crate::generated::error::{Error, Result};
 use crate::generated::reduce_op::ReduceOp;
@@ -110,6 +111,7 @@ impl CustomReduction {
             let changed = upper.region().change_elements(lower.region(), &combine);
             changed.map(|()| upper.clone()).ok_or_else(|| Error::ReductionFailed {
                 message: "its operands do not lie as elements do".to_owned(),
+                cause: Cause::default(),
             })
         };
         Self::register(Some(T::DTYPE), Box::new(OfTensors(combine)))
@@ -148,6 +150,12 @@ impl CustomReduction {
     #[doc(hidden)]
     pub fn number(&self) -> u32 {
         self.0.number
+    }
+
+    /// How many clones of it there are, operations in flight among them.
+    #[doc(hidden)]
+    pub fn clones(&self) -> usize {
+        Arc::strong_count(&self.0)
     }
 
     /// Whether it takes elements of this type.
@@ -203,7 +211,7 @@ impl ReductionTask {
     pub fn end_with(mut self, result: &Tensor) {
         let Some(end) = self.end.take() else { return };
         match self.mismatch(result) {
-            Some(message) => end(Err(Error::ReductionFailed { message })),
+            Some(message) => end(Err(failure(message))),
             None if result.is_contiguous() => end(Ok(result.region())),
             None => end(Ok(result.to_contiguous().region())),
         }
@@ -229,8 +237,13 @@ impl ReductionTask {
 
     /// The function failed with what this text says.
     pub fn fail(self, text: &str) {
+        self.fail_because(text, Cause::default());
+    }
+
+    /// The function failed with what this text says, which its language has as `cause`.
+    pub fn fail_because(self, text: &str, cause: Cause) {
         let message = self.message(text);
-        self.fail_with(Error::ReductionFailed { message });
+        self.fail_with(Error::ReductionFailed { message, cause });
     }
 
     /// The message of the error that an operation ends with whose function failed.
@@ -243,7 +256,7 @@ impl Drop for ReductionTask {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
             let what = if std::thread::panicking() { "it panicked" } else { "it was given up" };
-            end(Err(Error::ReductionFailed { message: self.message(what) }));
+            end(Err(failure(self.message(what))));
         }
     }
 }
@@ -258,7 +271,7 @@ impl<F: Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync + 'static> Combine 
         let combined = operands.try_fold(first.clone(), |lower, upper| {
             let result = (self.0)(&lower, upper)?;
             match task.mismatch(&result) {
-                Some(message) => Err(Error::ReductionFailed { message }),
+                Some(message) => Err(failure(message)),
                 None if result.is_contiguous() => Ok(result),
                 None => Ok(result.to_contiguous()),
             }
@@ -268,6 +281,10 @@ impl<F: Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync + 'static> Combine 
             Err(error) => task.fail_with(error),
         }
     }
+}
+
+fn failure(message: String) -> Error {
+    Error::ReductionFailed { message, cause: Cause::default() }
 }
 
 fn known() -> ProcessMutexGuard<'static, Known> {

@@ -33,6 +33,7 @@ pub(crate) mod url;
 #[cfg(any(target_family = "wasm", feature = "websocket"))]
 pub mod websocket;
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,6 +190,11 @@ pub trait Store: Send + Sync {
     fn reopen(&self, limit: Duration) -> Result<Arc<dyn Store>> {
         let _ = limit;
         self.clone_store()
+    }
+    /// What a language looks for in a store that is written in it.
+    #[doc(hidden)]
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
     /// Another handle on the same data, which does not wait for this one's requests.
     fn clone_store(&self) -> Result<Arc<dyn Store>>;

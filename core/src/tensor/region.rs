@@ -136,6 +136,12 @@ impl Region {
         self.piece.device
     }
 
+    /// What keeps the memory, if it is a `T`.
+    #[doc(hidden)]
+    pub fn owner<T: Any>(&self) -> Option<&T> {
+        self.piece.owner.as_ref()?.downcast_ref()
+    }
+
     /// The owner of the memory, if it is a `T` and this, all of the memory, is the only region of
     /// it.
     pub(crate) fn into_owner<T: Any>(self) -> Result<T, Region> {

@@ -69,6 +69,7 @@ fn view_of(api: &Api, error: &ErrorKind) -> Error {
     let bases: Vec<String> = error.bases.iter().map(|base| format!("\"{base}\"")).collect();
     let names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
     let pattern = match names.as_slice() {
+        names if error.carries => format!("Error::{kind} {{ {}, .. }}", names.join(", ")),
         [] => format!("Error::{kind}"),
         names => format!("Error::{kind} {{ {} }}", names.join(", ")),
     };

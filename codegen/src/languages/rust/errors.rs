@@ -24,6 +24,8 @@ struct Kind {
     /// A Rust string literal.
     message: String,
     fields: Vec<Field>,
+    /// Whether it carries what code of a language threw.
+    carries: bool,
     /// A pattern that fits every error of this kind.
     any: String,
     /// As `any`, with the fields by their names.
@@ -98,12 +100,17 @@ fn kind(error: &ErrorKind) -> Kind {
     let variant = variant(error);
     let any = if error.fields.is_empty() { "" } else { " { .. }" };
     let names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
-    let all = if names.is_empty() { String::new() } else { format!(" {{ {} }}", names.join(", ")) };
+    let all = match (names.join(", "), error.carries) {
+        (names, true) => format!(" {{ {names}, .. }}"),
+        (names, false) if names.is_empty() => names,
+        (names, false) => format!(" {{ {names} }}"),
+    };
     Kind {
         doc: doc_comment(&error.doc),
         kind: variant.clone(),
         message: format!("{:?}", error.message),
         fields: fields.collect(),
+        carries: error.carries,
         any: format!("Error::{variant}{any}"),
         all: format!("Error::{variant}{all}"),
         variant,

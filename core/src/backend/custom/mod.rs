@@ -122,7 +122,7 @@ pub(crate) fn register(name: &str, devices: &str, factory: Arc<dyn DriverFactory
         known.push(kind);
     }
     let name: &'static str = name.to_ascii_lowercase().leak();
-    let device = known[0];
+    let device = known.first().copied().unwrap_or(DEVICES[0]);
     let registration =
         Registration { other_devices: known.leak(), ..Registration::new(name, device, connect) };
     // Before anybody can ask for it.
