@@ -17,6 +17,7 @@ def around_the_ring(here):
         came = np.full(count, -9.0)
         work = here.group.sendrecv(values(here.rank, count, "float64"), after, came, before)
         assert work.wait() is True
+        assert work.source_rank() == before
         same(came, values(before, count, "float64"), count)
 
 

@@ -368,13 +368,12 @@ impl Work {
         }
     }
 
-    /// The sender, for a receive that is done.
+    /// The sender, for a receive that is done, also if messages were sent together with it.
     pub fn source_rank(&self) -> Option<u32> {
-        match self.inner.as_ref()?.parts.as_slice() {
-            [(completion, _)] => completion.source_rank(),
-            // Of several messages that go together, there is no one sender.
-            _ => None,
-        }
+        let parts = &self.inner.as_ref()?.parts;
+        let mut senders = parts.iter().filter_map(|(completion, _)| completion.source_rank());
+        // Of several receives there is no one sender.
+        senders.next().filter(|_| senders.next().is_none())
     }
 
     /// The sender of a receive that ended well.
