@@ -224,7 +224,10 @@ export function aroundObjects(hooks, { name, rank, root }, refuse, run) {
 function callBefore(hooks, args, refuse) {
   for (const [id, hook] of hooks) {
     try {
-      if (typeof inHook(() => hook(args))?.then === "function") {
+      const returned = inHook(() => hook(args));
+      if (typeof returned?.then === "function") {
+        // What it ends with comes too late to be told.
+        Promise.resolve(returned).catch(() => {});
         throw new InvalidTypeError(
           "a pre-hook is called before its operation, which does not wait for a promise",
         );
@@ -255,12 +258,14 @@ function inHook(run) {
   }
 }
 
-/** Runs a hook that must not disturb the operation; what it throws is reported. */
+/** Runs a hook that must not disturb the operation; what it throws, also later, is reported. */
 function harmless(run) {
+  const report = (error) => platform.warn(`a hook failed: ${stackOf(error)}`);
   try {
-    inHook(run);
+    const returned = inHook(run);
+    if (typeof returned?.then === "function") Promise.resolve(returned).catch(report);
   } catch (error) {
-    platform.warn(`a hook failed: ${stackOf(error)}`);
+    report(error);
   }
 }
 

@@ -153,7 +153,7 @@ export async function awaited({ rank, group, store }) {
     await group.allreduce(array);
   }
   await group.barrier();
-  if (rank === 0) group.registerPreHook(1, async () => {});
+  if (rank === 0) group.registerPreHook(1, async () => Promise.reject(new Error("late")));
   const call = async () => group.barrier();
   const error = await call().catch((error) => error);
   return [ended, error.kind, error.message];
@@ -206,11 +206,15 @@ export async function harmless({ rank, size, group }) {
   group.registerCompletionHook(1, fail);
   const array = Float32Array.of(1);
   await group.allreduce(array);
+  const rejects = async () => fail();
+  group.registerPostHook(1, rejects);
+  group.registerCompletionHook(1, rejects);
+  await group.allreduce(array);
   group.unregisterPostHook(1);
   group.unregisterCompletionHook(1);
   group.unregisterPreHook(12);
   await group.allreduce(array);
-  assert.equal(array[0], size * size);
+  assert.equal(array[0], size ** 3);
   assert.throws(() => group.registerPreHook(0, 3), { kind: "InvalidType" });
   assert.throws(() => group.registerPreHook("a", fail), { kind: "InvalidType" });
   const order = [];
@@ -221,7 +225,8 @@ export async function harmless({ rank, size, group }) {
   const sorted = [-(2n ** 62n), 3, 2n ** 60n, 2n ** 60n + 1n].map(String);
   assert.deepEqual(order, sorted);
   await new Promise((resolve) => setImmediate(resolve));
-  return warnings.length > 0 && warnings.every((text) => text.includes("for nothing"));
+  assert.equal(warnings.length, 4);
+  return warnings.every((text) => text.includes("for nothing"));
 }
 
 /** Names that the user gives to operations: for hooks, in errors, through awaits. */
