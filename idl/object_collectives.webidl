@@ -25,8 +25,8 @@ partial namespace distributed {
   /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::broadcast_object",
    Throws=(InvalidArgument, InvalidType)]
-  undefined broadcast_object_list(Object object_list, optional Rank? src = null,
-                                  optional ProcessGroup? group = null,
+  undefined broadcast_object_list(Object object_list, [Positional] optional Rank? src = null,
+                                  [Positional] optional ProcessGroup? group = null,
                                   [NotIn=javascript] optional Object? device = null,
                                   optional Rank? group_src = null,
                                   [NotIn=javascript] optional ObjectCodec codec = "cbor");
@@ -35,14 +35,15 @@ partial namespace distributed {
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::all_gather_object",
    Throws=(InvalidArgument, InvalidType)]
   undefined all_gather_object(Object object_list, Object obj,
-                              optional ProcessGroup? group = null,
+                              [Positional] optional ProcessGroup? group = null,
                               [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// `dst` gets every rank's object, in `object_gather_list`, which only it passes.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::gather_object",
    Throws=(InvalidArgument, InvalidType)]
   undefined gather_object(Object obj, [Positional] optional Object? object_gather_list = null,
-                          optional Rank? dst = null, optional ProcessGroup? group = null,
+                          [Positional] optional Rank? dst = null,
+                          [Positional] optional ProcessGroup? group = null,
                           optional Rank? group_dst = null,
                           [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
@@ -51,16 +52,16 @@ partial namespace distributed {
    Throws=(InvalidArgument, InvalidType)]
   undefined scatter_object_list(Object scatter_object_output_list,
                                 [Positional] optional Object? scatter_object_input_list = null,
-                                optional Rank? src = null,
-                                optional ProcessGroup? group = null,
+                                [Positional] optional Rank? src = null,
+                                [Positional] optional ProcessGroup? group = null,
                                 optional Rank? group_src = null,
                                 [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Sends the objects of a list to `dst`.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::send_object",
    Throws=(InvalidArgument, InvalidType)]
-  undefined send_object_list(Object object_list, [GlobalPeer] optional Rank? dst = null,
-                             optional ProcessGroup? group = null,
+  undefined send_object_list(Object object_list, [GlobalPeer, Positional] optional Rank? dst = null,
+                             [Positional] optional ProcessGroup? group = null,
                              [NotIn=javascript] optional Object? device = null,
                              [Peer] optional Rank? group_dst = null,
                              [NotIn=javascript] optional ObjectCodec codec = "cbor");
@@ -69,8 +70,8 @@ partial namespace distributed {
   /// rank; -1 if this process is not in the group.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::recv_object",
    Throws=(InvalidArgument, InvalidType)]
-  long recv_object_list(Object object_list, [GlobalPeer] optional Rank? src = null,
-                        optional ProcessGroup? group = null,
+  long recv_object_list(Object object_list, [GlobalPeer, Positional] optional Rank? src = null,
+                        [Positional] optional ProcessGroup? group = null,
                         [NotIn=javascript] optional Object? device = null,
                         [Peer] optional Rank? group_src = null,
                         [NotIn=javascript] optional ObjectCodec codec = "cbor");

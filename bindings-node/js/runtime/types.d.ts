@@ -78,9 +78,9 @@ export type BytesLike = string | ArrayBufferView | ArrayBuffer;
 export type GroupLike = ProcessGroup | NonGroupMember;
 
 /** The class of array for the elements of a tensor of a dtype. */
-export type ArrayOf<D extends DType> = D extends "f32" | "c64"
+export type ArrayOf<D extends DType> = D extends "f32" | "complex64"
   ? Float32Array
-  : D extends "f64" | "c128"
+  : D extends "f64" | "complex128"
     ? Float64Array
     : D extends "i8"
       ? Int8Array
@@ -102,7 +102,7 @@ export type ArrayOf<D extends DType> = D extends "f32" | "c64"
 
 /** Options of {@link tensor}. */
 export interface TensorOptions {
-  /** The element type; that of the array unless given. `c64` is a pair of `f32`. */
+  /** The element type; that of the array unless given. `complex64` is a pair of `f32`. */
   dtype?: DType | undefined;
   /** The sizes, outermost first; all elements in one dimension unless given. */
   shape?: readonly number[] | undefined;
@@ -546,10 +546,18 @@ export class PreparedOperation<T = unknown> {
    */
   run(): Promise<void>;
   /**
-   * Waits for the last start: its result, or `undefined` if there was none. Rejects with what
-   * it failed with.
+   * Waits for the last start, as {@link Work.wait}: its result, or `undefined` if there was none.
+   * Rejects with what it failed with.
+   *
+   * @param options - `timeout` in ms; none, or zero, means no limit of its own.
+   * @throws {@link WaitTimeoutError}
    */
-  wait(): Promise<T | undefined>;
+  wait(
+    options?: WaitOptions & {
+      /** Limit of this wait, ms. */
+      timeout?: number | null | undefined;
+    },
+  ): Promise<T | undefined>;
   /** `PreparedOperation`. */
   readonly [Symbol.toStringTag]: "PreparedOperation";
 }

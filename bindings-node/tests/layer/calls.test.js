@@ -118,7 +118,7 @@ test("a Tensor says what an array cannot", async () => {
   assert.deepEqual([view.dtype, view.size, view.byteLength, view.offset], ["bf16", 6, 12, 2]);
   assert.equal(view.data, bits);
   const complex = pr.tensor(new Float32Array(6), { dtype: "complex64" });
-  assert.deepEqual([complex.dtype, complex.shape], ["c64", [3]]);
+  assert.deepEqual([complex.dtype, complex.shape], ["complex64", [3]]);
 
   const owned = pr.alloc("f32", [2, 2]);
   owned.data.fill(1);

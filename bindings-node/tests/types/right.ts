@@ -178,7 +178,7 @@ export async function devices(group: pr.ProcessGroup, pointer: bigint): Promise<
 export function tensors(): void {
   const floats: Float32Array = pr.alloc("f32", [2, 3]).data;
   const flags: Uint8Array = pr.alloc("bool", 4).data;
-  const complex: Float64Array = pr.alloc("c128", [1]).data;
+  const complex: Float64Array = pr.alloc("complex128", [1]).data;
   const view: pr.Tensor<Uint16Array> = pr.tensor(new Uint16Array(4), { dtype: "f16" });
   const dtype: pr.DType = pr.DType.bf16;
   void [floats, flags, complex, view.data.length, dtype, pr.ReduceOp.SUM.value];
