@@ -1490,6 +1490,20 @@ export class DeviceMesh {
    * A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
    * of this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
    *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
+   * @throws {@link RendezvousTimeoutError}
+   */
+  flatten(options?: WaitOptions & {
+    /** None: the names of the dimensions, with `_` between them. */
+    meshDimName?: string | null | undefined;
+  }): Promise<DeviceMesh>;
+  /**
+   * A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
+   * of this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
+   *
    * @param meshDimName - None: the names of the dimensions, with `_` between them.
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1497,7 +1511,7 @@ export class DeviceMesh {
    * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
    */
-  flatten(meshDimName?: string | null, options?: WaitOptions): Promise<DeviceMesh>;
+  flatten(meshDimName: string | null | undefined, options?: WaitOptions): Promise<DeviceMesh>;
   /** Whether the ranks, the shape, the names and the device type are the same: `==` in Python. */
   equals(other: DeviceMesh): boolean;
   /** The mesh that this one was sliced out of, or flattened from; else itself. */
@@ -2319,12 +2333,27 @@ export class ProcessGroup {
    * with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
    *
    * @param dims - The length of each dimension: `computeDims` finds balanced ones.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link TopologyMismatchError}
+   */
+  createCart(dims: IntegerList, options?: WaitOptions & {
+    /**
+     * For each dimension, whether the last one's next neighbour is the first. An empty list: in
+     * none of them.
+     */
+    periods?: readonly boolean[] | undefined;
+  }): Promise<Topology>;
+  /**
+   * Arranges the ranks in a grid, as many as there are (MPI's `Cart_create`). All ranks call it,
+   * with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
+   *
+   * @param dims - The length of each dimension: `computeDims` finds balanced ones.
    * @param periods - For each dimension, whether the last one's next neighbour is the first. An
    * empty list: in none of them.
    * @throws {@link InvalidArgumentError}
    * @throws {@link TopologyMismatchError}
    */
-  createCart(dims: IntegerList, periods?: readonly boolean[], options?: WaitOptions): Promise<Topology>;
+  createCart(dims: IntegerList, periods: readonly boolean[] | undefined, options?: WaitOptions): Promise<Topology>;
   /**
    * Makes a graph of the ranks, each of which says who its neighbours are (MPI's
    * `Dist_graph_create_adjacent`). All ranks call it. A rank that names another as its
@@ -2364,13 +2393,57 @@ export class ProcessGroup {
    *
    * @param tensors - A list with the one tensor to send.
    * @param dstRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  send(tensors: readonly TensorLike[], dstRank: number, options?: WaitOptions & {
+    /**
+     * The receiver takes the message by a receive with the same tag.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+  }): Work<void>;
+  /**
+   * Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
+   *
+   * The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
+   * receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
+   * `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl`
+   * does not compare sizes.
+   *
+   * A rank may send to itself: up to 1.25 MiB that it has not received yet are held for it; what
+   * is beyond that waits for its receive. With `mpi` the library may hold nothing; with `nccl`,
+   * both are in one `batchIsendIrecv`.
+   *
+   * @param tensors - A list with the one tensor to send.
+   * @param dstRank - The other rank, in this group.
    * @param tag - The receiver takes the message by a receive with the same tag.
    * @throws {@link InvalidArgumentError}
    * @throws {@link MessageSizeError}
    * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
-  send(tensors: readonly TensorLike[], dstRank: number, tag?: number, options?: WaitOptions): Work<void>;
+  send(tensors: readonly TensorLike[], dstRank: number, tag: number | undefined, options?: WaitOptions): Work<void>;
+  /**
+   * Receives a tensor from a rank, into a list's one tensor, which must have the size and the
+   * dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
+   *
+   * @param tensors - What the results are written to.
+   * @param srcRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  recv<T extends readonly TensorLike[]>(tensors: T, srcRank: number, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+  }): Work<T>;
   /**
    * Receives a tensor from a rank, into a list's one tensor, which must have the size and the
    * dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
@@ -2383,7 +2456,23 @@ export class ProcessGroup {
    * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
-  recv<T extends readonly TensorLike[]>(tensors: T, srcRank: number, tag?: number, options?: WaitOptions): Work<T>;
+  recv<T extends readonly TensorLike[]>(tensors: T, srcRank: number, tag: number | undefined, options?: WaitOptions): Work<T>;
+  /**
+   * Receives a tensor from whichever rank sends first; `Work.sourceRank` is that rank.
+   *
+   * @param tensors - What the results are written to.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  recvAnysource<T extends readonly TensorLike[]>(tensors: T, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+  }): Work<T>;
   /**
    * Receives a tensor from whichever rank sends first; `Work.sourceRank` is that rank.
    *
@@ -2394,7 +2483,7 @@ export class ProcessGroup {
    * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
-  recvAnysource<T extends readonly TensorLike[]>(tensors: T, tag?: number, options?: WaitOptions): Work<T>;
+  recvAnysource<T extends readonly TensorLike[]>(tensors: T, tag: number | undefined, options?: WaitOptions): Work<T>;
   /**
    * Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
    * reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
@@ -2717,10 +2806,39 @@ export class ProcessGroup {
    *
    * @param tensor - The input of this rank. Read only.
    * @param dstRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareSend(tensor: TensorLike, dstRank: number, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+  }): PreparedOperation<void>;
+  /**
+   * Prepares a message to a rank. Each start is a message, for an ordinary or a prepared
+   * receive.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
    * @param tag - Messages match if their tags are equal.
    * @throws {@link InvalidArgumentError}
    */
-  prepareSend(tensor: TensorLike, dstRank: number, tag?: number, options?: WaitOptions): PreparedOperation<void>;
+  prepareSend(tensor: TensorLike, dstRank: number, tag: number | undefined, options?: WaitOptions): PreparedOperation<void>;
+  /**
+   * Prepares the receive of a message from a rank.
+   *
+   * @param tensor - What the result is written to.
+   * @param srcRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareRecv<T extends TensorLike>(tensor: T, srcRank: number, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+  }): PreparedOperation<T>;
   /**
    * Prepares the receive of a message from a rank.
    *
@@ -2729,7 +2847,7 @@ export class ProcessGroup {
    * @param tag - Messages match if their tags are equal.
    * @throws {@link InvalidArgumentError}
    */
-  prepareRecv<T extends TensorLike>(tensor: T, srcRank: number, tag?: number, options?: WaitOptions): PreparedOperation<T>;
+  prepareRecv<T extends TensorLike>(tensor: T, srcRank: number, tag: number | undefined, options?: WaitOptions): PreparedOperation<T>;
   /**
    * Sets hints for all later operations of this group, on all ranks alike and at the same place
    * in the order of its calls; what was set before and is not among them is unset. An operation
@@ -2837,6 +2955,55 @@ export class ProcessGroup {
    * @param dstRank - The other rank, in this group.
    * @param recvTensor - Where what comes is put. It may be what is sent.
    * @param srcRank - The other rank, in this group.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, options?: WaitOptions & {
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    sendTag?: number | undefined;
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+  }): Work<T>;
+  /**
+   * Sends a tensor to a rank, and receives one from a rank, which may be the same or another
+   * one: MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a
+   * ring, never wait for each other in a circle.
+   *
+   * @param sendTensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param recvTensor - Where what comes is put. It may be what is sent.
+   * @param srcRank - The other rank, in this group.
+   * @param sendTag - Those of the two messages, which other ranks may also send and receive by
+   * `send` and `recv`.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, sendTag: number | undefined, options?: WaitOptions & {
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+  }): Work<T>;
+  /**
+   * Sends a tensor to a rank, and receives one from a rank, which may be the same or another
+   * one: MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a
+   * ring, never wait for each other in a circle.
+   *
+   * @param sendTensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param recvTensor - Where what comes is put. It may be what is sent.
+   * @param srcRank - The other rank, in this group.
    * @param sendTag - Those of the two messages, which other ranks may also send and receive by
    * `send` and `recv`.
    * @param recvTag - Those of the two messages, which other ranks may also send and receive by
@@ -2846,7 +3013,7 @@ export class ProcessGroup {
    * @throws {@link MessageDTypeError}
    * @throws {@link RankFailedError}
    */
-  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, sendTag?: number, recvTag?: number, options?: WaitOptions): Work<T>;
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, sendTag: number | undefined, recvTag: number | undefined, options?: WaitOptions): Work<T>;
   /**
    * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
    * tag would take, and says what it is. The message stays where it is, until it is received.
@@ -2856,7 +3023,34 @@ export class ProcessGroup {
    * @throws {@link UnsupportedError}
    * @throws {@link RankFailedError}
    */
-  probe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo>;
+  probe(options?: WaitOptions & {
+    srcRank?: number | null | undefined;
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo>;
+  /**
+   * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
+   * tag would take, and says what it is. The message stays where it is, until it is received.
+   * The backends `tcp` and `websocket` can do that.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  probe(srcRank: number | null | undefined, options?: WaitOptions & {
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo>;
+  /**
+   * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
+   * tag would take, and says what it is. The message stays where it is, until it is received.
+   * The backends `tcp` and `websocket` can do that.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  probe(srcRank: number | null | undefined, tag: number | undefined, options?: WaitOptions): Promise<MessageInfo>;
   /**
    * As `probe`, without waiting for a message: nothing if there is none yet.
    *
@@ -2864,7 +3058,30 @@ export class ProcessGroup {
    * @throws {@link UnsupportedError}
    * @throws {@link RankFailedError}
    */
-  iprobe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo | null>;
+  iprobe(options?: WaitOptions & {
+    srcRank?: number | null | undefined;
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo | null>;
+  /**
+   * As `probe`, without waiting for a message: nothing if there is none yet.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  iprobe(srcRank: number | null | undefined, options?: WaitOptions & {
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo | null>;
+  /**
+   * As `probe`, without waiting for a message: nothing if there is none yet.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  iprobe(srcRank: number | null | undefined, tag: number | undefined, options?: WaitOptions): Promise<MessageInfo | null>;
   /**
    * Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
    * returns the indices and the values of the sum, as two new tensors. Ranks may have any
@@ -3033,7 +3250,17 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedError}
    */
-  newWindow(tensor?: TensorLike | null, options?: WaitOptions): Promise<Window>;
+  newWindow(options?: WaitOptions & {
+    tensor?: TensorLike | null | undefined;
+  }): Promise<Window>;
+  /**
+   * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
+   * tensor or all without.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   */
+  newWindow(tensor: TensorLike | null | undefined, options?: WaitOptions): Promise<Window>;
   /** The kinds of backends. */
   static readonly BackendType: typeof BackendType;
   /**
@@ -3252,10 +3479,24 @@ export class FileStore extends Store {
    * `worldSize` it is not removed.
    *
    * @param fileName - The file.
+   * @throws {@link DistStoreError}
+   */
+  static open(fileName: string, options?: WaitOptions & {
+    /**
+     * The number of ranks.
+     * @defaultValue `-1`
+     */
+    worldSize?: number | undefined;
+  }): Promise<FileStore>;
+  /**
+   * Opens or creates `fileName`. The last of `worldSize` users removes the file; with a negative
+   * `worldSize` it is not removed.
+   *
+   * @param fileName - The file.
    * @param worldSize - The number of ranks.
    * @throws {@link DistStoreError}
    */
-  static open(fileName: string, worldSize?: number, options?: WaitOptions): Promise<FileStore>;
+  static open(fileName: string, worldSize: number | undefined, options?: WaitOptions): Promise<FileStore>;
 }
 
 /** A view of another store: every key gets a prefix. This is how several groups share a store. */
@@ -3633,11 +3874,36 @@ export function isInitialized(): boolean;
  * process hosts the store waits for the others to leave, up to ten seconds, unless they are
  * gone.
  *
+ * @throws {@link InvalidGroupError}
+ */
+export function destroyProcessGroup(options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+  }): Promise<void>;
+/**
+ * Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
+ * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than
+ * the default group is left without waiting for other ranks: a disagreement on what they ran
+ * that is not known by then is reported when the default group is destroyed. The rank whose
+ * process hosts the store waits for the others to leave, up to ten seconds, unless they are
+ * gone.
+ *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}
  */
-export function destroyProcessGroup(group?: GroupLike | null, options?: WaitOptions): Promise<void>;
+export function destroyProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
+/**
+ * Aborts a group and unregisters it; without `group`, all groups and the default group, so
+ * that another can be made. Every operation of it fails, on all ranks. Does not wait for
+ * operations in flight, only until the other ranks have been notified, for a second at most.
+ *
+ * @throws {@link NotInitializedError}
+ */
+export function abortProcessGroup(options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+  }): Promise<void>;
 /**
  * Aborts a group and unregisters it; without `group`, all groups and the default group, so
  * that another can be made. Every operation of it fails, on all ranks. Does not wait for
@@ -3646,7 +3912,7 @@ export function destroyProcessGroup(group?: GroupLike | null, options?: WaitOpti
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
  */
-export function abortProcessGroup(group?: GroupLike | null, options?: WaitOptions): Promise<void>;
+export function abortProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
 /**
  * The default group.
@@ -5006,11 +5272,23 @@ export function broadcastObjectList<T = any>(objectList: T[], src: number | null
  *
  * @param objectList - The objects; changed in place where this rank receives.
  * @param obj - This rank's object.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function allGatherObject<T = any>(objectList: T[], obj: T, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+  }): Promise<T[]>;
+/**
+ * All ranks get every rank's object, in `objectList`, which has one place for each rank.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param obj - This rank's object.
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}
  */
-export function allGatherObject<T = any>(objectList: T[], obj: T, group?: GroupLike | null, options?: WaitOptions): Promise<T[]>;
+export function allGatherObject<T = any>(objectList: T[], obj: T, group: GroupLike | null | undefined, options?: WaitOptions): Promise<T[]>;
 
 /**
  * `dst` gets every rank's object, in `objectGatherList`, which only it passes.

@@ -11,10 +11,11 @@ enum ObjectCodec {
   /// program. In Python also tuples, sets, integers of any size, paths, dates and times with their
   /// zones, decimals, scalars and element types of NumPy, ml_dtypes and PyTorch, and dataclasses,
   /// named tuples and enums that `register_object_type` was told of; other languages see them as
-  /// plain values: a map of fields, a list of the names of flags, a text, a number. A reader
-  /// imports NumPy, ml_dtypes, PyTorch or zoneinfo when a type of theirs comes, and sees the plain
-  /// value where it is not installed. Up to 100 levels, of which an object of a registered type
-  /// takes two; an object that occurs twice comes as two.
+  /// plain values: a map of fields, a list of the names of flags, a text, a number. JavaScript
+  /// has a `Date`, to the millisecond, where a time has its offset from UTC, and sends one as a
+  /// time in UTC. A reader imports NumPy, ml_dtypes, PyTorch or zoneinfo when a type of theirs
+  /// comes, and sees the plain value where it is not installed. Up to 100 levels, of which an
+  /// object of a registered type takes two; an object that occurs twice comes as two.
   "cbor",
   /// Python's pickle, for any object. Reading it may run code: use it only among trusted ranks.
   /// Only a rank that passes `pickle` itself reads it.
