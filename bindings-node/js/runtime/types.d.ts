@@ -324,6 +324,12 @@ export interface WaitOptions {
   signal?: AbortSignalLike | null | undefined;
 }
 
+/** Options of a wait for an operation. */
+export interface WaitLimit extends WaitOptions {
+  /** Limit of this wait, ms; none, or zero, means no limit of its own. */
+  timeout?: number | null | undefined;
+}
+
 /** An `AbortSignal`, of whichever runtime. */
 export interface AbortSignalLike {
   /** Whether it fired. */
@@ -362,19 +368,13 @@ export class Work<R = unknown> implements PromiseLike<R> {
    * Waits until the operation is complete, no longer than `timeout`. When that has passed, the
    * operation continues, and a later wait may succeed.
    *
-   * @param options - `timeout` in ms; none, or zero, means no limit of its own.
    * @throws {@link WaitTimeoutError}
    * @throws {@link CollectiveTimeoutError}
    * @throws {@link CollectiveMismatchError}
    * @throws {@link RankFailedError}
    * @throws {@link AbortedError}
    */
-  wait(
-    options?: WaitOptions & {
-      /** Limit of this wait, ms. */
-      timeout?: number | null | undefined;
-    },
-  ): Promise<R>;
+  wait(options?: WaitLimit): Promise<R>;
 
   /** Whether the operation ended, well or not. Does not wait. */
   isCompleted(): boolean;
@@ -547,17 +547,9 @@ export class PreparedOperation<T = unknown> {
   run(): Promise<void>;
   /**
    * Waits for the last start, as {@link Work.wait}: its result, or `undefined` if there was none.
-   * Rejects with what it failed with.
-   *
-   * @param options - `timeout` in ms; none, or zero, means no limit of its own.
    * @throws {@link WaitTimeoutError}
    */
-  wait(
-    options?: WaitOptions & {
-      /** Limit of this wait, ms. */
-      timeout?: number | null | undefined;
-    },
-  ): Promise<T | undefined>;
+  wait(options?: WaitLimit): Promise<T | undefined>;
   /** `PreparedOperation`. */
   readonly [Symbol.toStringTag]: "PreparedOperation";
 }
