@@ -66,13 +66,13 @@ export const DType: {
   /** IEEE 754 binary64. */
   readonly f64: "f64";
   /** A pair of binary32: real, imaginary. */
-  readonly c64: "c64";
+  readonly complex64: "complex64";
   /** A pair of binary64: real, imaginary. */
-  readonly c128: "c128";
+  readonly complex128: "complex128";
 };
 
 /** The name of an element type; the core's names are accepted, too. */
-export type DType = "bool" | "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "f16" | "bf16" | "f32" | "f64" | "c64" | "c128" | "complex64" | "complex128";
+export type DType = "bool" | "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "f16" | "bf16" | "f32" | "f64" | "complex64" | "complex128";
 
 /**
  * How elements of several ranks are combined.
@@ -866,7 +866,7 @@ export interface PreHookArgs {
    * The number of the operation among those of the group that had hooks, from 0. All hooks of
    * one operation get the same one.
    */
-  opId: number | bigint;
+  opId: number;
   /** The name that `recordComm` gave it, if it is called in such a block. */
   commName: string | null;
 }
@@ -876,7 +876,7 @@ export interface PostHookArgs {
   /** The operation, as before it. */
   name: string;
   /** The number of the operation. */
-  opId: number | bigint;
+  opId: number;
   /** The operation's handle. */
   work: Work;
   /** The name that `recordComm` gave it, if it is called in such a block. */
@@ -888,7 +888,7 @@ export interface CompletionHookArgs {
   /** The operation, as before it. */
   name: string;
   /** The number of the operation. */
-  opId: number | bigint;
+  opId: number;
   /** How long it took, from its issue on. In ms. */
   duration: number;
   /** What it failed with; none if it ended well. */
@@ -1112,7 +1112,7 @@ export interface MessageInfo {
   /** The name of its element type: `f32`. */
   dtype: string;
   /** The bytes of all its elements. */
-  bytes: number | bigint;
+  bytes: number;
 }
 
 /** What compression lost. In Python it is a `dict` of these. */
@@ -1303,8 +1303,6 @@ export interface SplitGroupOptions extends WaitOptions {
 
 /** Options of `TCPStore`. */
 export interface TCPStoreOptions extends WaitOptions {
-  /** The number of users, the server's included; none: open-ended. */
-  worldSize?: number | null | undefined;
   /** @defaultValue `false` */
   isMaster?: boolean | undefined;
   /**
@@ -1322,13 +1320,13 @@ export interface TCPStoreOptions extends WaitOptions {
    * @defaultValue `false`
    */
   multiTenant?: boolean | undefined;
-  /** Serve on this listening socket; the port must be its port. */
-  masterListenFd?: number | null | undefined;
   /**
    * Accepted for compatibility; there is one server.
    * @defaultValue `true`
    */
   useLibuv?: boolean | undefined;
+  /** The number of users, the server's included; none: open-ended. */
+  worldSize?: number | null | undefined;
 }
 
 /**
@@ -1492,6 +1490,20 @@ export class DeviceMesh {
    * A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
    * of this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
    *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link InvalidGroupError}
+   * @throws {@link RankFailedError}
+   * @throws {@link RendezvousError}
+   * @throws {@link RendezvousTimeoutError}
+   */
+  flatten(options?: WaitOptions & {
+    /** None: the names of the dimensions, with `_` between them. */
+    meshDimName?: string | null | undefined;
+  }): Promise<DeviceMesh>;
+  /**
+   * A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
+   * of this mesh call it. The mesh that this one was sliced out of knows it by its name, too.
+   *
    * @param meshDimName - None: the names of the dimensions, with `_` between them.
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1499,7 +1511,7 @@ export class DeviceMesh {
    * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
    */
-  flatten(meshDimName?: string | null, options?: WaitOptions): Promise<DeviceMesh>;
+  flatten(meshDimName: string | null | undefined, options?: WaitOptions): Promise<DeviceMesh>;
   /** Whether the ranks, the shape, the names and the device type are the same: `==` in Python. */
   equals(other: DeviceMesh): boolean;
   /** The mesh that this one was sliced out of, or flattened from; else itself. */
@@ -2321,12 +2333,27 @@ export class ProcessGroup {
    * with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
    *
    * @param dims - The length of each dimension: `computeDims` finds balanced ones.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link TopologyMismatchError}
+   */
+  createCart(dims: IntegerList, options?: WaitOptions & {
+    /**
+     * For each dimension, whether the last one's next neighbour is the first. An empty list: in
+     * none of them.
+     */
+    periods?: readonly boolean[] | undefined;
+  }): Promise<Topology>;
+  /**
+   * Arranges the ranks in a grid, as many as there are (MPI's `Cart_create`). All ranks call it,
+   * with the same arguments. Ranks stand as in an array: the last dimension counts fastest.
+   *
+   * @param dims - The length of each dimension: `computeDims` finds balanced ones.
    * @param periods - For each dimension, whether the last one's next neighbour is the first. An
    * empty list: in none of them.
    * @throws {@link InvalidArgumentError}
    * @throws {@link TopologyMismatchError}
    */
-  createCart(dims: IntegerList, periods?: readonly boolean[], options?: WaitOptions): Promise<Topology>;
+  createCart(dims: IntegerList, periods: readonly boolean[] | undefined, options?: WaitOptions): Promise<Topology>;
   /**
    * Makes a graph of the ranks, each of which says who its neighbours are (MPI's
    * `Dist_graph_create_adjacent`). All ranks call it. A rank that names another as its
@@ -2379,6 +2406,27 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<void>;
   /**
+   * Sends a tensor to a rank. Messages of one sender and one tag arrive in order.
+   *
+   * The receiver's tensor must have as many bytes and the same dtype; shapes may differ. A
+   * receiver that wants the bytes as they are, whatever their dtype, passes a `uint8` tensor (a
+   * `uint8` view of its own). The backends `mpi` and `nccl` do not compare dtypes, and `nccl`
+   * does not compare sizes.
+   *
+   * A rank may send to itself: up to 1.25 MiB that it has not received yet are held for it; what
+   * is beyond that waits for its receive. With `mpi` the library may hold nothing; with `nccl`,
+   * both are in one `batchIsendIrecv`.
+   *
+   * @param tensors - A list with the one tensor to send.
+   * @param dstRank - The other rank, in this group.
+   * @param tag - The receiver takes the message by a receive with the same tag.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  send(tensors: readonly TensorLike[], dstRank: number, tag: number | undefined, options?: WaitOptions): Work<void>;
+  /**
    * Receives a tensor from a rank, into a list's one tensor, which must have the size and the
    * dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
    *
@@ -2397,6 +2445,19 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): Work<T>;
   /**
+   * Receives a tensor from a rank, into a list's one tensor, which must have the size and the
+   * dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
+   *
+   * @param tensors - What the results are written to.
+   * @param srcRank - The other rank, in this group.
+   * @param tag - Messages match if their tags are equal.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  recv<T extends readonly TensorLike[]>(tensors: T, srcRank: number, tag: number | undefined, options?: WaitOptions): Work<T>;
+  /**
    * Receives a tensor from whichever rank sends first; `Work.sourceRank` is that rank.
    *
    * @param tensors - What the results are written to.
@@ -2412,6 +2473,17 @@ export class ProcessGroup {
      */
     tag?: number | undefined;
   }): Work<T>;
+  /**
+   * Receives a tensor from whichever rank sends first; `Work.sourceRank` is that rank.
+   *
+   * @param tensors - What the results are written to.
+   * @param tag - Messages match if their tags are equal.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  recvAnysource<T extends readonly TensorLike[]>(tensors: T, tag: number | undefined, options?: WaitOptions): Work<T>;
   /**
    * Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
    * reduction over the ranks 0 to `r`, in this order (MPI's `Scan`; NumPy's `cumsum` over the
@@ -2744,6 +2816,16 @@ export class ProcessGroup {
     tag?: number | undefined;
   }): PreparedOperation<void>;
   /**
+   * Prepares a message to a rank. Each start is a message, for an ordinary or a prepared
+   * receive.
+   *
+   * @param tensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param tag - Messages match if their tags are equal.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareSend(tensor: TensorLike, dstRank: number, tag: number | undefined, options?: WaitOptions): PreparedOperation<void>;
+  /**
    * Prepares the receive of a message from a rank.
    *
    * @param tensor - What the result is written to.
@@ -2757,6 +2839,15 @@ export class ProcessGroup {
      */
     tag?: number | undefined;
   }): PreparedOperation<T>;
+  /**
+   * Prepares the receive of a message from a rank.
+   *
+   * @param tensor - What the result is written to.
+   * @param srcRank - The other rank, in this group.
+   * @param tag - Messages match if their tags are equal.
+   * @throws {@link InvalidArgumentError}
+   */
+  prepareRecv<T extends TensorLike>(tensor: T, srcRank: number, tag: number | undefined, options?: WaitOptions): PreparedOperation<T>;
   /**
    * Sets hints for all later operations of this group, on all ranks alike and at the same place
    * in the order of its calls; what was set before and is not among them is unset. An operation
@@ -2882,6 +2973,48 @@ export class ProcessGroup {
     recvTag?: number | undefined;
   }): Work<T>;
   /**
+   * Sends a tensor to a rank, and receives one from a rank, which may be the same or another
+   * one: MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a
+   * ring, never wait for each other in a circle.
+   *
+   * @param sendTensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param recvTensor - Where what comes is put. It may be what is sent.
+   * @param srcRank - The other rank, in this group.
+   * @param sendTag - Those of the two messages, which other ranks may also send and receive by
+   * `send` and `recv`.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, sendTag: number | undefined, options?: WaitOptions & {
+    /**
+     * Those of the two messages, which other ranks may also send and receive by `send` and `recv`.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+  }): Work<T>;
+  /**
+   * Sends a tensor to a rank, and receives one from a rank, which may be the same or another
+   * one: MPI's `Sendrecv`. Both go on at once, so that ranks that exchange, in pairs or around a
+   * ring, never wait for each other in a circle.
+   *
+   * @param sendTensor - The input of this rank. Read only.
+   * @param dstRank - The other rank, in this group.
+   * @param recvTensor - Where what comes is put. It may be what is sent.
+   * @param srcRank - The other rank, in this group.
+   * @param sendTag - Those of the two messages, which other ranks may also send and receive by
+   * `send` and `recv`.
+   * @param recvTag - Those of the two messages, which other ranks may also send and receive by
+   * `send` and `recv`.
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link MessageSizeError}
+   * @throws {@link MessageDTypeError}
+   * @throws {@link RankFailedError}
+   */
+  sendrecv<T extends TensorLike>(sendTensor: TensorLike, dstRank: number, recvTensor: T, srcRank: number, sendTag: number | undefined, recvTag: number | undefined, options?: WaitOptions): Work<T>;
+  /**
    * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
    * tag would take, and says what it is. The message stays where it is, until it is received.
    * The backends `tcp` and `websocket` can do that.
@@ -2890,7 +3023,34 @@ export class ProcessGroup {
    * @throws {@link UnsupportedError}
    * @throws {@link RankFailedError}
    */
-  probe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo>;
+  probe(options?: WaitOptions & {
+    srcRank?: number | null | undefined;
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo>;
+  /**
+   * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
+   * tag would take, and says what it is. The message stays where it is, until it is received.
+   * The backends `tcp` and `websocket` can do that.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  probe(srcRank: number | null | undefined, options?: WaitOptions & {
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo>;
+  /**
+   * Waits until there is a message that a receive from `srcRank`, or from any rank, with this
+   * tag would take, and says what it is. The message stays where it is, until it is received.
+   * The backends `tcp` and `websocket` can do that.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  probe(srcRank: number | null | undefined, tag: number | undefined, options?: WaitOptions): Promise<MessageInfo>;
   /**
    * As `probe`, without waiting for a message: nothing if there is none yet.
    *
@@ -2898,7 +3058,30 @@ export class ProcessGroup {
    * @throws {@link UnsupportedError}
    * @throws {@link RankFailedError}
    */
-  iprobe(srcRank?: number | null, tag?: number, options?: WaitOptions): Promise<MessageInfo | null>;
+  iprobe(options?: WaitOptions & {
+    srcRank?: number | null | undefined;
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo | null>;
+  /**
+   * As `probe`, without waiting for a message: nothing if there is none yet.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  iprobe(srcRank: number | null | undefined, options?: WaitOptions & {
+    /** @defaultValue `0` */
+    tag?: number | undefined;
+  }): Promise<MessageInfo | null>;
+  /**
+   * As `probe`, without waiting for a message: nothing if there is none yet.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   * @throws {@link RankFailedError}
+   */
+  iprobe(srcRank: number | null | undefined, tag: number | undefined, options?: WaitOptions): Promise<MessageInfo | null>;
   /**
    * Sums sparse tensors of all ranks in coordinate form, as `torch.sparse_coo_tensor` has them;
    * returns the indices and the values of the sum, as two new tensors. Ranks may have any
@@ -3067,7 +3250,17 @@ export class ProcessGroup {
    * @throws {@link InvalidArgumentError}
    * @throws {@link UnsupportedError}
    */
-  newWindow(tensor?: TensorLike | null, options?: WaitOptions): Promise<Window>;
+  newWindow(options?: WaitOptions & {
+    tensor?: TensorLike | null | undefined;
+  }): Promise<Window>;
+  /**
+   * Makes a window, and registers `tensor` in it, if it is given. All ranks call it, with a
+   * tensor or all without.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   */
+  newWindow(tensor: TensorLike | null | undefined, options?: WaitOptions): Promise<Window>;
   /** The kinds of backends. */
   static readonly BackendType: typeof BackendType;
   /**
@@ -3295,6 +3488,15 @@ export class FileStore extends Store {
      */
     worldSize?: number | undefined;
   }): Promise<FileStore>;
+  /**
+   * Opens or creates `fileName`. The last of `worldSize` users removes the file; with a negative
+   * `worldSize` it is not removed.
+   *
+   * @param fileName - The file.
+   * @param worldSize - The number of ranks.
+   * @throws {@link DistStoreError}
+   */
+  static open(fileName: string, worldSize: number | undefined, options?: WaitOptions): Promise<FileStore>;
 }
 
 /** A view of another store: every key gets a prefix. This is how several groups share a store. */
@@ -3332,6 +3534,45 @@ export class TCPStore extends Store {
    * @throws {@link StoreTimeoutError}
    */
   static connect(hostName: string, port: number, options?: TCPStoreOptions): Promise<TCPStore>;
+  /**
+   * Connects to the store at `hostName`:`port`, and serves it as well if `isMaster`.
+   *
+   * @param port - 0 lets the server choose; read `port` then.
+   * @param worldSize - The number of users, the server's included; none: open-ended.
+   * @throws {@link DistNetworkError}
+   * @throws {@link StoreTimeoutError}
+   */
+  static connect(hostName: string, port: number, worldSize: number | null | undefined, options?: TCPStoreOptions): Promise<TCPStore>;
+  /**
+   * Connects to the store at `hostName`:`port`, and serves it as well if `isMaster`.
+   *
+   * @param port - 0 lets the server choose; read `port` then.
+   * @param worldSize - The number of users, the server's included; none: open-ended.
+   * @throws {@link DistNetworkError}
+   * @throws {@link StoreTimeoutError}
+   */
+  static connect(hostName: string, port: number, worldSize: number | null | undefined, isMaster: boolean | undefined, options?: WaitOptions & {
+    /**
+     * Limit of connecting and of requests that wait; zero is none. In ms.
+     * @defaultValue `300000`
+     */
+    timeout?: number | undefined;
+    /**
+     * The server waits for `worldSize` users.
+     * @defaultValue `true`
+     */
+    waitForWorkers?: boolean | undefined;
+    /**
+     * Servers of this process on one port are one server.
+     * @defaultValue `false`
+     */
+    multiTenant?: boolean | undefined;
+    /**
+     * Accepted for compatibility; there is one server.
+     * @defaultValue `true`
+     */
+    useLibuv?: boolean | undefined;
+  }): Promise<TCPStore>;
 }
 
 /**
@@ -3633,11 +3874,36 @@ export function isInitialized(): boolean;
  * process hosts the store waits for the others to leave, up to ten seconds, unless they are
  * gone.
  *
+ * @throws {@link InvalidGroupError}
+ */
+export function destroyProcessGroup(options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+  }): Promise<void>;
+/**
+ * Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
+ * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than
+ * the default group is left without waiting for other ranks: a disagreement on what they ran
+ * that is not known by then is reported when the default group is destroyed. The rank whose
+ * process hosts the store waits for the others to leave, up to ten seconds, unless they are
+ * gone.
+ *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}
  */
-export function destroyProcessGroup(group?: GroupLike | null, options?: WaitOptions): Promise<void>;
+export function destroyProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
+/**
+ * Aborts a group and unregisters it; without `group`, all groups and the default group, so
+ * that another can be made. Every operation of it fails, on all ranks. Does not wait for
+ * operations in flight, only until the other ranks have been notified, for a second at most.
+ *
+ * @throws {@link NotInitializedError}
+ */
+export function abortProcessGroup(options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+  }): Promise<void>;
 /**
  * Aborts a group and unregisters it; without `group`, all groups and the default group, so
  * that another can be made. Every operation of it fails, on all ranks. Does not wait for
@@ -3646,7 +3912,7 @@ export function destroyProcessGroup(group?: GroupLike | null, options?: WaitOpti
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
  */
-export function abortProcessGroup(group?: GroupLike | null, options?: WaitOptions): Promise<void>;
+export function abortProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
 /**
  * The default group.
@@ -3949,6 +4215,33 @@ export function broadcast<T extends TensorLike>(tensor: T, options?: WaitOptions
     /** The root as a rank in the group, instead of a global rank. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
+/**
+ * All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param src - The root's global rank.
+ */
+export function broadcast<T extends TensorLike>(tensor: T, src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param src - The root's global rank.
+ * @param group - The process group; none: the default group.
+ */
+export function broadcast<T extends TensorLike>(tensor: T, src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
 
 /**
  * Reduces a tensor over all ranks, in place; all ranks get the same bits.
@@ -3968,6 +4261,33 @@ export function allReduce<T extends TensorLike>(tensor: T, options?: WaitOptions
     /** In which form elements travel, as in `AllreduceOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
+/**
+ * Reduces a tensor over all ranks, in place; all ranks get the same bits.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ */
+export function allReduce<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `AllreduceOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks, in place; all ranks get the same bits.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function allReduce<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `AllreduceOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
 
 /**
  * Reduces several tensors over all ranks, in place, each for itself, in one operation.
@@ -3982,6 +4302,33 @@ export function allReduceCoalesced<T extends readonly TensorLike[]>(tensors: T, 
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `AllreduceOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces several tensors over all ranks, in place, each for itself, in one operation.
+ *
+ * @param tensors - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ */
+export function allReduceCoalesced<T extends readonly TensorLike[]>(tensors: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `AllreduceOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces several tensors over all ranks, in place, each for itself, in one operation.
+ *
+ * @param tensors - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function allReduceCoalesced<T extends readonly TensorLike[]>(tensors: T, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
     /** In which form elements travel, as in `AllreduceOptions`. */
@@ -4008,6 +4355,54 @@ export function reduce<T extends TensorLike>(tensor: T, options?: WaitOptions & 
     /** The root as a rank in the group, instead of a global rank. */
     groupDst?: number | null | undefined;
   }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param dst - The root's global rank.
+ */
+export function reduce<T extends TensorLike>(tensor: T, dst: number | null | undefined, options?: WaitOptions & {
+    /**
+     * How elements are reduced.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param dst - The root's global rank.
+ * @param op - How elements are reduced.
+ */
+export function reduce<T extends TensorLike>(tensor: T, dst: number | null | undefined, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param dst - The root's global rank.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function reduce<T extends TensorLike>(tensor: T, dst: number | null | undefined, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
 
 /**
  * All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
@@ -4018,6 +4413,19 @@ export function reduce<T extends TensorLike>(tensor: T, options?: WaitOptions & 
 export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `AllgatherOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * All ranks get every rank's tensor: `tensor_list[i]` is rank `i`'s, and has its size.
+ *
+ * @param tensorList - What the results are written to.
+ * @param tensor - The input of this rank. Read only.
+ * @param group - The process group; none: the default group.
+ */
+export function allGather<T extends readonly TensorLike[]>(tensorList: T, tensor: TensorLike, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
     /** In which form elements travel, as in `AllgatherOptions`. */
@@ -4037,6 +4445,18 @@ export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+/**
+ * All ranks get every rank's tensors: `output_tensor_lists[r][i]` is input `i` of rank `r`. In
+ * Rust, where lists are flat, the outputs of rank 0 come first, then those of rank 1.
+ *
+ * @param outputTensorLists - What the results are written to.
+ * @param inputTensorList - The inputs of this rank. Read only.
+ * @param group - The process group; none: the default group.
+ */
+export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>(outputTensorLists: T, inputTensorList: readonly TensorLike[], group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /**
  * All ranks get every rank's tensor in one output: one after the other along dimension 0, or
@@ -4048,6 +4468,20 @@ export function allGatherCoalesced<T extends readonly (readonly TensorLike[])[]>
 export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `AllgatherOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * All ranks get every rank's tensor in one output: one after the other along dimension 0, or
+ * stacked.
+ *
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param inputTensor - The input of this rank. Read only.
+ * @param group - The process group; none: the default group.
+ */
+export function allGatherIntoTensor<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
     /** In which form elements travel, as in `AllgatherOptions`. */
@@ -4089,6 +4523,35 @@ export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLik
     /** The root as a rank in the group, instead of a global rank. */
     groupDst?: number | null | undefined;
   }): Work<T>;
+/**
+ * `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param gatherList - What the results are written to.
+ * @param dst - The root's global rank.
+ */
+export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLike, gatherList: T | undefined, dst: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+/**
+ * `dst` gets every rank's tensor, in `gatherList`, which only it passes. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param gatherList - What the results are written to.
+ * @param dst - The root's global rank.
+ * @param group - The process group; none: the default group.
+ */
+export function gather<T extends readonly TensorLike[] | null>(tensor: TensorLike, gatherList: T | undefined, dst: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
 
 /**
  * Each rank gets its tensor of the `scatterList` of `src`, which only that rank passes. Rank 0
@@ -4125,6 +4588,37 @@ export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly T
     /** The root as a rank in the group, instead of a global rank. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
+/**
+ * Each rank gets its tensor of the `scatterList` of `src`, which only that rank passes. Rank 0
+ * unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param scatterList - The inputs of this rank. Read only.
+ * @param src - The root's global rank.
+ */
+export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly TensorLike[] | null | undefined, src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Each rank gets its tensor of the `scatterList` of `src`, which only that rank passes. Rank 0
+ * unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param scatterList - The inputs of this rank. Read only.
+ * @param src - The root's global rank.
+ * @param group - The process group; none: the default group.
+ */
+export function scatter<T extends TensorLike>(tensor: T, scatterList: readonly TensorLike[] | null | undefined, src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
 
 /**
  * Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
@@ -4140,6 +4634,35 @@ export function reduceScatter<T extends TensorLike>(output: T, inputList: readon
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `ReduceScatterOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
+ *
+ * @param output - What the result is written to.
+ * @param inputList - The inputs of this rank. Read only.
+ * @param op - How elements are reduced.
+ */
+export function reduceScatter<T extends TensorLike>(output: T, inputList: readonly TensorLike[], op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `ReduceScatterOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
+ *
+ * @param output - What the result is written to.
+ * @param inputList - The inputs of this rank. Read only.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function reduceScatter<T extends TensorLike>(output: T, inputList: readonly TensorLike[], op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
     /** In which form elements travel, as in `ReduceScatterOptions`. */
@@ -4165,6 +4688,35 @@ export function reduceScatterTensor<T extends TensorLike>(output: T, input: Tens
     /** In which form elements travel, as in `ReduceScatterOptions`. */
     compress?: string | null | undefined;
   }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+ *
+ * @param output - What the result is written to.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param op - How elements are reduced.
+ */
+export function reduceScatterTensor<T extends TensorLike>(output: T, input: TensorLike, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `ReduceScatterOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
+ *
+ * @param output - What the result is written to.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function reduceScatterTensor<T extends TensorLike>(output: T, input: TensorLike, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** In which form elements travel, as in `ReduceScatterOptions`. */
+    compress?: string | null | undefined;
+  }): Work<T>;
 /** Another name of {@link reduceScatterTensor}. */
 export const reduceScatterSingle: typeof reduceScatterTensor;
 
@@ -4185,6 +4737,51 @@ export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLik
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+/**
+ * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+ * receives. Sizes are rows; none cuts into equal parts.
+ *
+ * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ */
+export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList | null | undefined, options?: WaitOptions & {
+    /** Rows of the input that go to each rank; none: equal parts. */
+    inputSplitSizes?: IntegerList | null | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+ * receives. Sizes are rows; none cuts into equal parts.
+ *
+ * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ */
+export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList | null | undefined, inputSplitSizes: IntegerList | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
+ * receives. Sizes are rows; none cuts into equal parts.
+ *
+ * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ * @param group - The process group; none: the default group.
+ */
+export function allToAllSingle<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList | null | undefined, inputSplitSizes: IntegerList | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /**
  * Sends input `i` to rank `i` and receives output `i` from it, for every rank.
@@ -4198,11 +4795,35 @@ export function allToAll<T extends readonly TensorLike[]>(outputTensorList: T, i
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+/**
+ * Sends input `i` to rank `i` and receives output `i` from it, for every rank.
+ *
+ * @param outputTensorList - What the results are written to.
+ * @param inputTensorList - The inputs of this rank. Read only.
+ * @param group - The process group; none: the default group.
+ */
+export function allToAll<T extends readonly TensorLike[]>(outputTensorList: T, inputTensorList: readonly TensorLike[], group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /** Waits until all ranks came. `deviceIds` is for backends with devices. */
 export function barrier(options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** Devices whose work is waited for. */
+    deviceIds?: IntegerList | null | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+  }): Work<void>;
+/**
+ * Waits until all ranks came. `deviceIds` is for backends with devices.
+ *
+ * @param group - The process group; none: the default group.
+ */
+export function barrier(group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
     /** Devices whose work is waited for. */
@@ -4220,6 +4841,22 @@ export function barrier(options?: WaitOptions & {
 export function monitoredBarrier(options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** Limit of this call; none: the group's. In ms. */
+    timeout?: number | null | undefined;
+    /**
+     * Whether the error names all missing ranks, not the first one.
+     * @defaultValue `false`
+     */
+    waitAllRanks?: boolean | undefined;
+  }): Promise<void>;
+/**
+ * Waits until all ranks came, and reports which did not: the first, or all of them if
+ * `waitAllRanks`. A `timeout` of 0 waits for nobody.
+ *
+ * @param group - The process group; none: the default group.
+ * @throws {@link MonitoredBarrierError}
+ */
+export function monitoredBarrier(group: GroupLike | null | undefined, options?: WaitOptions & {
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
     /**
@@ -4251,6 +4888,63 @@ export function send(tensor: TensorLike, options?: WaitOptions & {
     /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Work<void>;
+/**
+ * Sends a tensor to `dst`, and waits until it may be changed again.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function send(tensor: TensorLike, dst: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Work<void>;
+/**
+ * Sends a tensor to `dst`, and waits until it may be changed again.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function send(tensor: TensorLike, dst: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Work<void>;
+/**
+ * Sends a tensor to `dst`, and waits until it may be changed again.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param group - The process group; none: the default group.
+ * @param tag - Messages match if their tags are equal.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function send(tensor: TensorLike, dst: number | null | undefined, group: GroupLike | null | undefined, tag: number | undefined, options?: WaitOptions & {
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Work<void>;
 
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
@@ -4272,6 +4966,66 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
+ * global rank; -1 if this process is not in the group.
+ *
+ * @param tensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function recv<T extends TensorLike>(tensor: T, src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
+ * global rank; -1 if this process is not in the group.
+ *
+ * @param tensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function recv<T extends TensorLike>(tensor: T, src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
+ * global rank; -1 if this process is not in the group.
+ *
+ * @param tensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @param tag - Messages match if their tags are equal.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function recv<T extends TensorLike>(tensor: T, src: number | null | undefined, group: GroupLike | null | undefined, tag: number | undefined, options?: WaitOptions & {
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
@@ -4298,6 +5052,63 @@ export function isend(tensor: TensorLike, options?: WaitOptions & {
     /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Work<void>;
+/**
+ * Sends a tensor to `dst`, without waiting.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function isend(tensor: TensorLike, dst: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Work<void>;
+/**
+ * Sends a tensor to `dst`, without waiting.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function isend(tensor: TensorLike, dst: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Work<void>;
+/**
+ * Sends a tensor to `dst`, without waiting.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param group - The process group; none: the default group.
+ * @param tag - Messages match if their tags are equal.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function isend(tensor: TensorLike, dst: number | null | undefined, group: GroupLike | null | undefined, tag: number | undefined, options?: WaitOptions & {
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Work<void>;
 
 /**
  * Receives a tensor from `src`, or from whichever rank sends first, without waiting.
@@ -4318,6 +5129,63 @@ export function irecv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
      * @defaultValue `0`
      */
     tag?: number | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Receives a tensor from `src`, or from whichever rank sends first, without waiting.
+ *
+ * @param tensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function irecv<T extends TensorLike>(tensor: T, src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Receives a tensor from `src`, or from whichever rank sends first, without waiting.
+ *
+ * @param tensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function irecv<T extends TensorLike>(tensor: T, src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    tag?: number | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Receives a tensor from `src`, or from whichever rank sends first, without waiting.
+ *
+ * @param tensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @param tag - Messages match if their tags are equal.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function irecv<T extends TensorLike>(tensor: T, src: number | null | undefined, group: GroupLike | null | undefined, tag: number | undefined, options?: WaitOptions & {
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
@@ -4371,6 +5239,33 @@ export function broadcastObjectList<T = any>(objectList: T[], options?: WaitOpti
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<T[]>;
+/**
+ * All ranks get the objects of `src`, in their `objectList`, which has the same length.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function broadcastObjectList<T = any>(objectList: T[], src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Promise<T[]>;
+/**
+ * All ranks get the objects of `src`, in their `objectList`, which has the same length.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function broadcastObjectList<T = any>(objectList: T[], src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Promise<T[]>;
 
 /**
  * All ranks get every rank's object, in `objectList`, which has one place for each rank.
@@ -4384,6 +5279,16 @@ export function allGatherObject<T = any>(objectList: T[], obj: T, options?: Wait
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
   }): Promise<T[]>;
+/**
+ * All ranks get every rank's object, in `objectList`, which has one place for each rank.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param obj - This rank's object.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function allGatherObject<T = any>(objectList: T[], obj: T, group: GroupLike | null | undefined, options?: WaitOptions): Promise<T[]>;
 
 /**
  * `dst` gets every rank's object, in `objectGatherList`, which only it passes.
@@ -4415,6 +5320,35 @@ export function gatherObject<T = any>(obj: T, objectGatherList: T[] | null | und
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Promise<T[] | null | undefined>;
+/**
+ * `dst` gets every rank's object, in `objectGatherList`, which only it passes.
+ *
+ * @param obj - This rank's object.
+ * @param objectGatherList - At `dst`: a place for each rank's object.
+ * @param dst - The receiver's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function gatherObject<T = any>(obj: T, objectGatherList: T[] | null | undefined, dst: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Promise<T[] | null | undefined>;
+/**
+ * `dst` gets every rank's object, in `objectGatherList`, which only it passes.
+ *
+ * @param obj - This rank's object.
+ * @param objectGatherList - At `dst`: a place for each rank's object.
+ * @param dst - The receiver's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function gatherObject<T = any>(obj: T, objectGatherList: T[] | null | undefined, dst: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Promise<T[] | null | undefined>;
@@ -4452,6 +5386,35 @@ export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatter
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<T[]>;
+/**
+ * Each rank gets its object of the list of `src`, in place 0 of its output list.
+ *
+ * @param scatterObjectOutputList - Its place 0 gets this rank's object.
+ * @param scatterObjectInputList - At `src`: an object for each rank.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatterObjectInputList: T[] | null | undefined, src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Promise<T[]>;
+/**
+ * Each rank gets its object of the list of `src`, in place 0 of its output list.
+ *
+ * @param scatterObjectOutputList - Its place 0 gets this rank's object.
+ * @param scatterObjectInputList - At `src`: an object for each rank.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function scatterObjectList<T = any>(scatterObjectOutputList: T[], scatterObjectInputList: T[] | null | undefined, src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Promise<T[]>;
 
 /**
  * Sends the objects of a list to `dst`.
@@ -4465,6 +5428,33 @@ export function sendObjectList<T = any>(objectList: T[], options?: WaitOptions &
     dst?: number | null | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Promise<void>;
+/**
+ * Sends the objects of a list to `dst`.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param dst - The receiver's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function sendObjectList<T = any>(objectList: T[], dst: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** The receiver as a rank in the group, instead of `dst`. */
+    groupDst?: number | null | undefined;
+  }): Promise<void>;
+/**
+ * Sends the objects of a list to `dst`.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param dst - The receiver's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function sendObjectList<T = any>(objectList: T[], dst: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** The receiver as a rank in the group, instead of `dst`. */
     groupDst?: number | null | undefined;
   }): Promise<void>;
@@ -4485,6 +5475,35 @@ export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions &
     /** The sender as a rank in the group, instead of `src`. */
     groupSrc?: number | null | undefined;
   }): Promise<number>;
+/**
+ * Receives objects into a list of the same length as the sender's. Returns the sender's global
+ * rank; -1 if this process is not in the group.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param src - The sender's global rank.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function recvObjectList<T = any>(objectList: T[], src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Promise<number>;
+/**
+ * Receives objects into a list of the same length as the sender's. Returns the sender's global
+ * rank; -1 if this process is not in the group.
+ *
+ * @param objectList - The objects; changed in place where this rank receives.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link InvalidTypeError}
+ */
+export function recvObjectList<T = any>(objectList: T[], src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** The sender as a rank in the group, instead of `src`. */
+    groupSrc?: number | null | undefined;
+  }): Promise<number>;
 
 /**
  * Ranks hand their tensors on: each pair is a source and the destination that gets its `input`
@@ -4498,6 +5517,20 @@ export function recvObjectList<T = any>(objectList: T[], options?: WaitOptions &
 export function ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly IntegerList[], options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Ranks hand their tensors on: each pair is a source and the destination that gets its `input`
+ * as its `output`, by their ranks in the group. Who is the destination of none gets zeros.
+ *
+ * @param output - What the result is written to.
+ * @param input - The input of this rank. Read only.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link CollectiveMismatchError}
+ */
+export function ppermute<T extends TensorLike>(output: T, input: TensorLike, pairs: readonly IntegerList[], group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
@@ -4518,6 +5551,29 @@ export function scan<T extends TensorLike>(tensor: T, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+/**
+ * Reduces a tensor over this rank and all ranks before it, in place.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ */
+export function scan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over this rank and all ranks before it, in place.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function scan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /**
  * Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
@@ -4532,6 +5588,29 @@ export function exscan<T extends TensorLike>(tensor: T, options?: WaitOptions & 
     op?: ReduceOp | undefined;
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ */
+export function exscan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
+ *
+ * @param tensor - Read, and overwritten by the result.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function exscan<T extends TensorLike>(tensor: T, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
@@ -4565,6 +5644,78 @@ export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: numb
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+/**
+ * Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+ * Both go on at once.
+ *
+ * @param sendTensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param recvTensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: number, recvTensor: T, src: number, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    sendTag?: number | undefined;
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+ * Both go on at once.
+ *
+ * @param sendTensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param recvTensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @param sendTag - Messages match if their tags are equal.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: number, recvTensor: T, src: number, group: GroupLike | null | undefined, sendTag: number | undefined, options?: WaitOptions & {
+    /**
+     * Messages match if their tags are equal.
+     * @defaultValue `0`
+     */
+    recvTag?: number | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank.
+ * Both go on at once.
+ *
+ * @param sendTensor - The input of this rank. Read only.
+ * @param dst - The receiver's global rank.
+ * @param recvTensor - What the result is written to.
+ * @param src - The sender's global rank.
+ * @param group - The process group; none: the default group.
+ * @param sendTag - Messages match if their tags are equal.
+ * @param recvTag - Messages match if their tags are equal.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link MessageSizeError}
+ * @throws {@link MessageDTypeError}
+ * @throws {@link RankFailedError}
+ */
+export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: number, recvTensor: T, src: number, group: GroupLike | null | undefined, sendTag: number | undefined, recvTag: number | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /**
  * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.
@@ -4576,6 +5727,18 @@ export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: numb
 export function allGatherV<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, outputSplitSizes: IntegerList, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.
+ *
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param inputTensor - The input of this rank. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param group - The process group; none: the default group.
+ */
+export function allGatherV<T extends TensorLike>(outputTensor: T, inputTensor: TensorLike, outputSplitSizes: IntegerList, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
@@ -4626,6 +5789,39 @@ export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputT
     /** The root as a rank in the group, instead of a global rank. */
     groupDst?: number | null | undefined;
   }): Work<T>;
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param dst - The root's global rank.
+ */
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, outputSplitSizes: IntegerList | null | undefined, dst: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
+/**
+ * `dst` gets every rank's tensor in one output, in parts of `outputSplitSizes` rows; only it
+ * passes both. Rank 0 unless given.
+ *
+ * @param tensor - The input of this rank. Read only.
+ * @param outputTensor - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param dst - The root's global rank.
+ * @param group - The process group; none: the default group.
+ */
+export function gatherV<T extends TensorLike | null>(tensor: TensorLike, outputTensor: T | undefined, outputSplitSizes: IntegerList | null | undefined, dst: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupDst?: number | null | undefined;
+  }): Work<T>;
 
 /**
  * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
@@ -4660,6 +5856,39 @@ export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLik
     /** The root as a rank in the group, instead of a global rank. */
     groupSrc?: number | null | undefined;
   }): Work<T>;
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param inputTensor - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ * @param src - The root's global rank.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, inputSplitSizes: IntegerList | null | undefined, src: number | null | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
+/**
+ * Each rank gets its part of the tensor of `src`, which is cut into parts of `inputSplitSizes`
+ * rows; only that rank passes both. Rank 0 unless given.
+ *
+ * @param tensor - What the result is written to.
+ * @param inputTensor - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ * @param src - The root's global rank.
+ * @param group - The process group; none: the default group.
+ */
+export function scatterV<T extends TensorLike>(tensor: T, inputTensor: TensorLike | null | undefined, inputSplitSizes: IntegerList | null | undefined, src: number | null | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+    /** The root as a rank in the group, instead of a global rank. */
+    groupSrc?: number | null | undefined;
+  }): Work<T>;
 
 /**
  * Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows.
@@ -4679,6 +5908,33 @@ export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLik
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows.
+ *
+ * @param output - What the result is written to.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ * @param op - How elements are reduced.
+ */
+export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: IntegerList, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Reduces a tensor over all ranks; each rank gets its part, of `inputSplitSizes` rows.
+ *
+ * @param output - What the result is written to.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ * @param op - How elements are reduced.
+ * @param group - The process group; none: the default group.
+ */
+export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLike, inputSplitSizes: IntegerList, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
 
 /**
  * Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
@@ -4692,6 +5948,20 @@ export function reduceScatterV<T extends TensorLike>(output: T, input: TensorLik
 export function allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList, inputSplitSizes: IntegerList, options?: WaitOptions & {
     /** The process group; none: the default group. */
     group?: GroupLike | null | undefined;
+    /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
+    asyncOp?: boolean | undefined;
+  }): Work<T>;
+/**
+ * Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
+ * rows.
+ *
+ * @param output - One part for each rank, along dimension 0. Overwritten by the result.
+ * @param input - One part for each rank, along dimension 0. Read only.
+ * @param outputSplitSizes - Rows of the output that come from each rank; none: equal parts.
+ * @param inputSplitSizes - Rows of the input that go to each rank; none: equal parts.
+ * @param group - The process group; none: the default group.
+ */
+export function allToAllV<T extends TensorLike>(output: T, input: TensorLike, outputSplitSizes: IntegerList, inputSplitSizes: IntegerList, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;

@@ -3,8 +3,8 @@
 partial namespace distributed {
   /// All ranks get the tensor of `src`, in place of theirs. Same dtype and size on every rank.
   [Collective=broadcast]
-  Work? broadcast([InOut] Tensor tensor, [GlobalRoot] optional Rank? src = null,
-                  [Group] optional ProcessGroup? group = null,
+  Work? broadcast([InOut] Tensor tensor, [GlobalRoot, Positional] optional Rank? src = null,
+                  [Group, Positional] optional ProcessGroup? group = null,
                   [AsyncOp] optional boolean async_op = false,
                   [Root] optional Rank? group_src = null);
 
@@ -12,8 +12,8 @@ partial namespace distributed {
   ///
   /// - `compress`: in which form elements travel, as in `AllreduceOptions`.
   [Collective=allreduce]
-  Work? all_reduce([InOut] Tensor tensor, optional ReduceOp op = "SUM",
-                   [Group] optional ProcessGroup? group = null,
+  Work? all_reduce([InOut] Tensor tensor, [Positional] optional ReduceOp op = "SUM",
+                   [Group, Positional] optional ProcessGroup? group = null,
                    [AsyncOp] optional boolean async_op = false,
                    [Compression] optional DOMString? compress = null);
 
@@ -21,15 +21,17 @@ partial namespace distributed {
   ///
   /// - `compress`: in which form elements travel, as in `AllreduceOptions`.
   [Collective=allreduce, Coalesced]
-  Work? all_reduce_coalesced([InOut] sequence<Tensor> tensors, optional ReduceOp op = "SUM",
-                             [Group] optional ProcessGroup? group = null,
+  Work? all_reduce_coalesced([InOut] sequence<Tensor> tensors,
+                             [Positional] optional ReduceOp op = "SUM",
+                             [Group, Positional] optional ProcessGroup? group = null,
                              [AsyncOp] optional boolean async_op = false,
                              [Compression] optional DOMString? compress = null);
 
   /// Reduces a tensor over all ranks; `dst` gets the result in place of its tensor.
   [Collective=reduce]
-  Work? reduce([InOut] Tensor tensor, [GlobalRoot] optional Rank? dst = null,
-               optional ReduceOp op = "SUM", [Group] optional ProcessGroup? group = null,
+  Work? reduce([InOut] Tensor tensor, [GlobalRoot, Positional] optional Rank? dst = null,
+               [Positional] optional ReduceOp op = "SUM",
+               [Group, Positional] optional ProcessGroup? group = null,
                [AsyncOp] optional boolean async_op = false,
                [Root] optional Rank? group_dst = null);
 
@@ -38,7 +40,7 @@ partial namespace distributed {
   /// - `compress`: in which form elements travel, as in `AllgatherOptions`.
   [Collective=allgather]
   Work? all_gather([Out] sequence<Tensor> tensor_list, [In] Tensor tensor,
-                   [Group] optional ProcessGroup? group = null,
+                   [Group, Positional] optional ProcessGroup? group = null,
                    [AsyncOp] optional boolean async_op = false,
                    [Compression] optional DOMString? compress = null);
 
@@ -47,7 +49,7 @@ partial namespace distributed {
   [Collective=allgather, Coalesced]
   Work? all_gather_coalesced([Out] sequence<sequence<Tensor>> output_tensor_lists,
                              [In] sequence<Tensor> input_tensor_list,
-                             [Group] optional ProcessGroup? group = null,
+                             [Group, Positional] optional ProcessGroup? group = null,
                              [AsyncOp] optional boolean async_op = false);
 
   /// All ranks get every rank's tensor in one output: one after the other along dimension 0, or
@@ -56,7 +58,7 @@ partial namespace distributed {
   /// - `compress`: in which form elements travel, as in `AllgatherOptions`.
   [Collective=allgather, Alias=all_gather_single]
   Work? all_gather_into_tensor([Out, Flat] Tensor output_tensor, [In] Tensor input_tensor,
-                               [Group] optional ProcessGroup? group = null,
+                               [Group, Positional] optional ProcessGroup? group = null,
                                [AsyncOp] optional boolean async_op = false,
                                [Compression] optional DOMString? compress = null);
 
@@ -64,8 +66,8 @@ partial namespace distributed {
   [Collective=gather]
   Work? gather([In] Tensor tensor,
                [Out, Positional] optional sequence<Tensor>? gather_list = null,
-               [GlobalRoot] optional Rank? dst = null,
-               [Group] optional ProcessGroup? group = null,
+               [GlobalRoot, Positional] optional Rank? dst = null,
+               [Group, Positional] optional ProcessGroup? group = null,
                [AsyncOp] optional boolean async_op = false,
                [Root] optional Rank? group_dst = null);
 
@@ -74,8 +76,8 @@ partial namespace distributed {
   [Collective=scatter]
   Work? scatter([Out] Tensor tensor,
                 [In, Positional] optional sequence<Tensor>? scatter_list = null,
-                [GlobalRoot] optional Rank? src = null,
-                [Group] optional ProcessGroup? group = null,
+                [GlobalRoot, Positional] optional Rank? src = null,
+                [Group, Positional] optional ProcessGroup? group = null,
                 [AsyncOp] optional boolean async_op = false,
                 [Root] optional Rank? group_src = null);
 
@@ -84,8 +86,8 @@ partial namespace distributed {
   /// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
   [Collective=reduce_scatter]
   Work? reduce_scatter([Out] Tensor output, [In] sequence<Tensor> input_list,
-                       optional ReduceOp op = "SUM",
-                       [Group] optional ProcessGroup? group = null,
+                       [Positional] optional ReduceOp op = "SUM",
+                       [Group, Positional] optional ProcessGroup? group = null,
                        [AsyncOp] optional boolean async_op = false,
                        [Compression] optional DOMString? compress = null);
 
@@ -94,8 +96,8 @@ partial namespace distributed {
   /// - `compress`: in which form elements travel, as in `ReduceScatterOptions`.
   [Collective=reduce_scatter, Alias=reduce_scatter_single]
   Work? reduce_scatter_tensor([Out] Tensor output, [In, Flat] Tensor input,
-                              optional ReduceOp op = "SUM",
-                              [Group] optional ProcessGroup? group = null,
+                              [Positional] optional ReduceOp op = "SUM",
+                              [Group, Positional] optional ProcessGroup? group = null,
                               [AsyncOp] optional boolean async_op = false,
                               [Compression] optional DOMString? compress = null);
 
@@ -104,54 +106,60 @@ partial namespace distributed {
   [Collective=alltoall]
   Work? all_to_all_single([Out, Flat, Splits=output_split_sizes] Tensor output,
                           [In, Flat, Splits=input_split_sizes] Tensor input,
-                          [Splits] optional sequence<unsigned long long>? output_split_sizes = null,
-                          [Splits] optional sequence<unsigned long long>? input_split_sizes = null,
-                          [Group] optional ProcessGroup? group = null,
+                          [Splits, Positional]
+                          optional sequence<unsigned long long>? output_split_sizes = null,
+                          [Splits, Positional]
+                          optional sequence<unsigned long long>? input_split_sizes = null,
+                          [Group, Positional] optional ProcessGroup? group = null,
                           [AsyncOp] optional boolean async_op = false);
 
   /// Sends input `i` to rank `i` and receives output `i` from it, for every rank.
   [Collective=alltoall]
   Work? all_to_all([Out] sequence<Tensor> output_tensor_list,
                    [In] sequence<Tensor> input_tensor_list,
-                   [Group] optional ProcessGroup? group = null,
+                   [Group, Positional] optional ProcessGroup? group = null,
                    [AsyncOp] optional boolean async_op = false);
 
   /// Waits until all ranks came. `device_ids` is for backends with devices.
   [Collective=barrier]
-  Work? barrier([Group] optional ProcessGroup? group = null,
+  Work? barrier([Group, Positional] optional ProcessGroup? group = null,
                 [AsyncOp] optional boolean async_op = false,
                 optional sequence<long>? device_ids = null, optional Duration? timeout = null);
 
   /// Waits until all ranks came, and reports which did not: the first, or all of them if
   /// `wait_all_ranks`. A `timeout` of 0 waits for nobody.
   [Waits, Throws=MonitoredBarrier]
-  undefined monitored_barrier([Group] optional ProcessGroup? group = null,
+  undefined monitored_barrier([Group, Positional] optional ProcessGroup? group = null,
                               optional Duration? timeout = null,
                               optional boolean wait_all_ranks = false);
 
   /// Sends a tensor to `dst`, and waits until it may be changed again.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
-  undefined send([In] Tensor tensor, [GlobalPeer] optional Rank? dst = null,
-                 [Group] optional ProcessGroup? group = null,
-                 [Tag] optional unsigned long tag = 0, [Peer] optional Rank? group_dst = null);
+  undefined send([In] Tensor tensor, [GlobalPeer, Positional] optional Rank? dst = null,
+                 [Group, Positional] optional ProcessGroup? group = null,
+                 [Tag, Positional] optional unsigned long tag = 0,
+                 [Peer] optional Rank? group_dst = null);
 
   /// Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
   /// rank; -1 if this process is not in the group.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
-  long recv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
-            [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
+  long recv([Out] Tensor tensor, [GlobalPeer, Positional] optional Rank? src = null,
+            [Group, Positional] optional ProcessGroup? group = null,
+            [Tag, Positional] optional unsigned long tag = 0,
             [Peer] optional Rank? group_src = null);
 
   /// Sends a tensor to `dst`, without waiting.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
-  Work? isend([In] Tensor tensor, [GlobalPeer] optional Rank? dst = null,
-              [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
+  Work? isend([In] Tensor tensor, [GlobalPeer, Positional] optional Rank? dst = null,
+              [Group, Positional] optional ProcessGroup? group = null,
+              [Tag, Positional] optional unsigned long tag = 0,
               [Peer] optional Rank? group_dst = null);
 
   /// Receives a tensor from `src`, or from whichever rank sends first, without waiting.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
-  Work? irecv([Out] Tensor tensor, [GlobalPeer] optional Rank? src = null,
-              [Group] optional ProcessGroup? group = null, [Tag] optional unsigned long tag = 0,
+  Work? irecv([Out] Tensor tensor, [GlobalPeer, Positional] optional Rank? src = null,
+              [Group, Positional] optional ProcessGroup? group = null,
+              [Tag, Positional] optional unsigned long tag = 0,
               [Peer] optional Rank? group_src = null);
 
   /// Issues sends and receives together; returns a handle for each of them.

@@ -12,10 +12,12 @@ enum ObjectCodec {
   /// zones, decimals, scalars and element types of NumPy, ml_dtypes and PyTorch, structured ones
   /// among them, and dataclasses, named tuples and enums that `register_object_type` was told of;
   /// other languages see them as plain values: a map of fields, a list of the names of flags, a
-  /// text, a number. A reader imports NumPy, ml_dtypes, PyTorch or zoneinfo when a type of theirs
-  /// comes, and sees the plain value where it is not installed. Up to 100 levels, of which an
-  /// object of a registered type takes two; an object that occurs twice comes as two. Python
-  /// refuses a map or a set in which more than 64 keys have one hash, as a peer could choose them.
+  /// text, a number. JavaScript has a `Date`, to the millisecond, where a time has its offset from
+  /// UTC, and sends one as a time in UTC. A reader imports NumPy, ml_dtypes, PyTorch or zoneinfo
+  /// when a type of theirs comes, and sees the plain value where it is not installed. Up to 100
+  /// levels, of which an object of a registered type takes two; an object that occurs twice comes
+  /// as two. Python refuses a map or a set in which more than 64 keys have one hash, as a peer
+  /// could choose them.
   "cbor",
   /// Python's pickle, for any object. Reading it may run code: use it only among trusted ranks.
   /// Only a rank that passes `pickle` itself reads it.
@@ -26,8 +28,8 @@ partial namespace distributed {
   /// All ranks get the objects of `src`, in their `object_list`, which has the same length.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::broadcast_object",
    Throws=(InvalidArgument, InvalidType)]
-  undefined broadcast_object_list(Object object_list, optional Rank? src = null,
-                                  optional ProcessGroup? group = null,
+  undefined broadcast_object_list(Object object_list, [Positional] optional Rank? src = null,
+                                  [Positional] optional ProcessGroup? group = null,
                                   [NotIn=javascript] optional Object? device = null,
                                   optional Rank? group_src = null,
                                   [NotIn=javascript] optional ObjectCodec codec = "cbor");
@@ -36,14 +38,15 @@ partial namespace distributed {
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::all_gather_object",
    Throws=(InvalidArgument, InvalidType)]
   undefined all_gather_object(Object object_list, Object obj,
-                              optional ProcessGroup? group = null,
+                              [Positional] optional ProcessGroup? group = null,
                               [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// `dst` gets every rank's object, in `object_gather_list`, which only it passes.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::gather_object",
    Throws=(InvalidArgument, InvalidType)]
   undefined gather_object(Object obj, [Positional] optional Object? object_gather_list = null,
-                          optional Rank? dst = null, optional ProcessGroup? group = null,
+                          [Positional] optional Rank? dst = null,
+                          [Positional] optional ProcessGroup? group = null,
                           optional Rank? group_dst = null,
                           [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
@@ -52,16 +55,16 @@ partial namespace distributed {
    Throws=(InvalidArgument, InvalidType)]
   undefined scatter_object_list(Object scatter_object_output_list,
                                 [Positional] optional Object? scatter_object_input_list = null,
-                                optional Rank? src = null,
-                                optional ProcessGroup? group = null,
+                                [Positional] optional Rank? src = null,
+                                [Positional] optional ProcessGroup? group = null,
                                 optional Rank? group_src = null,
                                 [NotIn=javascript] optional ObjectCodec codec = "cbor");
 
   /// Sends the objects of a list to `dst`.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::send_object",
    Throws=(InvalidArgument, InvalidType)]
-  undefined send_object_list(Object object_list, [GlobalPeer] optional Rank? dst = null,
-                             optional ProcessGroup? group = null,
+  undefined send_object_list(Object object_list, [GlobalPeer, Positional] optional Rank? dst = null,
+                             [Positional] optional ProcessGroup? group = null,
                              [NotIn=javascript] optional Object? device = null,
                              [Peer] optional Rank? group_dst = null,
                              [NotIn=javascript] optional ObjectCodec codec = "cbor");
@@ -70,8 +73,8 @@ partial namespace distributed {
   /// rank; -1 if this process is not in the group.
   [Handwritten, Own=python, Waits, NonMember, Rust="ProcessGroup::recv_object",
    Throws=(InvalidArgument, InvalidType)]
-  long recv_object_list(Object object_list, [GlobalPeer] optional Rank? src = null,
-                        optional ProcessGroup? group = null,
+  long recv_object_list(Object object_list, [GlobalPeer, Positional] optional Rank? src = null,
+                        [Positional] optional ProcessGroup? group = null,
                         [NotIn=javascript] optional Object? device = null,
                         [Peer] optional Rank? group_src = null,
                         [NotIn=javascript] optional ObjectCodec codec = "cbor");

@@ -16,6 +16,6 @@ partial namespace distributed {
   /// as its `output`, by their ranks in the group. Who is the destination of none gets zeros.
   [Handwritten, Throws=(InvalidArgument, CollectiveMismatch)]
   Work? ppermute([Out] Tensor output, [In] Tensor input, sequence<sequence<Rank>> pairs,
-                 [Group] optional ProcessGroup? group = null,
+                 [Group, Positional] optional ProcessGroup? group = null,
                  [AsyncOp] optional boolean async_op = false);
 };

@@ -16,15 +16,16 @@ partial interface ProcessGroup {
   /// both are in one `batch_isend_irecv`.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work send([In] sequence<Tensor> tensors, [Peer] Rank dst_rank,
-            [Tag] optional unsigned long tag = 0);
+            [Tag, Positional] optional unsigned long tag = 0);
 
   /// Receives a tensor from a rank, into a list's one tensor, which must have the size and the
   /// dtype of the message. A `uint8` tensor receives the bytes of a message of any dtype.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work recv([Out] sequence<Tensor> tensors, [Peer] Rank src_rank,
-            [Tag] optional unsigned long tag = 0);
+            [Tag, Positional] optional unsigned long tag = 0);
 
   /// Receives a tensor from whichever rank sends first; `Work.source_rank` is that rank.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
-  Work recv_anysource([Out] sequence<Tensor> tensors, [Tag] optional unsigned long tag = 0);
+  Work recv_anysource([Out] sequence<Tensor> tensors,
+                      [Tag, Positional] optional unsigned long tag = 0);
 };

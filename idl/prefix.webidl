@@ -29,13 +29,13 @@ partial interface ProcessGroup {
 partial namespace distributed {
   /// Reduces a tensor over this rank and all ranks before it, in place.
   [Collective=scan]
-  Work? scan([InOut] Tensor tensor, optional ReduceOp op = "SUM",
-             [Group] optional ProcessGroup? group = null,
+  Work? scan([InOut] Tensor tensor, [Positional] optional ReduceOp op = "SUM",
+             [Group, Positional] optional ProcessGroup? group = null,
              [AsyncOp] optional boolean async_op = false);
 
   /// Reduces a tensor over all ranks before this one, in place. That of rank 0 stays as it was.
   [Collective=exscan]
-  Work? exscan([InOut] Tensor tensor, optional ReduceOp op = "SUM",
-               [Group] optional ProcessGroup? group = null,
+  Work? exscan([InOut] Tensor tensor, [Positional] optional ReduceOp op = "SUM",
+               [Group, Positional] optional ProcessGroup? group = null,
                [AsyncOp] optional boolean async_op = false);
 };

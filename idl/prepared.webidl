@@ -81,12 +81,12 @@ partial interface ProcessGroup {
   /// Prepares a message to a rank. Each start is a message, for an ordinary or a prepared receive.
   [Prepares=send, Throws=InvalidArgument]
   PreparedOperation prepare_send([In] Tensor tensor, [Peer] Rank dst_rank,
-                                 [Tag] optional unsigned long tag = 0);
+                                 [Tag, Positional] optional unsigned long tag = 0);
 
   /// Prepares the receive of a message from a rank.
   [Prepares=recv, Throws=InvalidArgument]
   PreparedOperation prepare_recv([Out] Tensor tensor, [Peer] Rank src_rank,
-                                 [Tag] optional unsigned long tag = 0);
+                                 [Tag, Positional] optional unsigned long tag = 0);
 };
 
 /// An operation that is started again and again.

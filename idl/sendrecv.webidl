@@ -10,8 +10,8 @@ partial interface ProcessGroup {
   ///   receive by `send` and `recv`.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work sendrecv([In] Tensor send_tensor, [Peer] Rank dst_rank, [Out] Tensor recv_tensor,
-                [Peer] Rank src_rank, [Tag] optional unsigned long send_tag = 0,
-                [Tag] optional unsigned long recv_tag = 0);
+                [Peer] Rank src_rank, [Tag, Positional] optional unsigned long send_tag = 0,
+                [Tag, Positional] optional unsigned long recv_tag = 0);
 };
 
 partial namespace distributed {
@@ -19,9 +19,9 @@ partial namespace distributed {
   /// Both go on at once.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   Work? sendrecv([In] Tensor send_tensor, [GlobalPeer] Rank dst, [Out] Tensor recv_tensor,
-                 [GlobalPeer] Rank src, [Group] optional ProcessGroup? group = null,
-                 [Tag] optional unsigned long send_tag = 0,
-                 [Tag] optional unsigned long recv_tag = 0,
+                 [GlobalPeer] Rank src, [Group, Positional] optional ProcessGroup? group = null,
+                 [Tag, Positional] optional unsigned long send_tag = 0,
+                 [Tag, Positional] optional unsigned long recv_tag = 0,
                  [AsyncOp] optional boolean async_op = false);
 };
 

@@ -109,7 +109,7 @@ interface FileStore : Store {
   /// Opens or creates `file_name`. The last of `world_size` users removes the file; with a negative
   /// `world_size` it is not removed.
   [Factory=open, Waits, Throws=StoreError]
-  constructor(DOMString file_name, optional long world_size = -1);
+  constructor(DOMString file_name, [Positional] optional long world_size = -1);
 
   /// The file.
   readonly attribute DOMString path;
@@ -142,10 +142,12 @@ interface TCPStore : Store {
   /// - `master_listen_fd`: serve on this listening socket; the port must be its port.
   /// - `use_libuv`: accepted for compatibility; there is one server.
   [Factory=connect, Own=python, Waits, Throws=(Network, StoreTimeout)]
-  constructor(DOMString host_name, unsigned long port, optional long? world_size = null,
-              optional boolean is_master = false, optional Duration timeout = 300,
+  constructor(DOMString host_name, unsigned long port,
+              [Positional] optional long? world_size = null,
+              [Positional] optional boolean is_master = false, optional Duration timeout = 300,
               optional boolean wait_for_workers = true, optional boolean multi_tenant = false,
-              optional long? master_listen_fd = null, optional boolean use_libuv = true);
+              [NotIn=javascript] optional long? master_listen_fd = null,
+              optional boolean use_libuv = true);
 
   /// The host that was passed.
   readonly attribute DOMString host;

@@ -68,7 +68,7 @@ partial namespace distributed {
   Work? all_gather_v([Out, Flat, Splits=output_split_sizes] Tensor output_tensor,
                      [In] Tensor input_tensor,
                      [Splits] sequence<unsigned long long> output_split_sizes,
-                     [Group] optional ProcessGroup? group = null,
+                     [Group, Positional] optional ProcessGroup? group = null,
                      [AsyncOp] optional boolean async_op = false);
 
   /// `dst` gets every rank's tensor in one output, in parts of `output_split_sizes` rows; only it
@@ -79,8 +79,8 @@ partial namespace distributed {
                  optional Tensor? output_tensor = null,
                  [Splits, Positional]
                  optional sequence<unsigned long long>? output_split_sizes = null,
-                 [GlobalRoot] optional Rank? dst = null,
-                 [Group] optional ProcessGroup? group = null,
+                 [GlobalRoot, Positional] optional Rank? dst = null,
+                 [Group, Positional] optional ProcessGroup? group = null,
                  [AsyncOp] optional boolean async_op = false,
                  [Root] optional Rank? group_dst = null);
 
@@ -92,8 +92,8 @@ partial namespace distributed {
                   optional Tensor? input_tensor = null,
                   [Splits, Positional]
                   optional sequence<unsigned long long>? input_split_sizes = null,
-                  [GlobalRoot] optional Rank? src = null,
-                  [Group] optional ProcessGroup? group = null,
+                  [GlobalRoot, Positional] optional Rank? src = null,
+                  [Group, Positional] optional ProcessGroup? group = null,
                   [AsyncOp] optional boolean async_op = false,
                   [Root] optional Rank? group_src = null);
 
@@ -101,8 +101,8 @@ partial namespace distributed {
   [Collective=reduce_scatter]
   Work? reduce_scatter_v([Out] Tensor output, [In, Flat, Splits=input_split_sizes] Tensor input,
                          [Splits] sequence<unsigned long long> input_split_sizes,
-                         optional ReduceOp op = "SUM",
-                         [Group] optional ProcessGroup? group = null,
+                         [Positional] optional ReduceOp op = "SUM",
+                         [Group, Positional] optional ProcessGroup? group = null,
                          [AsyncOp] optional boolean async_op = false);
 
   /// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it. Sizes are
@@ -112,6 +112,6 @@ partial namespace distributed {
                      [In, Flat, Splits=input_split_sizes] Tensor input,
                      [Splits] sequence<unsigned long long> output_split_sizes,
                      [Splits] sequence<unsigned long long> input_split_sizes,
-                     [Group] optional ProcessGroup? group = null,
+                     [Group, Positional] optional ProcessGroup? group = null,
                      [AsyncOp] optional boolean async_op = false);
 };

@@ -28,8 +28,8 @@ test("tensors say what arrays cannot", async () => {
     assert.deepEqual(got.f16, [0x4200, 0x4400]);
     assert.deepEqual(got.bf16, [0x4000, 0x3f80]);
     assert.deepEqual(got.bool, [1, 0, 1]);
-    assert.deepEqual(got.c64, [1, 2, 4, 6]);
-    assert.deepEqual(got.c128, [1, 2]);
+    assert.deepEqual(got.complex64, [1, 2, 4, 6]);
+    assert.deepEqual(got.complex128, [1, 2]);
     // The column is elements 1, 5 and 9 of 12, which are `at` on rank 0 and `at + 100` on rank 1.
     assert.deepEqual([got.column[1], got.column[5], got.column[9]], [102, 110, 118]);
     const unchanged = [0, 2, 4, 11];

@@ -8,6 +8,7 @@ import { addMember, carrier } from "./ports/pipes.js";
 import { StoreClient, welcomed } from "./ports/client.js";
 import { StoreHost } from "./ports/host.js";
 import { STORE_METHODS } from "./runtime/foreign_stores.js";
+import { DURATION, optionsOf } from "./runtime/options.js";
 import { native } from "./load.js";
 
 /** The argument by which only this file makes a store of a client. */
@@ -32,7 +33,7 @@ export class MessagePortStore extends Store {
     native.carryPipes(this[HANDLE].handle, members, this.#side.number, carrier);
   }
 
-  static async connect(port, options = {}) {
+  static async connect(port, options) {
     if (!(port instanceof MessagePort)) {
       const expected = "expected a MessagePort that openPort() of a MessagePortStore gave";
       throw new InvalidTypeError(`MessagePortStore.connect(): ${expected}`);
@@ -43,8 +44,9 @@ export class MessagePortStore extends Store {
           "own; call openPort() for every rank",
       );
     }
+    const given = optionsOf("MessagePortStore.connect", options, { timeout: DURATION });
+    const timeout = given.timeout ?? DEFAULT_TIMEOUT_MS;
     taken.add(port);
-    const { timeout = DEFAULT_TIMEOUT_MS } = options;
     const client = new StoreClient(port, await welcomed(port, timeout));
     const store = new MessagePortStore(CONNECTED, client);
     store.setTimeout(timeout);

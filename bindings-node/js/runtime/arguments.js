@@ -8,6 +8,7 @@ import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { isStoreLike, lackOf, markedStore } from "./foreign_stores.js";
 import { HANDLE } from "./handles.js";
 import { NonGroupMember } from "./members.js";
+import { isPlain } from "./options.js";
 import { steadyBytesOf } from "./owned.js";
 import { numberOf } from "./reductions.js";
 import { NO_BYTES, Tensor, codeOf, described, flatInfo, inPlace } from "./tensors.js";
@@ -121,13 +122,6 @@ export function idlName(name) {
     if (idlNames.size < 1000) idlNames.set(name, known);
   }
   return known;
-}
-
-/** Whether `value` is an object that is nothing but its properties, of whichever realm. */
-export function isPlain(value) {
-  if (typeof value !== "object" || value === null) return false;
-  const prototype = Object.getPrototypeOf(value);
-  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 const idlNames = new Map();

@@ -9,6 +9,7 @@ import { described, forgetCauses, noteCause } from "./causes.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
+import { BOOLEAN, expectAtMost, optionsOf } from "./options.js";
 import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
 import { typeName } from "./views.js";
@@ -24,19 +25,28 @@ const backends = new Map();
 const sizes = new Map();
 
 /** Registers a backend, whose parts `factory` makes. */
-export function registerBackend(name, factory, options = {}) {
+export function registerBackend(name, factory, options) {
+  expectAtMost(3, "registerBackend", arguments.length);
   if (typeof factory !== "function") {
     throw new InvalidTypeError("registerBackend(): 'factory' must be a function");
   }
   if (typeof name !== "string") {
     throw new InvalidTypeError("registerBackend(): 'name' must be a string");
   }
-  const { extendedApi = false, devices = null } = options ?? {};
-  const kinds = typeof devices === "string" ? [devices] : [...(devices ?? [])].map(String);
+  const { extendedApi, devices } = optionsOf("registerBackend", options, {
+    extendedApi: BOOLEAN,
+    devices: ["a string or a list of strings", isNames],
+  });
+  const kinds = typeof devices === "string" ? [devices] : [...(devices ?? [])];
   wrapped(() => native.registerBackend(name, kinds.join(",")));
   const lower = name.toLowerCase();
-  factories.set(lower, { factory, extendedApi });
+  factories.set(lower, { factory, extendedApi: extendedApi === true });
   Backend[lower.toUpperCase().replace(/[-.]/g, "_")] = lower;
+}
+
+function isNames(value) {
+  if (typeof value === "string") return true;
+  return Array.isArray(value) && value.every((one) => typeof one === "string");
 }
 
 /** Runs a task until it is over. What does not wait is called in the order of the tasks. */

@@ -1,9 +1,10 @@
 // Objects as CBOR (RFC 8949) and back, as ranks in every language read them. Nothing that is read
 // runs code. Knows no operation.
 
-import { Tagged, decode as decodeCbor, encode as encodeCbor } from "cborg";
+import { Tagged, Token, Type, decode as decodeCbor, encode as encodeCbor } from "cborg";
 
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
+import { bytesOf, classOf } from "./views.js";
 
 /** How deep objects may be nested: a list may contain itself, and readers have limits. */
 const DEEPEST = 100;
@@ -16,6 +17,8 @@ const SET = 258;
 const COMPLEX = 43000;
 /** A tuple of Python: not registered; the letters `pytu`. */
 const TUPLE = 0x70797475;
+/** A `datetime.datetime` of Python, as text: not registered; what Python makes of the name. */
+const TIME = 0x10c91776185da8;
 
 /** Tags of arrays in RFC 8746, little-endian, and the arrays of JavaScript. */
 const ARRAYS = new Map([
@@ -34,7 +37,12 @@ const ARRAYS = new Map([
 
 /** The encoding of `object`. */
 export function encode(object) {
-  return encodeCbor(encodable(object, 0), { mapSorter: () => 0 });
+  return encodeCbor(encodable(object, 0), { mapSorter: () => 0, typeEncoders: { number } });
+}
+
+/** Integers have no negative zero; others are as they would be without this. */
+function number(value) {
+  return Object.is(value, -0) ? new Token(Type.float, value) : null;
 }
 
 /** The object that `bytes` encode. */
@@ -81,14 +89,55 @@ function encodableObject(value, depth) {
   if (Array.isArray(value)) return Array.from(value, inner);
   if (value instanceof Uint8Array) return value;
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
-  if (ArrayBuffer.isView(value)) return shaped(value);
+  if (ArrayBuffer.isView(value)) {
+    return classOf(value) === "DataView" ? bytesOf(value) : shaped(value);
+  }
   if (value instanceof Set) return new Tagged(SET, [...value].map(inner));
   if (value instanceof Map) {
     return new Map([...value].map(([key, item]) => [inner(key), inner(item)]));
   }
   const prototype = Object.getPrototypeOf(value);
-  if (prototype !== null && Object.getPrototypeOf(prototype) !== null) throw refused(value);
+  if (prototype !== null && Object.getPrototypeOf(prototype) !== null) {
+    const primitive = primitiveOf(value);
+    if (primitive === undefined) throw refused(value);
+    return primitive.time === undefined ? encodable(primitive.value, depth) : time(value);
+  }
   return new Map(Object.entries(value).map(([key, item]) => [key, inner(item)]));
+}
+
+/** What a boxed number, text and the like holds, of whichever realm, as `value`, and what a `Date`
+ * does as `time`; undefined: it is neither. */
+function primitiveOf(object) {
+  const boxes = [Number, String, Boolean, BigInt];
+  const slots = boxes.map(({ prototype }) => ["value", prototype.valueOf]);
+  for (const [name, read] of [...slots, ["time", Date.prototype.getTime]]) {
+    try {
+      return { [name]: read.call(object) };
+    } catch {
+      // It is of another class.
+    }
+  }
+  return undefined;
+}
+
+/** A time as Python writes one in UTC, for the years that it knows. */
+function time(date) {
+  const text = Number.isNaN(date.getTime()) ? "Invalid Date" : date.toISOString();
+  const year = /^(\d{4})-/.exec(text)?.[1] ?? "0000";
+  if (year !== "0000") return new Tagged(TIME, text.replace("Z", "+00:00"));
+  const years = "times are of the years from 1 to 9999";
+  throw new InvalidArgumentError(`${text} is not encoded as CBOR: ${years}`, {});
+}
+
+/** A time with its offset from UTC, without what Python says of its zone; more than milliseconds
+ * there are not here. A time without an offset is no point in time, and stays a text. */
+const WITH_OFFSET = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:(\.\d{3})\d*)?([+-]\d\d:\d\d)(?:\[|$)/;
+
+function timeOf(text) {
+  const found = typeof text === "string" ? WITH_OFFSET.exec(text) : null;
+  if (found === null) return text;
+  const date = new Date(`${found[1]}${found[2] ?? ""}${found[3]}`);
+  return Number.isNaN(date.getTime()) ? text : date;
 }
 
 /** An array of numbers with its shape, as other languages' arrays have one. */
@@ -127,6 +176,7 @@ const known = {
   [NEGATIVE]: (read) => -1n - bigInteger(read()),
   [SET]: (read) => new Set(read()),
   [TUPLE]: (read) => read(),
+  [TIME]: (read) => timeOf(read()),
   [COMPLEX]: (read) => {
     const [re, im] = read();
     return { re, im };

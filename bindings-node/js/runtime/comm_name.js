@@ -3,12 +3,14 @@
 
 import { InvalidTypeError } from "../generated/errors.js";
 import { native, platform } from "./native.js";
+import { expectAtMost } from "./options.js";
 
 /** Whether there was ever a block: who has none pays nothing for names. */
 let isUsed = false;
 
 /** Runs `callback`, whose operations are called `name` in errors and for hooks. */
 export function recordComm(name, callback) {
+  expectAtMost(2, "recordComm", arguments.length);
   if (typeof name !== "string") {
     throw new InvalidTypeError(`recordComm(): 'name' must be a string, not ${typeof name}`);
   }

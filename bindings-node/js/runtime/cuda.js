@@ -10,6 +10,7 @@ import {
   wrapped,
 } from "../generated/errors.js";
 import { native } from "./native.js";
+import { ANYTHING, expectAtMost, optionsOf } from "./options.js";
 import {
   Elements,
   NO_BYTES,
@@ -32,6 +33,18 @@ export let describedOnDevice;
 
 const INTERNAL = Symbol("polyrank.cudaTensor");
 
+/** What the calls can be told; each is looked at where it is used. */
+const FROM_OPTIONS = { device: ANYTHING, dtype: ANYTHING, shape: ANYTHING };
+const POINTER = {
+  pointer: ANYTHING,
+  dtype: ANYTHING,
+  shape: ANYTHING,
+  strides: ANYTHING,
+  device: ANYTHING,
+  stream: ANYTHING,
+  owner: ANYTHING,
+};
+
 /** A tensor in memory of a CUDA device. */
 export class CudaTensor extends Elements {
   #info;
@@ -51,13 +64,14 @@ export class CudaTensor extends Elements {
   }
 
   /** A copy of an array or a tensor of the host. */
-  static async from(data, options = {}) {
-    const { device, dtype, shape } = options ?? {};
+  static async from(data, options) {
+    expectAtMost(2, "CudaTensor.from", arguments.length);
+    const { device, dtype, shape } = optionsOf("CudaTensor.from", options, FROM_OPTIONS);
     const index = indexOf(device, "from");
     const source = data instanceof Tensor ? data : tensor(data, { dtype });
     const { info } = described(source);
     const { bytes, code } = DTYPES.get(source.dtype);
-    const sizes = shape === undefined ? source.shape : counts(shape, "shape");
+    const sizes = (shape ?? null) === null ? source.shape : counts(shape, "shape");
     if (product(sizes) !== source.size) {
       const text = `[${sizes}] is not a shape of the ${source.size} elements that 'data' has`;
       throw new InvalidArgumentError(`CudaTensor.from(): ${text}`);
@@ -69,22 +83,28 @@ export class CudaTensor extends Elements {
 
   /** A tensor of zeros. */
   static zeros(dtype, shape, options) {
+    expectAtMost(3, "CudaTensor.zeros", arguments.length);
     return allocated(dtype, shape, options, "zeros");
   }
 
   /** A tensor whose elements are not initialised. */
   static empty(dtype, shape, options) {
+    expectAtMost(3, "CudaTensor.empty", arguments.length);
     return allocated(dtype, shape, options, "empty");
   }
 
   /** Memory of another library. */
-  static fromPointer({ pointer, dtype, shape, strides, device, stream = 0n, owner } = {}) {
+  static fromPointer(given) {
     const called = "CudaTensor.fromPointer";
+    expectAtMost(1, called, arguments.length);
+    const { pointer, dtype, shape, strides, device, owner, ...others } =
+      optionsOf(called, given, POINTER);
+    const stream = others.stream ?? 0n;
     const index = indexOf(device, "fromPointer");
     const name = dtypeOf(dtype, called);
     const { bytes, code } = DTYPES.get(name);
     const sizes = sizesOf(shape, bytes, called);
-    const steps = strides === undefined ? undefined : counts(strides, "strides");
+    const steps = (strides ?? null) === null ? undefined : counts(strides, "strides");
     if (steps !== undefined && steps.length !== sizes.length) {
       throw new InvalidArgumentError(`${called}(): 'strides' and 'shape' must be equally long`);
     }
@@ -179,7 +199,8 @@ function made(dtype, info, device, stream = 0n) {
 }
 
 async function allocated(dtype, shape, options, called) {
-  const index = indexOf(options?.device, called);
+  const { device } = optionsOf(`CudaTensor.${called}`, options, { device: ANYTHING });
+  const index = indexOf(device, called);
   const name = dtypeOf(dtype, `CudaTensor.${called}`);
   const { bytes, code } = DTYPES.get(name);
   const sizes = sizesOf(shape, bytes, `CudaTensor.${called}`);
@@ -213,7 +234,8 @@ function nativeHalf(called) {
 }
 
 /** `1`, `"cuda:1"`, `"cuda"`: the index of a device. */
-function indexOf(device = 0, called) {
+function indexOf(given, called) {
+  const device = given ?? 0;
   const [, digits = "0"] = /^cuda(?::(\d+))?$/.exec(device) ?? [undefined, "none"];
   const index = typeof device === "number" ? device : Number(digits);
   if (Number.isSafeInteger(index) && index >= 0 && index < 2 ** 31) return index;

@@ -9,6 +9,7 @@ import { textOf } from "./causes.js";
 import { commName } from "./comm_name.js";
 import { handleOf } from "./handles.js";
 import { native, platform } from "./native.js";
+import { ANYTHING, expectAtMost, optionsOf } from "./options.js";
 
 /** The hooks of each group that has any, by the number of the group. */
 const groups = new Map();
@@ -106,7 +107,7 @@ class HookedOperation {
 /** Adds a hook to a group: what `register…Hook` does. */
 function registered(sort) {
   return (spec, group, given) => {
-    const call = split(spec, given);
+    const call = checked(spec, given, HOOK);
     const id = idOf(spec, argument(call, 0, "hookId"));
     const hook = argument(call, 1, "hook");
     if (typeof hook !== "function") {
@@ -127,13 +128,25 @@ function registered(sort) {
 /** Takes a hook from a group: what `unregister…Hook` does. */
 function unregistered(sort) {
   return (spec, group, given) => {
-    const id = idOf(spec, argument(split(spec, given), 0, "hookId"));
+    const id = idOf(spec, argument(checked(spec, given, HOOK_ID), 0, "hookId"));
     const { id: identity } = groupHandle(spec, group);
     const hooks = groups.get(identity);
     hooks?.[sort].delete(id);
     // One that is watched stays: what watches it does, too.
     if (hooks?.isEmpty() && !hooks.isWatched) groups.delete(identity);
   };
+}
+
+/** What the calls take, by position or by name. */
+const HOOK_ID = { hookId: ANYTHING };
+const HOOK = { ...HOOK_ID, hook: ANYTHING };
+
+/** A call's arguments, of which there are no others than `parameters`. */
+function checked(spec, given, parameters) {
+  const call = split(spec, given);
+  optionsOf(spec.name, call.options, parameters);
+  expectAtMost(Object.keys(parameters).length, spec.name, call.positional.length);
+  return call;
 }
 
 export const registerPreHook = registered("pre");

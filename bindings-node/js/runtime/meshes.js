@@ -1,10 +1,10 @@
 // Meshes as only JavaScript has them: arrays of ranks in its forms, and the current mesh.
 
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
-import { isPlain } from "./arguments.js";
 import { invoke, invokeAsync } from "./calls.js";
 import { handleOf } from "./handles.js";
 import { platform } from "./native.js";
+import { isPlain } from "./options.js";
 import { Tensor } from "./tensors.js";
 
 /** Makes a mesh. */

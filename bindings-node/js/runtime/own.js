@@ -2,8 +2,8 @@
 // the names of backends.
 
 import { Backend } from "../generated/constants.js";
-import { Marked, argument, duration, signalOf, split } from "./arguments.js";
-import { invoke, invokeAsync, invokeNative, operateTogether } from "./calls.js";
+import { Marked, argument, duration, plainArguments, signalOf, split } from "./arguments.js";
+import { invoke, invokeAsync, invokeNative, operateTogether, resolved } from "./calls.js";
 import { CudaTensor } from "./cuda.js";
 import {
   InvalidArgumentError,
@@ -17,7 +17,8 @@ import { isStore } from "./foreign_stores.js";
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { inOwnMemory, tensorOver } from "./tensors.js";
+import { ANYTHING, DURATION, NUMBER, expectAtMost, optionsOf, told } from "./options.js";
+import { Tensor, inOwnMemory, tensorOver } from "./tensors.js";
 import { typeName } from "./views.js";
 
 export { probe } from "./probes.js";
@@ -30,6 +31,7 @@ const WHY_NOT = { key: "DISTRIBUTED_BACKEND_UNAVAILABLE_REASON", required: 1 };
 
 /** Validates a backend name and returns it in lower case. */
 export function parseBackend(name) {
+  expectAtMost(1, "parseBackend", arguments.length);
   const lower = String(name).toLowerCase();
   if (Object.values(Backend).includes(lower)) return lower;
   // The core has the list of all that there are, and the words for others.
@@ -42,6 +44,7 @@ export function parseBackend(name) {
 
 /** Runs `callback` with `group` as the current group, through everything that it awaits. */
 export function withProcessGroup(group, callback) {
+  expectAtMost(2, "withProcessGroup", arguments.length);
   const handle = handleOf(group);
   if (handle?.type !== "ProcessGroup") {
     throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
@@ -63,6 +66,13 @@ const RENDEZVOUS = { key: "DISTRIBUTED_RENDEZVOUS", required: 1 };
 
 /** Adds a URL scheme to later calls of this realm. */
 export function registerRendezvousHandler(scheme, handler) {
+  expectAtMost(2, "registerRendezvousHandler", arguments.length);
+  if (typeof scheme !== "string") {
+    const came = told(scheme);
+    throw new InvalidTypeError(
+      `registerRendezvousHandler(): 'scheme' must be a string, not ${came}`,
+    );
+  }
   if (typeof handler !== "function") {
     throw new InvalidTypeError("registerRendezvousHandler(): 'handler' must be a function");
   }
@@ -72,14 +82,24 @@ export function registerRendezvousHandler(scheme, handler) {
   handlers.set(scheme, handler);
 }
 
+const RENDEZVOUS_OPTIONS = {
+  rank: NUMBER,
+  worldSize: NUMBER,
+  timeout: DURATION,
+  signal: ANYTHING,
+};
+
 const BUILT_IN = new Set(["env", "tcp", "file", "ws", "wss"]);
 
 /** Meets the other ranks at a URL, once: the store, the rank and the world size. */
-export function rendezvous(url, options = {}) {
-  const { rank = -1, worldSize = -1, timeout, signal = null } = options;
+export function rendezvous(url, options) {
+  expectAtMost(2, "rendezvous", arguments.length);
+  const given = optionsOf("rendezvous", options, RENDEZVOUS_OPTIONS);
+  const [rank, worldSize, timeout] = [given.rank ?? -1, given.worldSize ?? -1, given.timeout];
+  const signal = signalOf(given);
   const handler = handlerOf(url);
   if (handler !== undefined) return meet(handler, url, { rank, worldSize, timeout });
-  const limit = timeout === undefined ? {} : { timeout: duration(timeout) };
+  const limit = (timeout ?? null) === null ? {} : { timeout: duration(timeout) };
   const keywords = { rank, world_size: worldSize, ...limit };
   return invokeNative(RENDEZVOUS, null, [url], keywords, signal).then((met) => {
     return { ...met, store: wrap(met.store) };
@@ -138,6 +158,7 @@ class Beginning {
 function begin(spec, given, { initMethod, ...others }, watch) {
   const handler = typeof initMethod === "string" ? handlerOf(initMethod) : undefined;
   if (handler === undefined) return invokeAsync(spec, null, given, watch);
+  check(spec, given);
   return meet(handler, initMethod, others).then((met) => {
     return invokeAsync(spec, null, [{ ...others, ...met }], watch);
   });
@@ -149,10 +170,17 @@ export function joinGroup(spec, given) {
   const url = argument(call, 1, "initMethod");
   const handler = typeof url === "string" ? handlerOf(url) : undefined;
   if (handler === undefined) return invokeAsync(spec, null, given);
+  check(spec, given);
   const { initMethod, ...others } = call.options ?? {};
   return meet(handler, url, others).then((met) => {
     return invokeAsync(spec, null, [call.positional[0], { ...others, ...met }]);
   });
+}
+
+/** Refuses wrong arguments of a call before ranks meet for it, as they may wait for long. */
+function check(spec, given) {
+  const { args, keywords } = plainArguments(spec, split(spec, given));
+  resolved(spec, null, args, keywords);
 }
 
 function handlerOf(url) {
@@ -169,21 +197,34 @@ async function meet(handler, url, { rank = -1, worldSize = -1, timeout }) {
 
 /** One send or receive, for `batchIsendIrecv`. */
 export class P2POp {
-  constructor(op, tensor, peer, options = {}) {
+  constructor(op, tensor, peer, options) {
+    expectAtMost(4, "P2POp", arguments.length);
     if (typeof op !== "function" || !["isend", "irecv"].includes(op.name)) {
       throw new InvalidArgumentError("Invalid ``op``. Expected ``op`` to be isend or irecv", {});
     }
-    const group = options?.group ?? invoke(DEFAULT_GROUP, null, []);
+    if (!isTensor(tensor)) {
+      const text = `must be a typed array or a tensor, not ${told(tensor)}`;
+      throw new InvalidTypeError(`P2POp(): 'tensor' ${text}`);
+    }
+    const given = optionsOf("P2POp", options, P2P_OPTIONS);
+    const group = given.group ?? invoke(DEFAULT_GROUP, null, []);
     if (handleOf(group)?.type !== "ProcessGroup" && group !== NON_GROUP_MEMBER) {
       throw new InvalidTypeError(`P2POp(): 'group' must be a ProcessGroup, not ${typeName(group)}`);
     }
     this.op = op;
     this.tensor = tensor;
     this.group = group;
-    this.tag = wholeNumber(options?.tag ?? 0, "tag");
-    Object.assign(this, bothRanks(group, peer ?? null, options?.groupPeer ?? null));
+    this.tag = wholeNumber(given.tag ?? 0, "tag");
+    Object.assign(this, bothRanks(group, peer ?? null, given.groupPeer ?? null));
     Object.freeze(this);
   }
+}
+
+/** What a message can be told; each is looked at where it is used. */
+const P2P_OPTIONS = { group: ANYTHING, tag: NUMBER, groupPeer: NUMBER };
+
+function isTensor(value) {
+  return ArrayBuffer.isView(value) || value instanceof Tensor || value instanceof CudaTensor;
 }
 
 /** The other rank of a message, global and in the group; it is given as one of the two. Where this
@@ -205,9 +246,9 @@ function bothRanks(group, peer, groupPeer) {
 
 function wholeNumber(value, name) {
   if (Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
-  const came = typeof value === "number" ? value : typeName(value);
+  const Wrong = typeof value === "number" ? InvalidArgumentError : InvalidTypeError;
   const expected = `an integer from 0 to ${2 ** 32 - 1}`;
-  throw new InvalidArgumentError(`P2POp(): '${name}' must be ${expected}, not ${came}`, {});
+  throw new Wrong(`P2POp(): '${name}' must be ${expected}, not ${told(value)}`, {});
 }
 
 const GROUP_RANK = { key: "DISTRIBUTED_GET_GROUP_RANK", name: "getGroupRank", required: 2 };
@@ -215,6 +256,7 @@ const GLOBAL_RANK = { key: "DISTRIBUTED_GET_GLOBAL_RANK", name: "getGlobalRank",
 
 /** Issues sends and receives together, in their order; returns a handle for each of them. */
 export function batchIsendIrecv(operations) {
+  expectAtMost(1, "batchIsendIrecv", arguments.length);
   if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
     throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
   }
@@ -244,6 +286,7 @@ function goTogether(operations) {
 /** Makes a window, and registers the tensor in it that the call was given. */
 export function newWindow(spec, group, given) {
   const { positional, options } = split(spec, given);
+  expectAtMost(1, spec.name, positional.length);
   const { tensor = positional[0], ...others } = options ?? {};
   return invokeAsync(spec, group, [others]).then(async (window) => {
     if ((tensor ?? null) !== null) await window.tensorRegister(tensor, others);

@@ -11,11 +11,12 @@ import { hasHooks } from "./hooks.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
 import { allowance } from "./operations.js";
+import { expectAtMost } from "./options.js";
 import { isIdle } from "./queues.js";
 import { DoneOperation } from "./short.js";
 import { elementsOf } from "./tensors.js";
 import { isTypedArray } from "./views.js";
-import { INSPECT } from "./work.js";
+import { INSPECT, INTERNAL, NOTHING_TO_DO, Work } from "./work.js";
 
 /** Who may make a prepared operation. */
 const PREPARED = Symbol("prepared");
@@ -53,6 +54,7 @@ export class PreparedOperation {
 
   /** Starts the operation, if the last start is over, or this may be behind it. */
   start() {
+    expectAtMost(0, "start", arguments.length);
     this.#refuseIfRunning();
     this.#last = this.#prepared.handle(this.#tryShort());
     return this.#last;
@@ -60,6 +62,7 @@ export class PreparedOperation {
 
   /** Starts the operation and waits for it. */
   run() {
+    expectAtMost(0, "run", arguments.length);
     try {
       this.#refuseIfRunning();
       const outcome = this.#tryShort();
@@ -74,10 +77,12 @@ export class PreparedOperation {
     }
   }
 
-  /** Waits for the last start. */
-  async wait() {
-    if (this.#last === null) return undefined;
-    return this.#last === DONE ? this.#prepared.value : await this.#last;
+  /** Waits for the last start, as a wait for its work does. */
+  wait(...given) {
+    const last = this.#last;
+    if (last !== null && last !== DONE) return last.wait(...given);
+    const value = last === null ? undefined : this.#prepared.value;
+    return new Work(INTERNAL, NOTHING_TO_DO, value, []).wait(...given);
   }
 
   get [Symbol.toStringTag]() {

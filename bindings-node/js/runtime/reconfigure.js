@@ -2,9 +2,9 @@
 // nothing of how members meet.
 
 import { InvalidTypeError } from "../generated/errors.js";
-import { isPlain } from "./arguments.js";
 import { invokeAsync } from "./calls.js";
 import { EndingOperation } from "./ending.js";
+import { ANYTHING, isPlain, told } from "./options.js";
 import { typeName } from "./views.js";
 import { INTERNAL, Work } from "./work.js";
 
@@ -35,8 +35,8 @@ const MEMBERS = {
   handles: ["a list or a Set of strings", (all) => Array.isArray(all) && all.every(isString)],
   ordered: ["boolean", (value) => value === undefined || typeof value === "boolean"],
   timeout: ["a number of milliseconds, or null", isLimit],
-  hints: ["anything", () => true],
-  signal: ["an AbortSignal", () => true],
+  hints: ANYTHING,
+  signal: ANYTHING,
 };
 
 /** Says which member is wrong, where the core would say that the whole is. */
@@ -49,16 +49,16 @@ function checkMembers(options) {
     }
     const [[expected, fits], value] = [MEMBERS[name], options[name]];
     if (fits(value)) continue;
+    const came = cameFor(value);
     throw new InvalidTypeError(
-      `reconfigure(): member '${name}' of argument 'opts' must be ${expected}, not ${told(value)}`,
+      `reconfigure(): member '${name}' of argument 'opts' must be ${expected}, not ${came}`,
     );
   }
 }
 
 /** What came, as messages say it. */
-function told(value) {
-  if (typeof value === "number") return `${value}`;
-  if (!Array.isArray(value)) return typeName(value);
+function cameFor(value) {
+  if (!Array.isArray(value)) return told(value);
   return `array with ${typeName(value.find((one) => !isString(one)))}`;
 }
 

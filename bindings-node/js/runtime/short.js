@@ -3,10 +3,11 @@
 // beside it, is declined.
 
 import { ReduceOp } from "../generated/constants.js";
-import { idlName, isPlain } from "./arguments.js";
+import { idlName } from "./arguments.js";
 import { HANDLE } from "./handles.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
+import { isPlain } from "./options.js";
 import { isIdle } from "./queues.js";
 import { byteLengthOf, isTypedArray } from "./views.js";
 

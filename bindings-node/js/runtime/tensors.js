@@ -4,6 +4,7 @@
 import { DTYPES } from "../generated/constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { native, platform } from "./native.js";
+import { ANYTHING, expectAtMost, optionsOf } from "./options.js";
 import { homeOf, noteHome } from "./owned.js";
 import { byteLengthOf, bytesOf, classOf } from "./views.js";
 
@@ -40,8 +41,8 @@ export const VIEWS = {
   bool: Uint8Array,
   f16: globalThis.Float16Array ?? Uint16Array,
   bf16: Uint16Array,
-  c64: Float32Array,
-  c128: Float64Array,
+  complex64: Float32Array,
+  complex128: Float64Array,
 };
 
 /** Bytes of one element, by the number of its type. */
@@ -185,15 +186,20 @@ export class Tensor extends Elements {
   }
 }
 
+/** What a tensor can be told; each is looked at where it is used. */
+const TENSOR_OPTIONS = { dtype: ANYTHING, shape: ANYTHING, strides: ANYTHING, offset: ANYTHING };
+
 /** A tensor over the memory of `data`, which it does not copy. */
-export function tensor(data, options = {}) {
+export function tensor(data, options) {
+  expectAtMost(2, "tensor", arguments.length);
   if (!ArrayBuffer.isView(data)) {
     throw new InvalidTypeError(
       `tensor(): 'data' must be a typed array or a DataView, not ${named(data)}`,
     );
   }
-  const { shape, strides, offset = 0 } = options ?? {};
-  const dtype = dtypeOf(options?.dtype ?? OF_ARRAY[classOf(data)], "tensor");
+  const given = optionsOf("tensor", options, TENSOR_OPTIONS);
+  const [shape, strides, offset] = [given.shape, given.strides, given.offset ?? 0];
+  const dtype = dtypeOf(given.dtype ?? OF_ARRAY[classOf(data)], "tensor");
   const { bytes, code } = DTYPES.get(dtype);
   const dataBytes = byteLengthOf(data);
   if (dataBytes % bytes !== 0) {
@@ -202,9 +208,9 @@ export function tensor(data, options = {}) {
   }
   const elements = dataBytes / bytes;
   checkCount(offset, "offset");
-  const sizes = shape === undefined ? [elements - offset] : counts(shape, "shape");
+  const sizes = (shape ?? null) === null ? [elements - offset] : counts(shape, "shape");
   checkSize(sizes, bytes, "tensor");
-  const steps = strides === undefined ? undefined : counts(strides, "strides");
+  const steps = (strides ?? null) === null ? undefined : counts(strides, "strides");
   if (steps !== undefined && steps.length !== sizes.length) {
     throw new InvalidArgumentError("tensor(): 'strides' and 'shape' must be equally long");
   }
@@ -221,6 +227,7 @@ export function tensor(data, options = {}) {
 
 /** A tensor of zeros in memory that polyrank owns, which operations use without copying it. */
 export function alloc(dtype, shape) {
+  expectAtMost(2, "alloc", arguments.length);
   const name = dtypeOf(dtype, "alloc");
   const sizes = counts(typeof shape === "number" ? [shape] : shape, "shape");
   const { bytes, code } = DTYPES.get(name);

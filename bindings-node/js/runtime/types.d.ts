@@ -78,9 +78,9 @@ export type BytesLike = string | ArrayBufferView | ArrayBuffer;
 export type GroupLike = ProcessGroup | NonGroupMember;
 
 /** The class of array for the elements of a tensor of a dtype. */
-export type ArrayOf<D extends DType> = D extends "f32" | "c64"
+export type ArrayOf<D extends DType> = D extends "f32" | "complex64"
   ? Float32Array
-  : D extends "f64" | "c128"
+  : D extends "f64" | "complex128"
     ? Float64Array
     : D extends "i8"
       ? Int8Array
@@ -102,7 +102,7 @@ export type ArrayOf<D extends DType> = D extends "f32" | "c64"
 
 /** Options of {@link tensor}. */
 export interface TensorOptions {
-  /** The element type; that of the array unless given. `c64` is a pair of `f32`. */
+  /** The element type; that of the array unless given. `complex64` is a pair of `f32`. */
   dtype?: DType | undefined;
   /** The sizes, outermost first; all elements in one dimension unless given. */
   shape?: readonly number[] | undefined;
@@ -324,6 +324,12 @@ export interface WaitOptions {
   signal?: AbortSignalLike | null | undefined;
 }
 
+/** Options of a wait for an operation. */
+export interface WaitLimit extends WaitOptions {
+  /** Limit of this wait, ms; none, or zero, means no limit of its own. */
+  timeout?: number | null | undefined;
+}
+
 /** An `AbortSignal`, of whichever runtime. */
 export interface AbortSignalLike {
   /** Whether it fired. */
@@ -362,19 +368,13 @@ export class Work<R = unknown> implements PromiseLike<R> {
    * Waits until the operation is complete, no longer than `timeout`. When that has passed, the
    * operation continues, and a later wait may succeed.
    *
-   * @param options - `timeout` in ms; none, or zero, means no limit of its own.
    * @throws {@link WaitTimeoutError}
    * @throws {@link CollectiveTimeoutError}
    * @throws {@link CollectiveMismatchError}
    * @throws {@link RankFailedError}
    * @throws {@link AbortedError}
    */
-  wait(
-    options?: WaitOptions & {
-      /** Limit of this wait, ms. */
-      timeout?: number | null | undefined;
-    },
-  ): Promise<R>;
+  wait(options?: WaitLimit): Promise<R>;
 
   /** Whether the operation ended, well or not. Does not wait. */
   isCompleted(): boolean;
@@ -548,10 +548,10 @@ export class PreparedOperation<T = unknown> {
    */
   run(): Promise<void>;
   /**
-   * Waits for the last start: its result, or `undefined` if there was none. Rejects with what
-   * it failed with.
+   * Waits for the last start, as {@link Work.wait}: its result, or `undefined` if there was none.
+   * @throws {@link WaitTimeoutError}
    */
-  wait(): Promise<T | undefined>;
+  wait(options?: WaitLimit): Promise<T | undefined>;
   /** `PreparedOperation`. */
   readonly [Symbol.toStringTag]: "PreparedOperation";
 }

@@ -7,6 +7,7 @@ import { camelName, signalOf } from "./arguments.js";
 import { textOf } from "./causes.js";
 import { WorkResult } from "../generated/constants.js";
 import { platform } from "./native.js";
+import { ANYTHING, DURATION, expectAtMost, optionsOf } from "./options.js";
 
 /** The name of the method by which Node gets what to show of an object. */
 export const INSPECT = Symbol.for("nodejs.util.inspect.custom");
@@ -40,31 +41,38 @@ export class Work {
     return this.#promise().finally(onfinally);
   }
 
-  wait(options = {}) {
-    const limit = limitOf(options?.timeout);
-    const signal = signalOf(options);
+  wait(options) {
+    expectAtMost(1, "wait", arguments.length);
+    const { timeout, signal: given } = optionsOf("wait", options, WAIT_OPTIONS);
+    const limit = limitOf(timeout);
+    const signal = signalOf({ signal: given });
     if (limit === null && signal === null) return this.#promise();
     return new Promise((resolve, reject) => this.#race(limit, signal, resolve, reject));
   }
 
   isCompleted() {
+    expectAtMost(0, "isCompleted", arguments.length);
     this.#operation.poll();
     return this.#operation.state === "ended";
   }
 
   isSuccess() {
+    expectAtMost(0, "isSuccess", arguments.length);
     return this.isCompleted() && this.#operation.failure === null;
   }
 
   exception() {
+    expectAtMost(0, "exception", arguments.length);
     return this.isCompleted() ? (this.#operation.failure?.error ?? null) : null;
   }
 
   result() {
+    expectAtMost(0, "result", arguments.length);
     return this.#operation.native.outputs.map((index) => this.#arrays[index]);
   }
 
   sourceRank() {
+    expectAtMost(0, "sourceRank", arguments.length);
     const rank = this.isCompleted() ? (this.#operation.native.sourceRank() ?? null) : null;
     if (rank !== null) return rank;
     throw new InvalidArgumentError(
@@ -74,16 +82,19 @@ export class Work {
   }
 
   getFuture() {
+    expectAtMost(0, "getFuture", arguments.length);
     return this.#promise().then(() => this.result());
   }
 
   getFutureResult() {
+    expectAtMost(0, "getFutureResult", arguments.length);
     return new Promise((resolve) => {
       this.#operation.whenEnded((failure) => resolve(codeOf(failure)));
     });
   }
 
   synchronize() {
+    expectAtMost(0, "synchronize", arguments.length);
     return this.#promise();
   }
 
@@ -192,14 +203,15 @@ export const NOTHING_TO_DO = Object.freeze({
   whenEnded: (listener) => listener(null),
 });
 
+/** What a wait can be told. */
+export const WAIT_OPTIONS = { timeout: DURATION, signal: ANYTHING };
+
 /** The longest time that timers accept. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-function limitOf(timeout) {
-  if (timeout === undefined || timeout === null || timeout === 0) return null;
-  if (typeof timeout !== "number") {
-    throw new InvalidTypeError("wait(): 'timeout' must be a number of milliseconds");
-  }
+function limitOf(given) {
+  const timeout = Number(given ?? 0);
+  if (timeout === 0) return null;
   if (!(timeout > 0)) throw new InvalidArgumentError("wait(): 'timeout' must not be negative");
   return timeout > MAX_TIMER_MS ? null : timeout;
 }

@@ -2,6 +2,7 @@
 // come back. The bytes are compared with those of the other languages in their own tests.
 
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import test from "node:test";
 
 import { decode, encode } from "../../js/runtime/codec.js";
@@ -63,12 +64,55 @@ test("what other languages write is read", () => {
   }
 });
 
+test("times are those of Python, in UTC, to the millisecond", () => {
+  const hex = (bytes) => Buffer.from(bytes).toString("hex");
+  const bytes = (text) => {
+    // The tag that Python makes of the name: 2^52 and 48 bits of its digest.
+    const digest = createHash("sha256").update("polyrank datetime.datetime").digest();
+    const tag = Buffer.concat([Buffer.from("db0010", "hex"), digest.subarray(0, 6)]);
+    const utf8 = Buffer.from(text);
+    return Buffer.concat([tag, Buffer.from([0x78, utf8.length]), utf8]);
+  };
+  const date = new Date(Date.UTC(2026, 0, 2, 3, 4, 5, 6));
+  // As Python writes `datetime(2026, 1, 2, 3, 4, 5, 6000, timezone.utc)`, but for its zeros.
+  assert.equal(hex(encode(date)), hex(bytes("2026-01-02T03:04:05.006+00:00")));
+  assert.deepEqual(decode(encode([date, { date }])), [date, { date }]);
+  for (const text of [
+    "2026-01-02T03:04:05.006000+00:00",
+    "2026-01-02T03:04:05.006999+00:00",
+    "2026-01-02T05:04:05.006+02:00[Europe/Kyiv]",
+    "2026-01-01T22:04:05.006000-05:00[_zone=here][_fold=1]",
+  ]) {
+    assert.deepEqual(decode(bytes(text)), date, text);
+  }
+  const whole = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));
+  assert.deepEqual(decode(bytes("2026-01-02T03:04:05+00:00")), whole);
+  // Which point in time that is, only its writer knows.
+  assert.equal(decode(bytes("2026-01-02T03:04:05.006000")), "2026-01-02T03:04:05.006000");
+});
+
+test("boxed values are what they hold, a DataView is bytes, and zero has its sign", () => {
+  const boxes = [Object(1.5), Object("text"), Object(false), Object(2n ** 70n)];
+  assert.deepEqual(decode(encode(boxes)), [1.5, "text", false, 2n ** 70n]);
+  const view = new DataView(Uint8Array.of(1, 2, 3, 4).buffer, 1, 2);
+  assert.deepEqual(decode(encode(view)), Uint8Array.of(2, 3));
+  assert.deepEqual([...encode(-0)], [0xf9, 0x80, 0x00]);
+  assert.deepEqual([...encode(0)], [0x00]);
+  for (const zero of [-0, 0]) assert.ok(Object.is(decode(encode([zero]))[0], zero));
+  assert.ok(Object.is(decode(encode(Object(-0))), -0));
+});
+
 test("what cannot be encoded is refused", () => {
   const endless = [];
   endless.push(endless);
   assert.throws(() => encode(endless), { name: "InvalidArgumentError" });
-  for (const object of [() => 1, Symbol("x"), new Date(), new (class Mine {})(), [new WeakMap()]]) {
+  const mine = new (class Mine {})();
+  const objects = [() => 1, Symbol("x"), Object(Symbol("x")), mine, [new WeakMap()]];
+  for (const object of objects) {
     assert.throws(() => encode(object), { name: "InvalidTypeError" });
+  }
+  for (const date of [new Date(NaN), new Date(Date.UTC(-1, 0)), new Date(8.64e15)]) {
+    assert.throws(() => encode(date), { name: "InvalidArgumentError", message: /from 1 to 9999/ });
   }
 });
 

@@ -54,8 +54,8 @@ export async function everyTensor({ pr, group, rank }) {
   await sum("f16", Uint16Array.of(0x3e00, 0x4000), { dtype: "f16" });
   await sum("bf16", Uint16Array.of(0x3f80, 0x3f00), { dtype: "bf16" });
   await sum("bool", Uint8Array.of(rank, 0, 1), { dtype: "bool" });
-  await sum("c64", Float32Array.of(rank, 1, 2, 3), { dtype: "c64" });
-  await sum("c128", Float64Array.of(rank, 1), { dtype: "c128" });
+  await sum("complex64", Float32Array.of(rank, 1, 2, 3), { dtype: "complex64" });
+  await sum("complex128", Float64Array.of(rank, 1), { dtype: "complex128" });
   const grid = Float32Array.from({ length: 12 }, (_, at) => at + 100 * rank);
   await sum("column", grid, { shape: [3], strides: [4], offset: 1 });
   const rows = Int32Array.from({ length: 6 }, (_, at) => at);

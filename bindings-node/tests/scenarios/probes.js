@@ -13,6 +13,10 @@ export async function exchanged({ rank, group }) {
   ]);
   const got = new Float32Array(2);
   await group.recv([got], other, 5);
+  const complex = pr.tensor(new Float32Array(4), { dtype: pr.DType.complex64 });
+  const [of] = await Promise.all([group.probe(other, 6), group.send([complex], other, 6)]);
+  assert.deepEqual([of.dtype, of.bytes], [pr.DType.complex64, 16]);
+  await group.recv([complex], other, 6);
   const sum = Int32Array.of(1);
   await group.allreduce(sum);
   const { source, tag, dtype, bytes } = found;

@@ -48,6 +48,52 @@ export async function collectives(group: pr.ProcessGroup): Promise<void> {
   await group.recv([array], 3, { tag: 2 });
 }
 
+export async function positions(group: pr.ProcessGroup): Promise<void> {
+  const { SUM } = pr.ReduceOp;
+  const array = new Float32Array(4);
+  const [list, none] = [[array], pr.NON_GROUP_MEMBER];
+  const reduced: Float32Array = await pr.allReduce(array, SUM);
+  await pr.allReduce(reduced, SUM, none, { signal });
+  await pr.allReduce(array, undefined, group);
+  await pr.allReduceCoalesced(list, SUM, group);
+  await pr.broadcast(array, 0, group);
+  await pr.reduce(array, 0, SUM, group);
+  await pr.allGather(list, array, group);
+  await pr.allGatherIntoTensor(array, array, group, { asyncOp: true });
+  await pr.gather(array, list, 0, group);
+  await pr.scatter(array, list, 0, group);
+  await pr.reduceScatter(array, list, SUM, group);
+  await pr.reduceScatterTensor(array, array, SUM, group);
+  await pr.allToAllSingle(array, array, [1, 3], [2, 2], group);
+  await pr.allToAll(list, list, group);
+  await pr.barrier(group);
+  await pr.barrier({ group });
+  await pr.monitoredBarrier(group, { timeout: 5 });
+  await pr.send(array, 1, group, 3);
+  await pr.recv(array, null, group, 3, { groupSrc: 1 });
+  await pr.isend(array, 1, undefined, 3);
+  await pr.irecv(array, 1, group);
+  await pr.scan(array, SUM, group);
+  await pr.sendrecv(array, 1, array, 1, group, 2, 3);
+  await pr.broadcastObjectList([1], 0, group);
+  await pr.allGatherObject([1], 1, group);
+  await pr.gatherObject(1, [1], 0, group);
+  await pr.scatterObjectList([1], [1], 0, group);
+  await pr.sendObjectList([1], 1);
+  await pr.recvObjectList([1], 1, group);
+  await group.send([array], 1, 3);
+  await group.send([array], 1, 3, { signal });
+  await group.recvAnysource([array], 3);
+  await group.prepareSend(array, 1, 3).wait({ timeout: 5 });
+  await pr.destroyProcessGroup({ group });
+  await pr.TCPStore.connect("127.0.0.1", 0, 2, true, { timeout: 5 });
+  await pr.FileStore.open("path", 2);
+  const info: pr.MessageInfo = await group.probe(1, 2);
+  const bytes: number = info.bytes;
+  const isComplex: boolean = info.dtype === pr.DType.complex64;
+  void [bytes, isComplex];
+}
+
 export async function functions(): Promise<void> {
   const world: pr.ProcessGroup = await pr.initProcessGroup({
     backend: "tcp",
@@ -178,7 +224,7 @@ export async function devices(group: pr.ProcessGroup, pointer: bigint): Promise<
 export function tensors(): void {
   const floats: Float32Array = pr.alloc("f32", [2, 3]).data;
   const flags: Uint8Array = pr.alloc("bool", 4).data;
-  const complex: Float64Array = pr.alloc("c128", [1]).data;
+  const complex: Float64Array = pr.alloc("complex128", [1]).data;
   const view: pr.Tensor<Uint16Array> = pr.tensor(new Uint16Array(4), { dtype: "f16" });
   const dtype: pr.DType = pr.DType.bf16;
   void [floats, flags, complex, view.data.length, dtype, pr.ReduceOp.SUM.value];

@@ -79,8 +79,12 @@ export function construction(): void {
   group.groupName = "other";
   // @ts-expect-error: handles are strings
   group.reconfigure({ uuid: 1, handles: new Set([1]) });
-  // @ts-expect-error: only sends and receives
-  new pr.P2POp(pr.barrier, array, 1);
+  // @ts-expect-error: only sends and receives; of other operations the call itself says so
+  new pr.P2POp(pr.monitoredBarrier, array, 1);
+  // @ts-expect-error: a misspelt option
+  new pr.P2POp(pr.isend, array, 1, { tagg: 1 });
+  // @ts-expect-error: there are no descriptors in JavaScript
+  pr.TCPStore.connect("127.0.0.1", 0, { masterListenFd: 3 });
 }
 
 export function errors(error: pr.RankFailedError): void {

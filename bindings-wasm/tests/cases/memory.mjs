@@ -50,7 +50,7 @@ export const memory = {
     const groups = await pair(pr);
     // More than small copies before had, whose memory would be used again.
     const elements = 250_000;
-    const complex = (array) => pr.tensor(array, { dtype: "c64" });
+    const complex = (array) => pr.tensor(array, { dtype: "complex64" });
     const other = new Float32Array(elements).fill(1);
     const works = [groups[1].allreduce(complex(other))];
     const block = filled(pr, elements + 2).at(-1);

@@ -342,23 +342,23 @@ impl List<'_> {
     fn numbered(&mut self) {
         let none = CommonAttributes::default();
         let api = self.api;
-        let dtypes = api.dtypes.iter().map(|it| {
-            let script = javascript::dtype(&it.name);
-            ("DType", &api.dtype_source, it.name.clone(), it.variant.clone(), script)
-        });
-        let operators = api.reduce_ops.iter().map(|it| {
-            let name = it.name.clone();
-            ("ReduceOp", &api.reduce_op_source, name.clone(), it.variant.clone(), name)
-        });
+        let dtypes = api
+            .dtypes
+            .iter()
+            .map(|it| ("DType", &api.dtype_source, it.name.clone(), it.variant.clone()));
+        let operators = api
+            .reduce_ops
+            .iter()
+            .map(|it| ("ReduceOp", &api.reduce_op_source, it.name.clone(), it.variant.clone()));
         let sets = [("DType", &api.dtype_source), ("ReduceOp", &api.reduce_op_source)];
         for (name, source) in sets {
             self.add(Parts::of(Kind::Enum, "", name, &none), &source.file);
         }
-        for (set, source, name, variant, script) in dtypes.chain(operators) {
+        for (set, source, name, variant) in dtypes.chain(operators) {
             let parts = Parts {
                 rust_name: Some(format!("{set}::{variant}")),
                 python_name: Some(format!("{set}.{name}")),
-                javascript_name: Some(format!("{set}.{script}")),
+                javascript_name: Some(format!("{set}.{name}")),
                 ..Parts::of(Kind::EnumValue, set, &name, &none)
             };
             self.add(parts, &source.file);

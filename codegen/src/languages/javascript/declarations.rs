@@ -5,7 +5,7 @@ use askama::Template;
 use super::LANGUAGE;
 use super::docs::{comment, plain, text};
 use super::forms::{Form, NamedOptions, Place, forms};
-use super::spelling::{aliases, dtype, error_class, functions, interfaces, methods, name};
+use super::spelling::{aliases, error_class, functions, interfaces, methods, name};
 use super::types::{accepted, default, returned};
 use super::values::{errors_in_order, is_object, kind, literals, objects};
 use crate::languages::stamp;
@@ -18,7 +18,6 @@ pub(super) struct Declarations {
     stamp: String,
     dtype_doc: String,
     dtypes: Vec<Value>,
-    dtype_aliases: Vec<String>,
     reduce_op_doc: String,
     ops: Vec<Value>,
     constants: Vec<Constants>,
@@ -142,12 +141,10 @@ pub(super) fn view(api: &Api) -> Declarations {
         all.map(|method| callable(api, method, Place::Module, &mut named)).collect();
     let mut records: Vec<Record> = records(api);
     records.extend(named.into_iter().map(|(name, members)| of_options(name, &members)));
-    let renamed = api.dtypes.iter().filter(|known| dtype(&known.name) != known.name);
     Declarations {
         stamp: format!("// {}", stamp("idl/*.webidl")),
         dtype_doc: plain(api, &api.dtype_doc, ""),
-        dtypes: api.dtypes.iter().map(|it| valued(api, &dtype(&it.name), &it.doc)).collect(),
-        dtype_aliases: renamed.map(|known| known.name.clone()).collect(),
+        dtypes: api.dtypes.iter().map(|it| valued(api, &it.name, &it.doc)).collect(),
         reduce_op_doc: plain(api, &api.reduce_op_doc, ""),
         ops: api.reduce_ops.iter().map(|it| valued(api, &it.name, &it.doc)).collect(),
         constants: constants(api),
@@ -263,6 +260,10 @@ fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
         let ty = match (record.name.as_str(), member.name.as_str()) {
             // The layer makes a list of them, and reads from a set that they have no order.
             ("ReconfigureOptions", "handles") => "Iterable<string>".into(),
+            // What only comes is a number also where a BigInt would be taken.
+            _ if !record.is_argument && member.ty.non_null().is_integer() => {
+                returned(api, &member.ty, true)
+            }
             _ => accepted(api, &member.ty, true),
         };
         let spelt = name(&member.name, &member.common);

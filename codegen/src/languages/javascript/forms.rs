@@ -81,7 +81,8 @@ impl Writer<'_> {
             .collect();
         // Only those that stand first can be given without those before them.
         let leading = options.iter().take_while(|known| known.common.positional).count();
-        if leading == options.len() {
+        // Without other options, of the wait, there is no object of them to say these in.
+        if leading == options.len() && (leading == 0 || !self.can_wait()) {
             return vec![self.form(&required, &options, &[], true, named)];
         }
         let form = |count: usize| {
@@ -156,6 +157,11 @@ impl Writer<'_> {
         accepted(self.api, &parameter.ty, is_function)
     }
 
+    /// Whether a call has options of its wait.
+    fn can_wait(&self) -> bool {
+        self.method.common.waits || kind(self.method) == Kind::Operation
+    }
+
     fn is_result(&self, parameter: &Parameter) -> bool {
         kind(self.method) == Kind::Operation
             && output(self.overload).is_some_and(|(_, found)| found.name == parameter.name)
@@ -209,7 +215,7 @@ impl Writer<'_> {
 
     /// `options?: WaitOptions & { … }`; none if there is nothing to say.
     fn options(&self, options: &[&Parameter], named: &mut NamedOptions) -> Option<String> {
-        let can_wait = self.method.common.waits || kind(self.method) == Kind::Operation;
+        let can_wait = self.can_wait();
         let spread = options.iter().find(|known| is_spread(known));
         let members: Vec<String> = options
             .iter()

@@ -22,7 +22,7 @@ use crate::files::Files;
 use crate::model::Api;
 
 pub(crate) use signatures::{names, signatures};
-pub(crate) use spelling::{aliases as further, dtype, error_class, name as spelt};
+pub(crate) use spelling::{aliases as further, error_class, name as spelt};
 
 /// The packages: for Node and for browsers. Their layers are the same text.
 const PACKAGES: [&str; 2] = ["bindings-node", "bindings-wasm"];

@@ -51,11 +51,6 @@ pub(super) fn key(owner: &str, name: &str) -> String {
     format!("{}_{name}", snake_case(owner)).to_uppercase()
 }
 
-/// The short names of element types that differ from the core's: `c64` is a pair of `f32`.
-pub(crate) fn dtype(name: &str) -> String {
-    name.replace("complex", "c")
-}
-
 /// The classes that JavaScript has of the IDL's.
 pub(super) fn interfaces(api: &Api) -> impl Iterator<Item = &Interface> {
     api.interfaces.iter().filter(|interface| !interface.common.is_out_of(LANGUAGE))

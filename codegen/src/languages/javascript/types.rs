@@ -68,7 +68,7 @@ pub(super) fn default(constant: Option<&Constant>) -> Option<String> {
         Constant::Float(value) => Some(value.to_string()),
         Constant::String(text) | Constant::Enum(_, text) => Some(format!("\"{text}\"")),
         Constant::ReduceOp(name) => Some(format!("ReduceOp.{name}")),
-        Constant::DType(name) => Some(format!("\"{}\"", super::spelling::dtype(name))),
+        Constant::DType(name) => Some(format!("\"{name}\"")),
         Constant::Seconds(seconds) => Some(format!("{}", seconds * 1000.0)),
     }
 }

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::LANGUAGE;
 use super::docs::{sentence, summary};
-use super::spelling::{dtype, error_class};
+use super::spelling::error_class;
 use crate::languages::stamp;
 use crate::model::{Api, Enum, ErrorKind};
 
@@ -39,7 +39,6 @@ struct DType {
     name: String,
     number: u32,
     bytes: u32,
-    aliases: Vec<String>,
 }
 
 struct Op {
@@ -73,10 +72,10 @@ pub(super) fn errors(api: &Api) -> Errors {
 
 /// What `constants.js` prints.
 pub(super) fn constants(api: &Api) -> Constants {
-    let dtypes = api.dtypes.iter().map(|known| {
-        let name = dtype(&known.name);
-        let aliases = (name != known.name).then(|| known.name.clone()).into_iter().collect();
-        DType { name, number: known.number, bytes: known.size_bytes, aliases }
+    let dtypes = api.dtypes.iter().map(|known| DType {
+        name: known.name.clone(),
+        number: known.number,
+        bytes: known.size_bytes,
     });
     let ops = api.reduce_ops.iter().map(|op| Op { name: op.name.clone(), number: op.number });
     Constants {
