@@ -27,7 +27,9 @@ import type {
   newGroup,
   send,
 } from "../../index.js";
+import type { WaitLimit, WaitOptions } from "./waits.js";
 export * from "./meshes.js";
+export * from "./waits.js";
 
 /** A typed array or a DataView. Its class is its element type; a DataView is of `u8`. */
 export type ArrayLike =
@@ -313,33 +315,6 @@ export class CudaTensor<A extends ElementArray = ElementArray> {
   free(): void;
   /** `CudaTensor`. */
   readonly [Symbol.toStringTag]: string;
-}
-
-/** Options of every asynchronous call. */
-export interface WaitOptions {
-  /**
-   * Ends the wait: the promise rejects with the signal's reason. A collective continues among the
-   * ranks, but its result is not written back; a request of a store is cancelled.
-   */
-  signal?: AbortSignalLike | null | undefined;
-}
-
-/** Options of a wait for an operation. */
-export interface WaitLimit extends WaitOptions {
-  /** Limit of this wait, ms; none, or zero, means no limit of its own. */
-  timeout?: number | null | undefined;
-}
-
-/** An `AbortSignal`, of whichever runtime. */
-export interface AbortSignalLike {
-  /** Whether it fired. */
-  readonly aborted: boolean;
-  /** Why it fired. */
-  readonly reason: any;
-  /** Adds a function to call when it fires. */
-  addEventListener(type: "abort", listener: () => void, options?: any): void;
-  /** Removes such a function. */
-  removeEventListener(type: "abort", listener: () => void): void;
 }
 
 /**
