@@ -422,6 +422,14 @@ pub(crate) async fn end_join(store: &dyn Store, group_name: &str, why: &str) -> 
     store.compare_set_async(&keys.of("verdict"), b"", &verdict).await.map(drop)
 }
 
+/// Whether `rank` has come to the group.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn has_come(store: &dyn Store, group_name: &str, rank: u32) -> Result<bool> {
+    store.check_async(&[&Keys { group_name }.of(rank)]).await
+}
+
 /// The ranks that have not reached the group.
 ///
 /// # Errors
