@@ -11,7 +11,7 @@ use polyrank::distributed::{
 };
 use polyrank::store::{HashStore, PrefixStore, Store};
 use polyrank::{Error, GroupOptions, ProcessGroup, SplitOptions};
-use polyrank_tests::processes::{bare_processes, processes, report};
+use polyrank_tests::processes::{all_went_well, bare_processes, processes, report, with_variable};
 use polyrank_tests::{LIMIT, ranks};
 
 fn is_duplicate(error: &Error, name: &str) -> bool {
@@ -166,7 +166,7 @@ fn the_name_of_a_group_that_the_process_keeps_is_refused_to_a_group_over_a_store
 fn what_one_rank_alone_gives_wrong_is_told_where_the_ranks_meet() {
     let test = "what_one_rank_alone_gives_wrong_is_told_where_the_ranks_meet";
     for wrong in ["0", "1"] {
-        let told = polyrank_tests::processes::with_variable("POLYRANK_TEST_WRONG", wrong, || {
+        let told = with_variable("POLYRANK_TEST_WRONG", wrong, || {
             bare_processes(test, 3, || {
                 let wrong = std::env::var("POLYRANK_TEST_WRONG").unwrap();
                 let is_wrong = std::env::var("RANK").unwrap() == wrong;
@@ -181,6 +181,7 @@ fn what_one_rank_alone_gives_wrong_is_told_where_the_ranks_meet() {
                 polyrank::distributed::destroy_process_group(None).unwrap();
             })
         });
+        all_went_well(&told);
         for (rank, ended) in told.iter().enumerate() {
             let [init, join] = ended.printed.as_slice() else { panic!("{}", ended.output) };
             for (line, name, why) in [
