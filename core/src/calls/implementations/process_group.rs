@@ -150,11 +150,7 @@ pub(crate) async fn allreduce_sparse(mut call: Invocation) -> Result<Answer> {
 pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
     let tensor: Option<Tensor> = call.take(new_window::TENSOR)?;
-    let window = group.new_window_async().await?;
-    if let Some(tensor) = tensor {
-        window.issue_register(tensor)?.settle().await?;
-    }
-    window.into_answer()
+    group.new_window_given(tensor).await.into_answer()
 }
 
 /// Arranges the ranks in a grid.
