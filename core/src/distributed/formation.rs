@@ -104,11 +104,11 @@ async fn refuse(options: &InitOptions, name: &str, why: &Error) {
         let bound = Bound::after(limit);
         let store = options.store.as_ref().map(|store| bound.of(store));
         let options = &InitOptions { store, ..options.clone() };
-        let met = meet(options, &spec, limit).await?;
+        let find = async |left| meet(options, &spec, left).await;
+        let (met, claim) = incarnation::meet(limit, name, find).await?;
         if met.world_size == 1 {
-            return Ok(());
+            return claim.release().await;
         }
-        let claim = incarnation::enter(&met, name, limit).await?;
         claim.refuse((met.rank, met.world_size), why, limit).await;
         claim.release().await
     };
