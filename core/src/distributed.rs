@@ -31,6 +31,7 @@ pub use crate::process_group::topology::compute_dims;
 pub use choice::{BackendInfo, BuildInfo, Recommendation, build_info, recommend_backend};
 pub use current::{current_process_group, with_process_group, with_process_group_async};
 use formation::{form, group_options};
+pub(crate) use joined_groups::join_group_if;
 pub use joined_groups::{join_group, join_group_async};
 pub use messages::{
     iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, ppermute, probe, recv, send,
@@ -290,6 +291,15 @@ pub fn init_process_group(options: InitOptions) -> Result<ProcessGroup> {
 /// # Errors
 /// As [`init_process_group`].
 pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGroup> {
+    init_process_group_if(Ok(()), options).await
+}
+
+/// As [`init_process_group_async`], if it is `possible` for this rank; else the others learn why it
+/// is not.
+pub(crate) async fn init_process_group_if(
+    possible: Result<()>,
+    options: InitOptions,
+) -> Result<ProcessGroup> {
     let _forming = FormationGuard::begin().ok_or(Error::AlreadyInitialized)?;
     if is_initialized() {
         return Err(Error::AlreadyInitialized);
@@ -297,12 +307,13 @@ pub async fn init_process_group_async(options: InitOptions) -> Result<ProcessGro
     let name = options.group_name.as_deref().unwrap_or(DEFAULT_NAME);
     joined_groups::refuse_name(name)?;
     if options.enable_reconfigure {
+        possible?;
         let (_, group_options) = group_options(&options, DEFAULT_NAME)?;
         let site = without_members::site(&options)?;
         let group = ProcessGroup::without_members_at(site, name, group_options)?;
         return without_members::enter(group);
     }
-    let made = form(&options, name, DEFAULT_NAME).await?;
+    let made = form(possible, &options, name, DEFAULT_NAME).await?;
     let group = made.group.clone();
     if !enter(made) {
         // Nothing has run in it.
@@ -318,6 +329,7 @@ fn enter(made: World) -> bool {
     let free = world.is_none();
     if free {
         registered::set(made.process_id, made.group.clone());
+        made.group.hold_name();
         *world = Some(made);
     }
     free
@@ -365,6 +377,14 @@ pub fn new_group(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
 /// # Errors
 /// As [`new_group`].
 pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessGroup>> {
+    new_group_if(Ok(()), options).await
+}
+
+/// As [`new_group_async`], if it is `possible` for this rank; else the others learn why it is not.
+pub(crate) async fn new_group_if(
+    possible: Result<()>,
+    options: NewGroupOptions,
+) -> Result<Option<ProcessGroup>> {
     let parent = default_group()?;
     let mut ranks = options.ranks.unwrap_or_else(|| parent.ranks().to_vec());
     if !options.keep_order {
@@ -380,14 +400,17 @@ pub async fn new_group_async(options: NewGroupOptions) -> Result<Option<ProcessG
         ..SplitOptions::default()
     };
     let backend = options.backend.as_deref().map(str::parse::<BackendSpec>).transpose();
-    if let Some(name) = &split.name
-        && world().as_ref().is_some_and(|world| world.has_group(name))
-    {
-        return Err(Error::DuplicateGroup { group_name: name.clone() });
-    }
-    let backend = match backend {
+    let taken = split
+        .name
+        .as_ref()
+        .filter(|name| world().as_ref().is_some_and(|world| world.has_group(name)));
+    let is_free = match taken {
+        Some(name) => Err(Error::DuplicateGroup { group_name: name.clone() }),
+        None => Ok(()),
+    };
+    let backend = match possible.and(is_free).and(backend) {
         Ok(backend) => backend,
-        // It may be known to the others, who would wait for this rank.
+        // The others may find nothing wrong, and would wait for this rank.
         Err(why) if !options.enable_reconfigure => {
             return Err(parent.refuse_split("new_group", &ranks, split, why).await);
         }

@@ -1,6 +1,7 @@
 //! The handle on an operation that was issued. Knows no particular backend.
 
 use std::fmt;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,9 +16,11 @@ use crate::generated::error::{Error, Result};
 use crate::kernels::CompressionLoss;
 use crate::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use crate::tensor::{OnDevice, Tensor};
+use called_name::as_called;
 use comm_name::CommName;
 use losses::Losses;
 
+mod called_name;
 pub(crate) mod comm_name;
 mod future;
 pub(crate) mod group_names;
@@ -44,6 +47,8 @@ pub struct Work {
 }
 
 struct Inner {
+    /// The method that was called.
+    name: &'static str,
     began: Instant,
     sequence: u64,
     parts: Vec<(Arc<Completion>, Arc<dyn Backend>)>,
@@ -115,6 +120,7 @@ impl Work {
         let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
         let losses = OnceLock::new();
         let inner = Inner {
+            name,
             began,
             sequence,
             parts,
@@ -428,6 +434,7 @@ impl Work {
         let Inner { began, sequence, parts, endings, whole, devices, losses, comm_name, .. } =
             &**inner;
         let inner = Inner {
+            name: inner.name,
             began: *began,
             sequence: *sequence,
             parts: parts.clone(),
@@ -490,12 +497,20 @@ impl Inner {
         self.described(failed.map_or(Ok(()), Err))
     }
 
-    /// A result of it, whose error says what the user calls it.
+    /// A result of it, whose error says what the user called, and calls it.
     fn described<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|error| match &self.comm_name {
-            Some(name) => name.describe(error, Some(self.sequence)),
-            None => error,
+        result.map_err(|error| {
+            let error = as_called(error, self.name, self.numbers());
+            match &self.comm_name {
+                Some(name) => name.describe(error, Some(self.sequence)),
+                None => error,
+            }
         })
+    }
+
+    /// The numbers of its operations.
+    fn numbers(&self) -> Range<u64> {
+        self.sequence..self.sequence + self.parts.len().max(1) as u64
     }
 
     /// `callback`, which is told of errors that say what the user calls it.
@@ -504,9 +519,14 @@ impl Inner {
         callback: impl FnOnce(&Result<()>) + Send + 'static,
     ) -> impl FnOnce(&Result<()>) + Send + 'static {
         let (comm_name, sequence) = (self.comm_name.clone(), Some(self.sequence));
-        move |result| match (&comm_name, result) {
-            (Some(name), Err(error)) => callback(&Err(name.describe(error.clone(), sequence))),
-            (_, result) => callback(result),
+        let (called, numbers) = (self.name, self.numbers());
+        move |result| {
+            let Err(error) = result else { return callback(result) };
+            let error = as_called(error.clone(), called, numbers);
+            callback(&Err(match &comm_name {
+                Some(name) => name.describe(error, sequence),
+                None => error,
+            }));
         }
     }
 

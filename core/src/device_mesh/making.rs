@@ -77,8 +77,18 @@ pub async fn init_device_mesh_async(
     mesh_shape: &[u32],
     options: MeshOptions,
 ) -> Result<DeviceMesh> {
+    init_device_mesh_if(Ok(()), device_type, mesh_shape, options).await
+}
+
+/// As [`init_device_mesh_async`], if it is `possible` for this rank; else the others learn why not.
+pub(crate) async fn init_device_mesh_if(
+    possible: Result<()>,
+    device_type: &str,
+    mesh_shape: &[u32],
+    options: MeshOptions,
+) -> Result<DeviceMesh> {
     let parent = parent_of(device_type, &options).await?;
-    let layout = places(mesh_shape).and_then(|count| {
+    let layout = possible.and_then(|()| places(mesh_shape)).and_then(|count| {
         check_count(mesh_shape, count, parent.as_ref())?;
         let ranks = (0..count as u32).collect();
         Layout::new(device_type, mesh_shape.to_vec(), ranks, options.names.clone())

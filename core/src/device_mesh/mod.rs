@@ -18,6 +18,7 @@ use crate::process_group::{ProcessGroup, next_identity};
 
 pub use current::{current_device_mesh, with_device_mesh, with_device_mesh_async};
 pub use layout::MeshDim;
+pub(crate) use making::init_device_mesh_if;
 pub use making::{
     DimensionBackend, MeshOptions, extend_device_mesh, init_device_mesh, init_device_mesh_async,
 };

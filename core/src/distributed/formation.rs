@@ -33,9 +33,21 @@ pub(super) fn group_options(
     Ok((spec, made))
 }
 
-/// Meets the other ranks of group `name`, and makes it: with this rank's place in the store.
-pub(super) async fn form(options: &InitOptions, name: &str, description: &str) -> Result<World> {
-    let (spec, group_options) = group_options(options, description)?;
+/// Meets the other ranks of group `name`, and makes it: with this rank's place in the store. Where
+/// that is not `possible` for this rank, the others learn why.
+pub(super) async fn form(
+    possible: Result<()>,
+    options: &InitOptions,
+    name: &str,
+    description: &str,
+) -> Result<World> {
+    let (spec, group_options) = match possible.and_then(|()| group_options(options, description)) {
+        Ok(found) => found,
+        Err(why) => {
+            refuse(options, name, &why).await;
+            return Err(why);
+        }
+    };
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let start = Instant::now();
     // A store whose own limit is longer holds no rank up.
@@ -74,6 +86,35 @@ pub(super) async fn form(options: &InitOptions, name: &str, description: &str) -
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
     Ok(World { process_id, hosting, claim: Some(claim), group, groups })
+}
+
+/// How long a rank that cannot be in a group looks for the others, to tell them: they may not be
+/// there yet, and it has its error already.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Tells the other ranks of group `name` why this one cannot be in it, where they meet: they would
+/// wait for it. What goes wrong here would only hide why.
+async fn refuse(options: &InitOptions, name: &str, why: &Error) {
+    let limit = options.timeout.filter(|limit| !limit.is_zero()).unwrap_or(REFUSAL_LIMIT);
+    let limit = limit.min(REFUSAL_LIMIT);
+    let told = async {
+        // Without a backend, only its launcher's knowledge lacks.
+        let none = BackendSpec { devices: Vec::new() };
+        let spec = options.backend.as_deref().and_then(|named| named.parse().ok()).unwrap_or(none);
+        let bound = Bound::after(limit);
+        let store = options.store.as_ref().map(|store| bound.of(store));
+        let options = &InitOptions { store, ..options.clone() };
+        let find = async |left| meet(options, &spec, left).await;
+        let (met, claim) = incarnation::meet(limit, name, find).await?;
+        if met.world_size == 1 {
+            return claim.release().await;
+        }
+        claim.refuse((met.rank, met.world_size), why, limit).await;
+        claim.release().await
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "could not tell the others why this rank does not join");
+    }
 }
 
 async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Rendezvous> {

@@ -42,6 +42,15 @@ pub fn join_group(name: &str, options: InitOptions) -> Result<ProcessGroup> {
 /// # Errors
 /// As [`join_group`].
 pub async fn join_group_async(name: &str, options: InitOptions) -> Result<ProcessGroup> {
+    join_group_if(Ok(()), name, options).await
+}
+
+/// As [`join_group_async`], if it is `possible` for this rank; else the others learn why it is not.
+pub(crate) async fn join_group_if(
+    possible: Result<()>,
+    name: &str,
+    options: InitOptions,
+) -> Result<ProcessGroup> {
     if name.is_empty() || options.enable_reconfigure {
         let message = match name.is_empty() {
             true => "join_group: the group's name must not be empty",
@@ -49,12 +58,15 @@ pub async fn join_group_async(name: &str, options: InitOptions) -> Result<Proces
         };
         return Err(Error::InvalidArgument { message: message.to_owned() });
     }
+    // That of a group that it joined, or joins: the others have this rank, or will.
     let _reserved = ReservedName::of(name)?;
-    if super::world().as_ref().is_some_and(|world| world.has_group(name)) {
-        return Err(Error::DuplicateGroup { group_name: name.to_owned() });
-    }
-    let made = form(&options, name, name).await?;
+    let is_free = match super::world().as_ref().is_some_and(|world| world.has_group(name)) {
+        true => Err(Error::DuplicateGroup { group_name: name.to_owned() }),
+        false => Ok(()),
+    };
+    let made = form(possible.and(is_free), &options, name, name).await?;
     let group = made.group.clone();
+    group.hold_name();
     joined().push(made);
     Ok(group)
 }

@@ -11,7 +11,7 @@ use super::memberships::Memberships;
 use super::reconfigure::{Site, SurvivorCalls};
 use super::shared_texts::SharedTexts;
 use super::sibling_names::SiblingNames;
-use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, next_identity};
+use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, held_names, next_identity};
 use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
@@ -98,8 +98,9 @@ impl Stores {
 }
 
 /// What a group takes over from the one that it was split off.
-#[derive(Default)]
 pub(super) struct Origin {
+    /// What is wrong with this rank, if something is.
+    pub(super) possible: Result<()>,
     /// Its share of the parent's backend.
     pub(super) share: Option<Share>,
     pub(super) open_comparisons: Arc<OpenComparisons>,
@@ -108,6 +109,19 @@ pub(super) struct Origin {
     pub(super) store_prefix: String,
     /// What is known of the ranks of the root group.
     pub(super) liveness: Option<Arc<Liveness>>,
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin {
+            possible: Ok(()),
+            share: None,
+            open_comparisons: Arc::default(),
+            siblings: Arc::default(),
+            store_prefix: String::new(),
+            liveness: None,
+        }
+    }
 }
 
 /// Where the ranks of a group that was not made out of another note that they live.
@@ -128,15 +142,16 @@ pub(super) async fn own_connection(store: &Arc<dyn Store>, size: u32) -> Result<
     if size == 1 { Ok(store.clone()) } else { store.clone_store_async().await }
 }
 
-/// Sees that this rank has its backends, and all ranks the same.
+/// Sees that nothing is wrong with this rank (`possible`), that it has its backends, and all ranks
+/// the same.
 async fn agree_on_backends(
     own: &dyn Store,
     name: &str,
     (rank, size): (u32, u32),
-    spec: &BackendSpec,
+    (spec, possible): (&BackendSpec, Result<()>),
     timeout: Duration,
 ) -> Result<()> {
-    let Err(why) = spec.available() else {
+    let Err(why) = possible.and_then(|()| spec.available()) else {
         return rendezvous::agree(own, name, (rank, size), &spec.served(), timeout).await;
     };
     // The others would wait for this rank.
@@ -152,7 +167,9 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::RendezvousTimeout`] naming the ranks that did not come within the timeout;
     /// [`Error::BackendUnavailable`]; [`Error::InvalidArgument`] for a rank outside of 0..size, and
-    /// for options that are wrong or of a backend that the group does not have.
+    /// for options that are wrong or of a backend that the group does not have;
+    /// [`Error::DuplicateGroup`] for the name of a group that this process keeps, and of one that
+    /// it is in as this rank in this store. What is wrong with one rank alone, the others learn.
     pub fn new(
         store: Arc<dyn Store>,
         rank: u32,
@@ -174,14 +191,32 @@ impl ProcessGroup {
         name: &str,
         options: GroupOptions,
     ) -> Result<ProcessGroup> {
+        Self::new_if(Ok(()), store, (rank, size), name, options).await
+    }
+
+    /// As [`ProcessGroup::new_async`], if it is `possible` for this rank; else the others learn why
+    /// it is not.
+    pub(crate) async fn new_if(
+        possible: Result<()>,
+        store: Arc<dyn Store>,
+        (rank, size): (u32, u32),
+        name: &str,
+        options: GroupOptions,
+    ) -> Result<ProcessGroup> {
         check_rank(rank, size)?;
         let bound = Bound::after(options.timeout.unwrap_or(DEFAULT_TIMEOUT));
-        let store = bound.of(&store);
+        let users = store;
+        let store = bound.of(&users);
         let own = own_connection(&store, size).await?;
+        let is_free = held_names::refuse(name, rank, &users).await;
         let stores = Stores { group: store, own };
-        let (members, origin) = ((0..size).collect(), Origin::default());
+        let members = (0..size).collect();
+        let origin = Origin { possible: possible.and(is_free), ..Origin::default() };
         let made = Self::with_members(stores, rank, members, name, options, origin).await;
-        made.inspect(|_| bound.lift())
+        made.inspect(|made| {
+            bound.lift();
+            made.hold_name_in(&users);
+        })
     }
 
     /// As [`ProcessGroup::new`], for ranks that have the global ranks `members`, and come from
@@ -194,12 +229,13 @@ impl ProcessGroup {
         options: GroupOptions,
         origin: Origin,
     ) -> Result<ProcessGroup> {
-        options.check()?;
-        let Origin { share, open_comparisons, siblings, store_prefix, liveness } = origin;
+        let Origin { possible, share, open_comparisons, siblings, store_prefix, liveness } = origin;
+        let possible = possible.and_then(|()| options.check());
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;
-        agree_on_backends(&*own, name, (rank, size), &options.backend, timeout).await?;
+        let backends = (&options.backend, possible);
+        agree_on_backends(&*own, name, (rank, size), backends, timeout).await?;
         let connect = |backend: BackendName, store, share, host| {
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),

@@ -34,6 +34,7 @@ mod disjoint;
 mod failure_watch;
 mod fast_path;
 mod group_calls;
+mod held_names;
 mod hints;
 mod hook_arguments;
 mod hooks;

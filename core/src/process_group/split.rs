@@ -91,15 +91,16 @@ impl ProcessGroup {
         let description =
             options.description.clone().unwrap_or_else(|| format!("{}:split", self.group_name()));
         let group_options = self.options_of_child(&options, description, timeout);
-        group_options.check()?;
+        // A backend that is not there is an error on all ranks, members or not.
+        let possible = group_options.check().and_then(|()| group_options.backend.available());
         let rank = ranks.iter().position(|&member| member == self.rank()).map(|rank| rank as u32);
         let Some(rank) = rank else {
-            // A backend that is not there is an error on all ranks, members or not.
-            group_options.backend.available()?;
+            possible?;
             self.split_communicator(ranks, None, &group_options, timeout).await?;
             return Ok(None);
         };
-        options.name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name))?;
+        let is_free =
+            options.name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name));
         let call = GroupCall {
             function: function.to_owned(),
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
@@ -110,7 +111,7 @@ impl ProcessGroup {
         let watch = self.watch_for_loss_of(&call.ranks, &call.neighbours(rank));
         let own = watch.or_failure(own_connection(&group, ranks.len() as u32)).await;
         let own = own.map_err(|error| self.error_of(&call, error, false))?;
-        if let Err(why) = group_options.backend.available() {
+        if let Err(why) = is_free.and(possible) {
             self.refuse(&*own, &call, rank, &why, timeout).await;
             return Err(why);
         }
@@ -125,7 +126,8 @@ impl ProcessGroup {
         let open_comparisons = self.inner.open_comparisons.clone();
         let siblings = self.inner.siblings.clone();
         let (store_prefix, liveness) = (self.child_prefix(name), self.inner.liveness.clone());
-        let origin = Origin { share, open_comparisons, siblings, store_prefix, liveness };
+        let possible = Ok(());
+        let origin = Origin { possible, share, open_comparisons, siblings, store_prefix, liveness };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
         let made = made.inspect(|_| bound.lift());
@@ -253,10 +255,12 @@ impl ProcessGroup {
 
     /// Joins this group and others into one of `size` ranks: every rank of each of them calls it,
     /// with a store of which nobody else uses the keys. Ranks of the new group are given in the
-    /// order in which they come; the name is that of the first one's group and `merge`.
+    /// order in which they come; the name is that of the first one's group and `merge`, with a
+    /// number from its second merge on.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if more than `size` ranks come; [`Error::RendezvousTimeout`]
+    /// [`Error::InvalidArgument`] if more than `size` ranks come; [`Error::DuplicateGroup`] for the
+    /// name of a group that this process has, which the others learn; [`Error::RendezvousTimeout`]
     /// naming those that did not come.
     pub fn merge_remote_group(
         &self,
@@ -279,7 +283,6 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         self.unless_left()?;
         let timeout = options.timeout.unwrap_or(super::DEFAULT_TIMEOUT);
-        self.options_of_child(&options, String::new(), timeout).check()?;
         if size == 0 {
             let message = "a merged group of 0 ranks was asked for; expected the number of ranks \
                            that come together, 1 or more";
@@ -295,13 +298,20 @@ impl ProcessGroup {
             );
             return Err(Error::InvalidArgument { message });
         };
-        let name = options.name.clone().unwrap_or_else(|| format!("{}:merge", self.group_name()));
+        // Merged groups of one group are told apart, as those that are split off it.
+        let name = options.name.clone().unwrap_or_else(|| match self.count_split("merge") {
+            1 => format!("{}:merge", self.group_name()),
+            count => format!("{}:merge:{count}", self.group_name()),
+        });
         // All ranks know the group by one name, wherever they come from.
         let name = store.compare_set_async("polyrank/merge/name", b"", name.as_bytes()).await?;
         let name = String::from_utf8_lossy(&name).into_owned();
         let description = options.description.clone().unwrap_or_else(|| name.clone());
         let group_options = self.options_of_child(&options, description, timeout);
-        ProcessGroup::new_async(store, rank, size, &name, group_options).await
+        let is_free = self.inner.siblings.refuse(&name);
+        let ranks = (rank, size);
+        let made = ProcessGroup::new_if(is_free, store, ranks, &name, group_options).await;
+        made.inspect(|made| self.inner.siblings.add(&made.inner.store))
     }
 
     fn check_members(&self, ranks: &[u32]) -> Result<()> {

@@ -17,6 +17,8 @@ use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::store::{Deadline, Store};
 
+/// What no verdict is.
+const UNDECIDED: &[u8] = b"undecided";
 /// The verdict when all came.
 const JOINED: &[u8] = b"joined";
 /// First byte of a verdict: ranks did not come in time. A [`TimeoutVerdict`] follows.
@@ -208,7 +210,9 @@ pub(super) async fn is_decided(store: &dyn Store, group_name: &str) -> Result<bo
 
 async fn has_verdict(store: &dyn Store, group_name: &str, expected: &[u8]) -> Result<bool> {
     let verdict = Keys { group_name }.of("verdict");
-    Ok(store.check_async(&[&verdict]).await? && store.get_async(&verdict).await? == expected)
+    // A host that was told may be gone by now, and its next store in its place: there, a get would
+    // wait for what never comes. This reads what there is, and says the same if there is nothing.
+    Ok(store.compare_set_async(&verdict, UNDECIDED, UNDECIDED).await? == expected)
 }
 
 /// Tells the others, for whom this rank has joined, that it failed then, and why: they do not wait
@@ -420,6 +424,14 @@ pub(crate) async fn end_join(store: &dyn Store, group_name: &str, why: &str) -> 
     let keys = Keys { group_name };
     let verdict = verdict_of(MISTAKE, why);
     store.compare_set_async(&keys.of("verdict"), b"", &verdict).await.map(drop)
+}
+
+/// Whether `rank` has come to the group.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn has_come(store: &dyn Store, group_name: &str, rank: u32) -> Result<bool> {
+    store.check_async(&[&Keys { group_name }.of(rank)]).await
 }
 
 /// The ranks that have not reached the group.

@@ -32,7 +32,7 @@ pub(crate) use agreement::agree;
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
     JoinObserver, PendingLook, absent, await_joined, end_join, fail_joined, find_store_free,
-    join_observed, keys_of_group, leave_at_once, refuse,
+    has_come, join_observed, keys_of_group, leave_at_once, refuse,
 };
 pub use join::{join, join_async, leave, leave_async};
 pub(crate) use missing::timed_out;

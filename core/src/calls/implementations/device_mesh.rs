@@ -1,5 +1,6 @@
 //! `DeviceMesh`, and the functions that make meshes.
 
+use super::settings::or_noted;
 use crate::backend::BackendOptions;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::array_lists::{is_integer, numbers};
@@ -18,7 +19,12 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
     let device_type: String = call.take(new::DEVICE_TYPE)?;
     let array = array_of(call.value(new::MESH));
     let init_backend: bool = call.take(new::INIT_BACKEND)?;
-    let options = options(&mut call, new::MESH_DIM_NAMES, Some(new::BACKEND_OVERRIDE))?;
+    // What is wrong with this rank's alone, the others learn.
+    let (options, array) =
+        match options(&mut call, new::MESH_DIM_NAMES, Some(new::BACKEND_OVERRIDE)) {
+            Ok(options) => (options, array),
+            Err(why) => (MeshOptions::default(), Err(why)),
+        };
     let options = options.layout_only(!init_backend);
     DeviceMesh::of_array(&device_type, array, options).await.into_answer()
 }
@@ -28,8 +34,10 @@ pub(crate) async fn init_device_mesh(mut call: Invocation) -> Result<Answer> {
     use functions::init_device_mesh::{BACKEND_OVERRIDE, DEVICE_TYPE, MESH_DIM_NAMES, MESH_SHAPE};
     let device_type: String = call.take(DEVICE_TYPE)?;
     let shape: Vec<u32> = call.take(MESH_SHAPE)?;
-    let options = options(&mut call, MESH_DIM_NAMES, Some(BACKEND_OVERRIDE))?;
-    device_mesh::init_device_mesh_async(&device_type, &shape, options).await.into_answer()
+    let mut possible = Ok(());
+    let options = options(&mut call, MESH_DIM_NAMES, Some(BACKEND_OVERRIDE));
+    let options = or_noted(options, &mut possible);
+    device_mesh::init_device_mesh_if(possible, &device_type, &shape, options).await.into_answer()
 }
 
 /// Makes a mesh of groups that exist.

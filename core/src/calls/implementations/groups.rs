@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::settings::{device_of, settings_of};
+use super::settings::{device_of, or_noted, settings_of};
 use crate::calls::answer::{Answer, IntoAnswer, Member};
 use crate::calls::invocation::Invocation;
 use crate::calls::object::{Object, StoreObject};
@@ -26,20 +26,23 @@ pub(crate) async fn init_process_group(mut call: Invocation) -> Result<Answer> {
     options.world_size = u32::try_from(world_size).ok();
     options.rank = u32::try_from(rank).ok();
     let name: String = call.take(init_process_group::GROUP_NAME)?;
-    let settings = settings_of(&call, init_process_group::PG_OPTIONS)?;
+    let mut possible = Ok(());
+    let settings = or_noted(settings_of(&call, init_process_group::PG_OPTIONS), &mut possible);
     options.group_name = Some(name).filter(|name| !name.is_empty()).or(settings.group_name);
     options.backend = options.backend.or(settings.backend);
     options.timeout = options.timeout.or(settings.timeout);
     options.backend_options = settings.backend_options;
-    options.device = device_of(&call, init_process_group::DEVICE_ID)?;
+    let device = device_of(&call, init_process_group::DEVICE_ID);
+    options.device = or_noted(device, &mut possible);
     options.enable_reconfigure = call.take(init_process_group::ENABLE_RECONFIGURE)?;
-    distributed::init_process_group_async(options).await.map(drop).into_answer()
+    distributed::init_process_group_if(possible, options).await.map(drop).into_answer()
 }
 
 /// Joins a group that stands alone.
 pub(crate) async fn join_group(mut call: Invocation) -> Result<Answer> {
     let name: String = call.take(join_group::GROUP_NAME)?;
-    let settings = settings_of(&call, join_group::PG_OPTIONS)?;
+    let mut possible = Ok(());
+    let settings = or_noted(settings_of(&call, join_group::PG_OPTIONS), &mut possible);
     let (world_size, rank): (i32, i32) =
         (call.take(join_group::WORLD_SIZE)?, call.take(join_group::RANK)?);
     let options = InitOptions {
@@ -50,11 +53,11 @@ pub(crate) async fn join_group(mut call: Invocation) -> Result<Answer> {
         world_size: u32::try_from(world_size).ok(),
         rank: u32::try_from(rank).ok(),
         backend_options: settings.backend_options,
-        device: device_of(&call, join_group::DEVICE_ID)?,
+        device: or_noted(device_of(&call, join_group::DEVICE_ID), &mut possible),
         version: call.take(join_group::VERSION)?,
         ..InitOptions::default()
     };
-    distributed::join_group_async(&name, options).await.into_answer()
+    distributed::join_group_if(possible, &name, options).await.into_answer()
 }
 
 /// Leaves a group, or all of them.
@@ -74,7 +77,8 @@ pub(crate) async fn abort_process_group(call: Invocation) -> Result<Answer> {
 
 /// Makes a group of some ranks.
 pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
-    let settings = settings_of(&call, new_group::PG_OPTIONS)?;
+    let mut possible = Ok(());
+    let settings = or_noted(settings_of(&call, new_group::PG_OPTIONS), &mut possible);
     let sort_ranks: bool = call.take(new_group::SORT_RANKS)?;
     let options = NewGroupOptions {
         ranks: call.take(new_group::RANKS)?,
@@ -82,21 +86,23 @@ pub(crate) async fn new_group(mut call: Invocation) -> Result<Answer> {
         backend: call.take::<Option<String>>(new_group::BACKEND)?.or(settings.backend),
         group_name: settings.group_name,
         backend_options: settings.backend_options,
-        device: device_of(&call, new_group::DEVICE_ID)?,
+        device: or_noted(device_of(&call, new_group::DEVICE_ID), &mut possible),
         description: call.take(new_group::GROUP_DESC)?,
         keep_order: !sort_ranks,
         enable_reconfigure: call.take(new_group::ENABLE_RECONFIGURE)?,
     };
-    distributed::new_group_async(options).await.map(Member).into_answer()
+    distributed::new_group_if(possible, options).await.map(Member).into_answer()
 }
 
 /// Splits a group: the group of the list that has this rank.
 pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     let parent = call.group(split_group::PARENT_PG)?;
     let lists: Option<Vec<Vec<u32>>> = call.take(split_group::SPLIT_RANKS)?;
-    let settings = settings_of(&call, split_group::PG_OPTIONS)?;
+    let mut possible = Ok(());
+    let settings = or_noted(settings_of(&call, split_group::PG_OPTIONS), &mut possible);
+    let backend = settings.backend.map(|backend| backend.parse()).transpose();
     let options = SplitOptions {
-        backend: settings.backend.map(|backend| backend.parse()).transpose()?,
+        backend: or_noted(backend, &mut possible),
         timeout: call.take::<Option<Duration>>(split_group::TIMEOUT)?.or(settings.timeout),
         name: settings.group_name,
         backend_options: settings.backend_options,
@@ -105,9 +111,13 @@ pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     };
     let lists = lists.unwrap_or_else(|| vec![(0..parent.size()).collect()]);
     let Some(ranks) = lists.into_iter().find(|ranks| ranks.contains(&parent.rank())) else {
+        possible?;
         parent.stay_out_of_split(&options)?;
         return Member(None).into_answer();
     };
+    if let Err(why) = possible {
+        return Err(parent.refuse_split("split_group", &ranks, options, why).await);
+    }
     parent.split_group_async(&ranks, options).await.map(Member).into_answer()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::settings::settings_of;
+use super::settings::{or_noted, settings_of};
 use crate::backend::MessageInfo;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
@@ -21,35 +21,39 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
     let timeout: Option<Duration> = call.take(new::TIMEOUT)?;
     let name: Option<String> = call.take(new::GROUP_NAME)?;
     let mut options = GroupOptions::default();
-    if let Some(backend) = backend {
-        options = options.backend(backend.parse()?);
-    }
+    let mut possible = Ok(());
+    let backend = backend.map(|backend| backend.parse()).transpose();
+    options.backend = or_noted(backend, &mut possible).unwrap_or_default();
     if let Some(timeout) = timeout {
         options = options.timeout(timeout);
     }
     let name = name.unwrap_or_else(|| "group".to_owned());
     let store = store.get().clone();
     if call.take(new::ENABLE_RECONFIGURE)? {
+        possible?;
         return ProcessGroup::without_members(Some(&*store), &name, options).into_answer();
     }
-    ProcessGroup::new_async(store, rank, size, &name, options).await.into_answer()
+    ProcessGroup::new_if(possible, store, (rank, size), &name, options).await.into_answer()
 }
 
 /// Makes a group of some of this group's ranks.
 pub(crate) async fn split_group(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
     let ranks: Vec<u32> = call.take(split_group::RANKS)?;
-    let settings = settings_of(&call, split_group::OPTS)?;
+    let mut possible = Ok(());
+    let settings = or_noted(settings_of(&call, split_group::OPTS), &mut possible);
+    let backend = settings.backend.map(|backend| backend.parse()).transpose();
     let options = SplitOptions {
         timeout: call.take::<Option<Duration>>(split_group::TIMEOUT)?.or(settings.timeout),
-        backend: settings.backend.map(|backend| backend.parse()).transpose()?,
+        backend: or_noted(backend, &mut possible),
         name: call.take::<Option<String>>(split_group::GROUP_NAME)?.or(settings.group_name),
         backend_options: settings.backend_options,
         description: call.take(split_group::GROUP_DESC)?,
         ..SplitOptions::default()
     };
     let wanted: Option<Vec<String>> = call.take(split_group::DEVICE_TYPES)?;
-    if let Err(why) = check_device_types(&group, wanted.unwrap_or_default()) {
+    let is_served = check_device_types(&group, wanted.unwrap_or_default());
+    if let Err(why) = possible.and(is_served) {
         return Err(group.refuse_split("split_group", &ranks, options, why).await);
     }
     group.split_group_async(&ranks, options).await.into_answer()
@@ -146,11 +150,7 @@ pub(crate) async fn allreduce_sparse(mut call: Invocation) -> Result<Answer> {
 pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
     let tensor: Option<Tensor> = call.take(new_window::TENSOR)?;
-    let window = group.new_window_async().await?;
-    if let Some(tensor) = tensor {
-        window.issue_register(tensor)?.settle().await?;
-    }
-    window.into_answer()
+    group.new_window_given(tensor).await.into_answer()
 }
 
 /// Arranges the ranks in a grid.

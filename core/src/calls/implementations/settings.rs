@@ -10,6 +10,17 @@ pub(super) fn settings_of(call: &Invocation, position: usize) -> Result<Settings
     Settings::of(call.name(), call.parameter(position), call.value(position))
 }
 
+/// What was read, else its default, with why it could not be in `possible`: where other ranks would
+/// wait for this one, they learn that first.
+pub(super) fn or_noted<T: Default>(read: Result<T>, possible: &mut Result<()>) -> T {
+    read.unwrap_or_else(|why| {
+        if possible.is_ok() {
+            *possible = Err(why);
+        }
+        T::default()
+    })
+}
+
 /// The device that parameter `position` was given: `cpu`, `cuda:1`, the number of a CUDA device.
 pub(super) fn device_of(call: &Invocation, position: usize) -> Result<Option<Device>> {
     let text = match call.value(position) {

@@ -4,6 +4,8 @@
 
 mod access;
 mod registration;
+#[cfg(all(test, feature = "tcp"))]
+mod tests;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -87,9 +89,9 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::Unsupported`] if the group's backend has none; the failure of a broken group.
     pub fn new_window(&self) -> Result<Window> {
-        let (window, numbers, work) = self.begin_window()?;
+        let (window, told, work) = self.begin_window(Given::Nothing)?;
         work.wait(None)?;
-        let window = window.check_numbers(&numbers)?;
+        let window = window.check_told(Given::Nothing, &told)?;
         window.meet(WaitIntent::Soon)?.wait(None)?;
         Ok(window)
     }
@@ -99,15 +101,30 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::new_window`].
     pub async fn new_window_async(&self) -> Result<Window> {
-        let (window, numbers, work) = self.begin_window()?;
+        self.new_window_given(None).await
+    }
+
+    /// As [`ProcessGroup::new_window_async`], with a tensor that is registered in it at once. Where
+    /// one rank gives none, or one that cannot be registered, all learn it.
+    pub(crate) async fn new_window_given(&self, tensor: Option<Tensor>) -> Result<Window> {
+        let is_possible = tensor.as_ref().map(registration::check).unwrap_or(Ok(()));
+        let given = match (&tensor, &is_possible) {
+            (None, _) => Given::Nothing,
+            (Some(_), Ok(())) => Given::Tensor,
+            (Some(_), Err(_)) => Given::Refused,
+        };
+        let (window, told, work) = self.begin_window(given)?;
         work.settle().await?;
-        let window = window.check_numbers(&numbers)?;
+        let window = is_possible.and_then(|()| window.check_told(given, &told))?;
         window.meet(WaitIntent::Later)?.settle().await?;
+        if let Some(tensor) = tensor {
+            window.issue_register(tensor)?.settle().await?;
+        }
         Ok(window)
     }
 
     /// Opens a window here, and begins to ask whether the others have opened the same.
-    fn begin_window(&self) -> Result<(Window, Region, Work)> {
+    fn begin_window(&self, given: Given) -> Result<(Window, Region, Work)> {
         let epoch = self.inner.epoch;
         self.require_members("new_window")?;
         let (backend, rank, size) = (self.cpu(), self.rank(), self.size());
@@ -129,8 +146,7 @@ impl ProcessGroup {
             closing: Mutex::default(),
         };
         let window = Window { inner: Arc::new(inner), timeout: None };
-        let (gathered, work) =
-            window.gather("new_window", u64::from(number).to_le_bytes().to_vec())?;
+        let (gathered, work) = window.gather("new_window", told_of(number, given).to_vec())?;
         Ok((window, gathered, work))
     }
 }
@@ -445,14 +461,47 @@ impl Window {
         }
     }
 
-    fn check_numbers(self, gathered: &Region) -> Result<Window> {
-        let own = u64::from(self.inner.number).to_le_bytes();
-        if gathered.read(|all| all.chunks_exact(own.len()).all(|number| number == own)) {
+    /// Sees that all ranks have opened this window, and gave the like of what this one has given.
+    fn check_told(self, given: Given, gathered: &Region) -> Result<Window> {
+        let told = |given| told_of(self.inner.number, given);
+        let all: Vec<Vec<u8>> =
+            gathered.read(|all| all.chunks_exact(size_of::<u64>()).map(<[u8]>::to_vec).collect());
+        if all.iter().all(|other| *other == told(given)) {
             return Ok(self);
         }
-        let what = "ranks made their windows in different orders, or not all of them";
-        Err(invalid("new_window", what))
+        let who = |given| {
+            let told = told(given);
+            (0..self.inner.size).zip(&all).filter(move |(_, other)| **other == told)
+        };
+        let ranks = |given| who(given).map(|(rank, _)| rank).collect::<Vec<u32>>();
+        let [none, some, refused] = [Given::Nothing, Given::Tensor, Given::Refused].map(ranks);
+        let what = match (none.len() + some.len() + refused.len() == all.len(), refused.is_empty())
+        {
+            (false, _) => {
+                "ranks made their windows in different orders, or not all of them".to_owned()
+            }
+            (true, true) => format!(
+                "ranks {some:?} gave a tensor, ranks {none:?} none: expected one of every rank, or \
+                 of none"
+            ),
+            (true, false) => format!("ranks {refused:?} gave a tensor that cannot be registered"),
+        };
+        Err(invalid("new_window", &what))
     }
+}
+
+/// What a rank gives [`ProcessGroup::new_window`], as the others are told.
+#[derive(Clone, Copy)]
+enum Given {
+    Nothing,
+    Tensor,
+    /// A tensor that cannot be registered.
+    Refused,
+}
+
+/// What a rank tells the others of a window that it opens.
+fn told_of(number: u32, given: Given) -> [u8; size_of::<u64>()] {
+    (u64::from(number) | (given as u64) << u32::BITS).to_le_bytes()
 }
 
 fn windows_of(backend: &Arc<dyn Backend>) -> Result<&dyn Windows> {
