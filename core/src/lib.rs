@@ -139,6 +139,8 @@ mod price;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod price;
+#[cfg(feature = "tcp")]
+mod process_end;
 pub mod process_group;
 mod process_mutex;
 mod random;

@@ -8,7 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use polyrank::distributed::{InitOptions, init_process_group};
-use polyrank::{Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor};
+use polyrank::{
+    Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor, WorkResult,
+};
 use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{
     ProcessEnd, bare_processes, die, processes, report, with_variable,
@@ -309,4 +311,43 @@ fn what_is_wrong_with_one_rank_alone_is_told_by_all() {
             assert!(is_told && line.contains(name), "{name}, rank {rank}: {line}");
         }
     }
+}
+
+/// The first operation of rank 0 passes its deadline. The other ranks, which were in none yet, are
+/// told so, with their abort hooks, and so are their first operations.
+fn first_is_late(test: &str) {
+    let ended = processes(test, 3, |group| {
+        let store = group.get_group_store();
+        let done = |rank: u32| format!("done/{rank}");
+        if group.rank() > 0 {
+            let (tell, told) = std::sync::mpsc::channel();
+            group.register_abort_hook(0, move || tell.send(()).unwrap()).unwrap();
+            told.recv_timeout(SOON).unwrap();
+            assert_eq!(group.get_error(), WorkResult::Timeout);
+        }
+        let mut late = allreduce(3);
+        late.timeout = Some(Duration::from_millis(300));
+        let error = group.run(late).unwrap_err();
+        assert!(matches!(error, Error::CollectiveTimeout { waiting_rank: 0, .. }), "{error:?}");
+        store.set(&done(group.rank()), b"").unwrap();
+        let all: Vec<String> = (0..group.size()).map(done).collect();
+        // Rank 0 lives on meanwhile.
+        store.wait(&all.iter().map(String::as_str).collect::<Vec<_>>(), Some(LIMIT)).unwrap();
+        report("told");
+    });
+    for ended in ended {
+        assert_eq!((ended.code, ended.printed.len()), (Some(0), 1), "{}", ended.output);
+    }
+}
+
+#[test]
+fn ranks_that_were_in_no_operation_yet_are_told_of_the_first_that_is_late() {
+    let test = "ranks_that_were_in_no_operation_yet_are_told_of_the_first_that_is_late";
+    first_is_late(test);
+}
+
+#[test]
+fn ranks_that_were_in_no_operation_yet_are_told_over_tcp() {
+    let test = "ranks_that_were_in_no_operation_yet_are_told_over_tcp";
+    with_variable("POLYRANK_TRANSPORT", "tcp", || first_is_late(test));
 }

@@ -5,10 +5,10 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polyrank::process_group::ReconfigureOptions;
-use polyrank::{Error, ProcessGroup, ReduceOp};
+use polyrank::{Error, ProcessGroup, ReduceOp, WorkResult};
 use polyrank_tests::LIMIT;
 use polyrank_tests::members::{Member, check, failures, handles, reconfigure, world};
 
@@ -447,4 +447,61 @@ fn meetings_leave_no_keys_behind() {
         std::thread::yield_now();
     }
     assert!(keys(all[0]) <= first, "{} keys, where there were {first}", keys(all[0]));
+}
+
+/// How the group of `member` stands once it does not work any more, which it learns without asking.
+fn end_of(member: &Member) -> WorkResult {
+    let asked = member.ask(|group| {
+        let began = Instant::now();
+        while group.get_error() == WorkResult::Success && began.elapsed() < LIMIT {
+            std::thread::yield_now();
+        }
+        group.get_error()
+    });
+    asked.recv().unwrap()
+}
+
+#[test]
+fn each_knows_how_its_group_stands() {
+    let members = world(3);
+    let [a, b, c] = [&members[0], &members[1], &members[2]];
+    check(&[a, b, c]);
+    let states = |members: &[&Member]| {
+        let asked = members.iter().map(|member| member.ask(|group| group.get_error()));
+        asked.map(|answer| answer.recv().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&[a, b, c]), [WorkResult::Success; 3]);
+    reconfigure(1, &[a, b]);
+    // Who is left out is told what its next operation would be.
+    assert_eq!(end_of(c), WorkResult::CommError);
+    let next = c.ask(|group| group.barrier(()).unwrap_err()).recv().unwrap();
+    assert!(matches!(next, Error::Reconfigured { .. }), "{next:?}");
+    assert_eq!(states(&[a, b]), [WorkResult::Success; 2]);
+    let options = ReconfigureOptions::new(2, handles(&[a, b])).timeout(Duration::from_millis(300));
+    let late = failures(&options, &[a]);
+    assert!(matches!(late[0], Error::RendezvousTimeout { .. }), "{late:?}");
+    assert_eq!(states(&[a]), [WorkResult::Timeout]);
+    assert_eq!(end_of(b), WorkResult::CommError);
+    // A member that leaves lives, and is not said to be dead.
+    let options = ReconfigureOptions::new(3, handles(&[a, b]));
+    b.ask(|group| group.shutdown().unwrap()).recv().unwrap();
+    let gone = failures(&options, &[a]).remove(0);
+    assert!(matches!(gone, Error::RankFailed { rank: 1, .. }), "{gone:?}");
+    assert!(gone.to_string().contains("its process is gone, or it left the group"), "{gone}");
+    assert_eq!(states(&[a]), [WorkResult::CommError]);
+    reconfigure(4, &[a, c]);
+    assert_eq!(states(&[a, c]), [WorkResult::Success; 2]);
+}
+
+#[test]
+fn the_store_of_former_members_says_that_they_were_replaced() {
+    let members = world(2);
+    let [a, b] = [&members[0], &members[1]];
+    let store = a.ask(ProcessGroup::get_group_store).recv().unwrap();
+    reconfigure(1, &[a, b]);
+    let error = store.get("key").unwrap_err().to_string();
+    assert!(error.contains("its members were replaced"), "{error}");
+    a.ask(|group| group.get_group_store().set("key", b"value").unwrap()).recv().unwrap();
+    let value = b.ask(|group| group.get_group_store().get("key").unwrap()).recv().unwrap();
+    assert_eq!(value, b"value");
 }

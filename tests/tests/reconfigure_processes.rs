@@ -2,11 +2,12 @@
 //! are killed, and a hundred calls in a row of which nothing is left.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::net::TcpStream;
 use std::time::Duration;
 
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
-use polyrank::{Error, GroupOptions, ProcessGroup, ReduceOp};
+use polyrank::{Error, GroupOptions, ProcessGroup, ReduceOp, WorkResult};
 use polyrank_tests::languages::{Language, Program, every_rank_says};
 use polyrank_tests::processes::{
     ProcessEnd, bare_processes, die, lines_of_survivors, report, with_variable,
@@ -141,6 +142,84 @@ fn a_member_died() {
 #[test]
 fn the_last_member_died() {
     dies(3, "the_last_member_died");
+}
+
+/// Waits until nobody listens any more where the process with this handle was met.
+fn await_end_of(handle: &str) {
+    let place = handle.split_once("tcp://").and_then(|(_, place)| place.split_once('/'));
+    let (address, _) = place.unwrap();
+    while TcpStream::connect(address).is_ok() {
+        std::thread::yield_now();
+    }
+}
+
+/// The rank `victim` comes, and is killed while the others wait. Rank 1 comes when it is dead: if
+/// `late`, when the others have been told.
+fn dies_in_the_call(test: &str, victim: u32, late: bool) {
+    let ended = ranks(test, 4, |member| {
+        let everyone: Vec<u32> = (0..member.size).collect();
+        member.reconfigure(0, &everyone);
+        let handles = member.exchange(1, &everyone);
+        let options = ReconfigureOptions::new(1, handles.clone()).timeout(LIMIT);
+        if member.rank == victim {
+            let work = member.group.reconfigure(options).unwrap();
+            // It has come by then, in all likelihood; whether or not, the same holds.
+            assert!(work.wait(Some(Duration::from_millis(300))).is_err());
+            die();
+        }
+        match (member.rank, late) {
+            (1, true) => member.store.wait(&["told"], Some(LIMIT)).unwrap(),
+            (1, false) => await_end_of(&handles[victim as usize]),
+            _ => {}
+        }
+        let error = member.call(options).unwrap_err();
+        assert!(matches!(error, Error::RankFailed { rank, .. } if rank == victim), "{error:?}");
+        assert_eq!(member.group.get_error(), WorkResult::CommError);
+        member.store.set("told", b"").unwrap();
+        let others: Vec<u32> = everyone.iter().copied().filter(|&one| one != victim).collect();
+        member.reconfigure(2, &others);
+        report(format!("rank {} of {}", member.group.rank(), member.group.size()));
+        member.group.shutdown().unwrap();
+    });
+    for (place, (rank, line)) in lines_of_survivors(&ended, victim).into_iter().enumerate() {
+        assert_eq!(line, format!("rank {place} of 3"), "rank {rank}");
+    }
+}
+
+#[test]
+fn a_member_dies_while_it_waits() {
+    dies_in_the_call("a_member_dies_while_it_waits", 2, false);
+}
+
+#[test]
+fn a_member_dies_while_it_waits_and_another_comes_late() {
+    dies_in_the_call("a_member_dies_while_it_waits_and_another_comes_late", 2, true);
+}
+
+#[test]
+fn the_leader_dies_while_it_waits() {
+    dies_in_the_call("the_leader_dies_while_it_waits", 0, true);
+}
+
+#[test]
+fn all_agree_although_each_drops_the_group_as_soon_as_it_knows() {
+    let test = "all_agree_although_each_drops_the_group_as_soon_as_it_knows";
+    let ended = ranks(test, 4, |mut member| {
+        let everyone: Vec<u32> = (0..member.size).collect();
+        for round in 0..40 {
+            // The one before is dropped, by the host of its store too, and the last one by the end
+            // of the process.
+            let options = GroupOptions::default().timeout(LIMIT);
+            member.group = ProcessGroup::without_members(None, "group", options).unwrap();
+            let handles = member.exchange(round, &everyone);
+            member.call(ReconfigureOptions::new(1, handles)).unwrap();
+            assert_eq!(member.group.agree(6, None).unwrap(), 6, "round {round}");
+        }
+        report("agreed");
+    });
+    for ended in ended {
+        assert_eq!((ended.code, ended.printed.len()), (Some(0), 1), "{}", ended.output);
+    }
 }
 
 /// How many descriptors this process has, and how many files of shared memory.

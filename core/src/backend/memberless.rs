@@ -28,6 +28,8 @@ pub(crate) struct Memberless {
 struct State {
     /// Since when there are no members, or why.
     why: String,
+    /// Why the last call for members failed, if it did.
+    failed: Option<Error>,
     /// Why the wait for members is to end, if somebody ended it.
     aborted: Option<String>,
     /// That of the members, once there are some: who still has this one means that.
@@ -37,14 +39,16 @@ struct State {
 impl Memberless {
     /// That of the group of this name, until it has members that run `backend`.
     pub(crate) fn new(backend: &'static str, group: &str, why: &str) -> Memberless {
-        let state = State { why: why.to_owned(), aborted: None, successor: None };
+        let state = State { why: why.to_owned(), failed: None, aborted: None, successor: None };
         let (state, left) = (Mutex::new(state), AtomicBool::new(false));
         Memberless { backend, group: group.to_owned(), state, ended: Completion::new(), left }
     }
 
-    /// Notes why there are none.
-    pub(crate) fn explain(&self, why: &str) {
-        self.lock().why = why.to_owned();
+    /// Notes why there are none: `call` has failed.
+    pub(crate) fn explain(&self, call: &str, error: &Error) {
+        let mut state = self.lock();
+        state.why = format!("since {call} failed: {error}");
+        state.failed = Some(error.clone());
     }
 
     /// Why the wait for members is to end, if somebody ended it.
@@ -120,7 +124,8 @@ impl Backend for Memberless {
     }
 
     fn failure(&self) -> Option<Error> {
-        Some(self.error("get_error"))
+        let failed = self.lock().failed.clone();
+        Some(failed.unwrap_or_else(|| self.error("get_error")))
     }
 
     fn is_broken(&self) -> bool {

@@ -356,7 +356,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn failure(&self) -> Option<Error> {
-        let abort = self.driver.broken()?;
+        let abort = self.driver.broken().or_else(|| self.driver.retirement())?;
         Some(error_of(&abort, &self.group, "get_error", 0))
     }
 

@@ -463,7 +463,12 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
 fn converted_members(value: Value, language: Language) -> Result<Value, String> {
     let Value::Record(record, values) = value else { return Ok(value) };
     let members = values.into_iter().zip(record.members);
-    let members = members.map(|(value, member)| converted(value, &member.ty, language));
+    let members = members.map(|(value, member)| {
+        converted(value, &member.ty, language).map_err(|must| {
+            let what = must.strip_prefix("be ").unwrap_or(&must);
+            format!("be {} whose {} is {what}", record.name, language.name(member.name))
+        })
+    });
     Ok(Value::Record(record, members.collect::<Result<_, _>>()?))
 }
 

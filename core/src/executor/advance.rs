@@ -450,6 +450,12 @@ impl Executor {
         self.state.broken.as_ref().map(|broken| &broken.abort)
     }
 
+    /// What operations that need everybody would end with, if a rank has left since the group gets
+    /// other members.
+    pub fn retirement(&self) -> Option<Abort> {
+        self.state.retirement()
+    }
+
     /// Breaks the group: everything in flight and everything later fails, and all ranks are told.
     pub fn break_with(&mut self, abort: Abort, now: Instant) {
         self.state.now = now;

@@ -7,8 +7,9 @@
 //! begin. Where somebody is to be told of the end, nobody waits: such a group is urgent, and the
 //! thread polls it immediately, for as long as that has paid lately and no other needs the core.
 //!
-//! It starts with the first operation of a process: a rank that is in none any more has to tell the
-//! others when it sees that one died. A forked child starts one of its own.
+//! It starts with the first group of a process that has other ranks: also a rank that was in no
+//! operation yet, or is in none any more, hears why a group broke, and has to tell the others when
+//! it sees that one died. A forked child starts one of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};

@@ -67,8 +67,6 @@ pub struct Driver {
     brief_polls: Mutex<BackOff>,
     /// Rises whenever a thread of the user issues or waits.
     activity: AtomicU64,
-    /// Whether the group has other ranks.
-    has_others: bool,
     stall_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Called when an operation is over and nobody has been notified yet.
     #[cfg(test)]
@@ -83,15 +81,17 @@ struct Turn {
 }
 
 impl Driver {
-    /// A driver of `executor`. Starts no thread.
+    /// A driver of `executor`. If there are other ranks, the background thread looks out from now
+    /// on for those that die, or say why the group broke, whether or not this one ever does
+    /// anything.
     ///
     /// # Errors
     /// [`Error::Network`] if the system has no descriptor left.
     pub fn new(executor: Executor, spin: SpinPolicy) -> Result<Arc<Driver>> {
         let background = Background::of_this_process()?;
+        let has_others = executor.has_others();
         let driver = Arc::new(Driver {
             background,
-            has_others: executor.has_others(),
             executor: Mutex::new(executor),
             forks: fork::forks(),
             spin,
@@ -113,6 +113,9 @@ impl Driver {
         });
         let group: Weak<Driver> = Arc::downgrade(&driver);
         background.register(group);
+        if has_others {
+            background.start();
+        }
         Ok(driver)
     }
 
@@ -294,12 +297,8 @@ impl Driver {
         DeferredCompletions { driver: self, finished }
     }
 
-    /// Notes that a thread of the user issues or waits, and returns how often one did before. From
-    /// the first time on, the background thread looks out for ranks that die.
+    /// Notes that a thread of the user issues or waits, and returns how often one did before.
     fn note_activity(&self) -> u64 {
-        if self.has_others {
-            self.background.start();
-        }
         self.activity.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -513,9 +513,19 @@ impl State {
 
     /// The reason for breaking the group for an operation that needs a rank which left.
     fn left(&self, rank: Rank, sequence: u64) -> Abort {
+        Abort::Left { rank, sequence, retired: self.has_retired(rank) }
+    }
+
+    fn has_retired(&self, rank: Rank) -> bool {
         let over_board = self.exchange.as_ref().is_some_and(|exchange| exchange.has_retired(rank));
-        let retired = over_board || self.peers.get(rank).is_some_and(|peer| peer.retired);
-        Abort::Left { rank, sequence, retired }
+        over_board || self.peers.get(rank).is_some_and(|peer| peer.retired)
+    }
+
+    /// What operations that need everybody would end with, if a rank has left since the group gets
+    /// other members.
+    pub(super) fn retirement(&self) -> Option<Abort> {
+        let mut others = (0..self.size).filter(|&rank| rank != self.rank);
+        others.find(|&rank| self.has_retired(rank)).map(|rank| self.left(rank, 0))
     }
 
     /// Tells those that this rank has connections to that it leaves, with nothing in flight, since

@@ -43,6 +43,12 @@ impl Driver {
         self.lock().broken().cloned()
     }
 
+    /// What operations that need everybody would end with, if a rank has left since the group gets
+    /// other members.
+    pub fn retirement(&self) -> Option<Abort> {
+        self.lock().retirement()
+    }
+
     /// Whether the group failed or was left, so that nothing can be started any more.
     pub fn is_broken(&self) -> bool {
         self.lock().broken().is_some()

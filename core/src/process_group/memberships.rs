@@ -17,6 +17,7 @@ use super::reconfigure::Site;
 use super::{Inner, ProcessGroup};
 use crate::completion::inherited_error;
 use crate::generated::error::{Error, Result};
+use crate::store::GroupStore;
 use crate::work::group_names;
 
 /// The members of a group, those before them, and where new ones meet this process.
@@ -128,12 +129,17 @@ impl Inner {
 
     /// Ends what waits in the store of these members, and keeps nothing open.
     pub(super) fn close_stores(&self) {
+        self.close_stores_as(GroupStore::close);
+    }
+
+    /// As [`Inner::close_stores`], which `close` does with that of the group.
+    pub(super) fn close_stores_as(&self, close: impl FnOnce(&GroupStore)) {
         if !self.store.is_closed()
             && let Some(liveness) = &self.liveness
         {
             liveness.close();
         }
-        self.store.close();
+        close(&self.store);
         let mut barriers = self.barrier_store.lock().unwrap_or_else(PoisonError::into_inner);
         let open = barriers.take();
         drop(barriers);
@@ -144,6 +150,10 @@ impl Inner {
 impl Drop for Memberships {
     fn drop(&mut self) {
         group_names::note_gone(self.identity);
+        if self.origins.as_ref().is_some_and(|origins| origins.is_hosted_by(self.rank)) {
+            // Others may have come as far as this rank, and not have learned that yet.
+            self.site.let_go();
+        }
         if self.store_prefix.is_empty() {
             // Groups split off it that are left later must do the comparing themselves.
             self.open_comparisons.end();

@@ -90,7 +90,16 @@ pub(crate) trait JoinObserver: Sync {
     fn longest_pause(&self) -> Duration {
         MAX_PAUSE
     }
+
+    /// The ranks that a look of any rank found to be gone. They learn nothing any more, so that
+    /// nobody stays for them.
+    fn gone(&self) -> GoneRanks<'_> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
 }
+
+/// Ranks that are gone, as soon as it is known which.
+pub(crate) type GoneRanks<'a> = Pin<Box<dyn Future<Output = Vec<u32>> + Send + 'a>>;
 
 /// A look that continues: a reason, if it finds one.
 pub(crate) type PendingLook<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
@@ -122,7 +131,14 @@ pub(crate) async fn join_observed(
     match kind {
         REFUSED => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
         TIMED_OUT => linger(store, &keys, TimeoutVerdict::read(&message).gone.len()).await,
-        _ => linger(store, &keys, 0).await,
+        _ => {
+            let mut came = 0;
+            for rank in observer.gone().await {
+                let has_come = store.check_async(&[&keys.of(rank)]).await;
+                came += usize::from(has_come.unwrap_or_default());
+            }
+            linger(store, &keys, came).await;
+        }
     }
     Err(match kind {
         TIMED_OUT => TimeoutVerdict::read(&message).error((rank, order), group_name),

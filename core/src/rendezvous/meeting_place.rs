@@ -26,6 +26,17 @@ pub(crate) struct HostedPlace {
     pub(crate) url: String,
 }
 
+#[cfg(feature = "tcp")]
+impl HostedPlace {
+    /// For those that come from now on it is gone; those that are here stay.
+    pub(super) fn close_to_newcomers(&self) {
+        let Some((_, number)) = self.url.rsplit_once('/') else { return };
+        if let Err(error) = self.store.delete_key(&format!("{PLACE}{number}")) {
+            tracing::debug!(%error, "could not close a place to newcomers");
+        }
+    }
+}
+
 /// Hosts a store at the address of the interfaces that the environment names, else at `near`, else
 /// on this host only.
 ///

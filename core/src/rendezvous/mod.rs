@@ -6,6 +6,8 @@ mod claim;
 mod generation;
 pub(crate) mod incarnation;
 mod join;
+#[cfg(feature = "tcp")]
+pub(crate) mod kept_place;
 pub(crate) mod meeting_place;
 mod missing;
 mod presence;
@@ -31,8 +33,8 @@ use crate::store::{TcpStore, TcpStoreOptions};
 pub(crate) use agreement::agree;
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
-    JoinObserver, PendingLook, absent, await_joined, end_join, fail_joined, find_store_free,
-    has_come, join_observed, keys_of_group, leave_at_once, refuse,
+    GoneRanks, JoinObserver, PendingLook, absent, await_joined, end_join, fail_joined,
+    find_store_free, has_come, join_observed, keys_of_group, leave_at_once, refuse,
 };
 pub use join::{join, join_async, leave, leave_async};
 pub(crate) use missing::timed_out;

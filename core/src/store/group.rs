@@ -30,6 +30,8 @@ pub(crate) struct GroupStore {
 struct Ending {
     group: String,
     is_closed: AtomicBool,
+    /// Whether that is since the group got other members.
+    is_former: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -79,6 +81,12 @@ impl GroupStore {
         // The last one ends a server, which may take a moment.
         links.iter().filter_map(Weak::upgrade).for_each(|link| drop(link.take()));
         tasks.into_iter().for_each(Waker::wake);
+    }
+
+    /// As [`GroupStore::close`], as the group gets other members.
+    pub(crate) fn close_as_former(&self) {
+        self.ending.is_former.store(true, Ordering::SeqCst);
+        self.close();
     }
 
     /// The group's name.
@@ -141,7 +149,12 @@ impl GroupStore {
 impl Ending {
     fn of(group: &str, is_closed: bool) -> Ending {
         let is_closed = AtomicBool::new(is_closed);
-        Ending { group: group.to_owned(), is_closed, state: Mutex::default() }
+        Ending {
+            group: group.to_owned(),
+            is_closed,
+            is_former: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -150,7 +163,13 @@ impl Ending {
 
     fn error(&self) -> Error {
         let group = &self.group;
-        let message = format!("the store of group '{group}' is closed: the group was destroyed");
+        let why = match self.is_former.load(Ordering::SeqCst) {
+            true => {
+                "its members were replaced, and the new ones have another: ask the group for it"
+            }
+            false => "the group was destroyed",
+        };
+        let message = format!("the store of group '{group}' is closed: {why}");
         Error::InvalidGroup { message }
     }
 

@@ -21,8 +21,11 @@ impl WorkResult {
     /// That of an operation that failed so.
     pub fn of(error: &Error) -> WorkResult {
         match error {
-            Error::CollectiveTimeout { .. } => WorkResult::Timeout,
+            Error::CollectiveTimeout { .. } | Error::RendezvousTimeout { .. } => {
+                WorkResult::Timeout
+            }
             Error::RankFailed { .. }
+            | Error::Rendezvous { .. }
             | Error::Network { .. }
             | Error::Aborted { .. }
             | Error::Reconfigured { .. } => WorkResult::CommError,

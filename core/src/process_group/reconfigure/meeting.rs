@@ -12,6 +12,7 @@ use super::unless_aborted::unless_aborted;
 use crate::backend::memberless::Memberless;
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::BackendName;
+use crate::blocking::sleep;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::process_group::create::own_connection;
@@ -60,6 +61,17 @@ pub(in crate::process_group) struct Origins {
     pub(super) digest: u64,
 }
 
+impl Origins {
+    /// Whether `rank` hosts the store of the group.
+    pub(in crate::process_group) fn is_hosted_by(&self, rank: u32) -> bool {
+        self.host == Some(rank)
+    }
+}
+
+/// How often it is looked whether the host is gone whose store was lost, and in what interval: a
+/// process that is killed may still listen for a moment when its connections have ended.
+const HOST_LOOKS: u32 = 20;
+const HOST_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a process that gives up may take to tell the others.
 const TELLING_LIMIT: Duration = Duration::from_millis(500);
 /// How long the host of a group's store stays for the others when it leaves, at most, and if the
@@ -112,12 +124,33 @@ impl Meeting {
         if let Some(why) = memberless.aborted() {
             self.tell_of_abort(group, &why).await;
         }
-        let found = met?;
-        let joined = self.join_in(&found, began, group, memberless).await;
-        if let Err(error) = &joined {
-            self.end_claim(&*found, error).await;
+        let found = match met {
+            Ok(found) => found,
+            Err(error) => return Err(self.unless_host_is_gone(group, error).await),
+        };
+        match self.join_in(&found, began, group, memberless).await {
+            Ok(joined) => Ok(joined),
+            Err(error) => {
+                let error = self.unless_host_is_gone(group, error).await;
+                self.end_claim(&*found, &error).await;
+                Err(error)
+            }
         }
-        joined
+    }
+
+    /// `error`, unless it is that the store was lost in which they meet, with the member that hosts
+    /// it: whatever was asked of it then, that member is gone.
+    async fn unless_host_is_gone(&self, group: &ProcessGroup, error: Error) -> Error {
+        if !matches!(error, Error::Network { .. }) {
+            return error;
+        }
+        for _ in 0..HOST_LOOKS {
+            if meeting_place::is_gone(self.place()).await {
+                return self.is_gone(group, self.eldest());
+            }
+            let _ = sleep(HOST_LOOK_INTERVAL).await;
+        }
+        error
     }
 
     /// Tells the others, if they can be reached at once, that this process gave up before it met
@@ -402,7 +435,7 @@ impl Meeting {
         if observer.was_aborted() {
             return error;
         }
-        if let Some(rank) = observer.gone().await.filter(|rank| *rank < self.size()) {
+        if let Some(rank) = observer.first_gone().await {
             return self.is_gone(group, rank);
         }
         let named = |message: String| {
@@ -427,9 +460,6 @@ impl Meeting {
                 Error::RendezvousTimeout { rank, missing_ranks, message }
             }
             Error::Rendezvous { message } => Error::Rendezvous { message: named(message) },
-            Error::Network { .. } if meeting_place::is_gone(self.place()).await => {
-                self.is_gone(group, self.eldest())
-            }
             other => other,
         }
     }

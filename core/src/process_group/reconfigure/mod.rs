@@ -60,6 +60,7 @@ use crate::completion::Completion;
 use crate::fnv::Fnv;
 use crate::generated::error::{Error, Result};
 use crate::process_group::hints::GroupHints;
+use crate::store::GroupStore;
 use crate::work::Work;
 
 /// Most members; each handle is looked at by all.
@@ -188,7 +189,7 @@ impl ProcessGroup {
             // Groups that were split off compare by themselves from now on.
             former.open_comparisons.end();
         }
-        former.close_stores();
+        former.close_stores_as(GroupStore::close_as_former);
         if let Some(origins) = &former.origins {
             origins.store.close();
         }
@@ -257,8 +258,7 @@ impl Reconfiguration {
         match &ended {
             Ok(()) => group.renew_hooks(),
             Err(error) => {
-                let uuid = meeting.uuid;
-                memberless.explain(&format!("since reconfigure (uuid {uuid}) failed: {error}"));
+                memberless.explain(&format!("reconfigure (uuid {})", meeting.uuid), error);
             }
         }
         ended

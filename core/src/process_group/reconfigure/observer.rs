@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::handle::Handle;
 use crate::backend::memberless::Memberless;
 use crate::generated::error::Result;
-use crate::rendezvous::{JoinObserver, PendingLook, meeting_place};
+use crate::rendezvous::{GoneRanks, JoinObserver, PendingLook, meeting_place};
 use crate::store::Store;
 
 /// Most members that one look asks for.
 const MAX_LOOKED_AT: u32 = 8;
 /// The longest pause between two looks.
-const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// Where the first who finds that a member is gone notes which.
+const MAX_PAUSE: Duration = Duration::from_millis(400);
+/// Where the first who finds that members are gone notes which.
 const GONE: &str = "gone";
 
 /// What a member looks at while it waits.
@@ -44,12 +44,18 @@ impl<'a> MemberObserver<'a> {
     }
 
     /// The member that was found to be gone, if the wait ended for that.
-    pub(super) async fn gone(&self) -> Option<u32> {
-        if !self.store.check_async(&[GONE]).await.ok()? {
-            return None;
-        }
-        let text = self.store.get_async(GONE).await.ok()?;
-        String::from_utf8(text).ok()?.parse().ok()
+    pub(super) async fn first_gone(&self) -> Option<u32> {
+        self.all_gone().await.first().copied()
+    }
+
+    async fn all_gone(&self) -> Vec<u32> {
+        let text = match self.store.check_async(&[GONE]).await {
+            Ok(true) => self.store.get_async(GONE).await.unwrap_or_default(),
+            _ => return Vec::new(),
+        };
+        let text = String::from_utf8_lossy(&text);
+        let ranks = text.split(',').filter_map(|rank| rank.parse().ok());
+        ranks.filter(|&rank: &u32| (rank as usize) < self.handles.len()).collect()
     }
 
     /// Whether the wait ended since the group was aborted on this rank.
@@ -64,23 +70,27 @@ impl<'a> MemberObserver<'a> {
         }
         let size = self.handles.len() as u32;
         let first = self.next.fetch_add(MAX_LOOKED_AT, Ordering::Relaxed);
+        let place = |rank: u32| self.handles[rank as usize].place.as_str();
+        let mut gone: Vec<u32> = Vec::new();
         for step in 0..size.min(MAX_LOOKED_AT) {
             let rank = first.wrapping_add(step) % size;
-            let place = &self.handles[rank as usize].place;
-            if rank == self.rank || !meeting_place::is_gone(place).await {
-                continue;
+            if rank != self.rank && meeting_place::is_gone(place(rank)).await {
+                gone.push(rank);
             }
-            let ours = rank.to_string().into_bytes();
-            self.store.compare_set_async(GONE, b"", &ours).await?;
-            return Ok(Some(gone_text(rank, place)));
         }
-        Ok(None)
+        let Some(&first) = gone.first() else { return Ok(None) };
+        let ours: Vec<String> = gone.iter().map(u32::to_string).collect();
+        self.store.compare_set_async(GONE, b"", ours.join(",").as_bytes()).await?;
+        Ok(Some(gone_text(first, place(first))))
     }
 }
 
 /// How it is said that a member is gone.
 pub(super) fn gone_text(rank: u32, place: &str) -> String {
-    format!("its process is gone: nobody listens at {place} any more, where rank {rank} was met")
+    format!(
+        "nobody listens at {place} any more, where rank {rank} was met: its process is gone, or it \
+         left the group"
+    )
 }
 
 impl JoinObserver for MemberObserver<'_> {
@@ -90,5 +100,9 @@ impl JoinObserver for MemberObserver<'_> {
 
     fn longest_pause(&self) -> Duration {
         MAX_PAUSE
+    }
+
+    fn gone(&self) -> GoneRanks<'_> {
+        Box::pin(self.all_gone())
     }
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::handle::Handle;
 use crate::generated::error::{Error, Result};
 use crate::random;
-#[cfg(feature = "tcp")]
-use crate::rendezvous::meeting_place;
 use crate::rendezvous::meeting_place::HostedPlace;
+#[cfg(feature = "tcp")]
+use crate::rendezvous::{kept_place, meeting_place};
 use crate::sorted::SortedMap;
 use crate::store::Store;
 
@@ -131,6 +131,16 @@ impl Site {
         let place = state.place.take();
         drop(state);
         // It ends a server, which may take a moment.
+        drop(place);
+    }
+
+    /// The group was dropped without a word to those that it hosts: nobody else is met here any
+    /// more, and what is there stays until they need it no longer.
+    pub(crate) fn let_go(&self) {
+        let place = self.lock().place.take();
+        #[cfg(feature = "tcp")]
+        place.into_iter().for_each(kept_place::let_go);
+        #[cfg(not(feature = "tcp"))]
         drop(place);
     }
 
