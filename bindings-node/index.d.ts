@@ -1671,14 +1671,18 @@ export class ProcessGroup {
   /**
    * Joins the group of `size` ranks that meet in `store` under `groupName`.
    *
-   * Waits until all ranks have joined. The group is not registered anywhere.
+   * Waits until all ranks have joined. The group is not registered anywhere. A name that a group
+   * has which this process keeps, or is in as this rank in this store, is {@link
+   * DuplicateGroupError}; the other ranks learn what keeps one alone from joining.
    *
    * @param store - The store.
    * @param rank - This process's rank, from 0 to `size` - 1.
    * @param size - The number of ranks.
+   * @throws {@link DuplicateGroupError}
    * @throws {@link InvalidArgumentError}
-   * @throws {@link UnknownBackendError}
+   * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
+   * @throws {@link UnknownBackendError}
    */
   static join(store: StoreLike, rank: number, size: number, options?: WaitOptions & {
     /** `tcp` unless given. */
@@ -1755,7 +1759,9 @@ export class ProcessGroup {
    *
    * @param store - The store.
    * @param size - The number of ranks.
+   * @throws {@link DuplicateGroupError}
    * @throws {@link InvalidArgumentError}
+   * @throws {@link RendezvousError}
    * @throws {@link RendezvousTimeoutError}
    */
   mergeRemoteGroup(store: StoreLike, size: number, options?: WaitOptions & {
@@ -1764,7 +1770,10 @@ export class ProcessGroup {
      * @defaultValue `1800000`
      */
     timeout?: number | undefined;
-    /** None: made from the name of one of the merged groups. */
+    /**
+     * None: made from the name of one of the merged groups. That of a group which this rank has is
+     * {@link DuplicateGroupError}.
+     */
     groupName?: string | null | undefined;
     /** A description for logs. */
     groupDesc?: string | null | undefined;

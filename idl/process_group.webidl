@@ -18,8 +18,11 @@ interface ProcessGroup {
   /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
   ///   is waited for, and `rank` and `size` have no meaning.
   ///
-  /// Waits until all ranks have joined. The group is not registered anywhere.
-  [Factory=join, Waits, Throws=(InvalidArgument, UnknownBackend, RendezvousTimeout)]
+  /// Waits until all ranks have joined. The group is not registered anywhere. A name that a group
+  /// has which this process keeps, or is in as this rank in this store, is `DuplicateGroup`; the
+  /// other ranks learn what keeps one alone from joining.
+  [Factory=join, Waits, Throws=(DuplicateGroup, InvalidArgument, Rendezvous, RendezvousTimeout,
+                                UnknownBackend)]
   constructor(Store store, Rank rank, unsigned long size, optional DOMString? backend = null,
               optional Duration? timeout = null, optional DOMString? group_name = null,
               optional boolean enable_reconfigure = false);
@@ -103,8 +106,9 @@ interface ProcessGroup {
   /// with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
   ///
   /// - `timeout`: limit of joining and of the new group's operations.
-  /// - `group_name`: none: made from the name of one of the merged groups.
-  [Handwritten, Waits, Throws=(InvalidArgument, RendezvousTimeout)]
+  /// - `group_name`: none: made from the name of one of the merged groups. That of a group which
+  ///   this rank has is `DuplicateGroup`.
+  [Handwritten, Waits, Throws=(DuplicateGroup, InvalidArgument, Rendezvous, RendezvousTimeout)]
   ProcessGroup merge_remote_group(Store store, unsigned long size,
                                   optional Duration timeout = 1800,
                                   optional DOMString? group_name = null,

@@ -1607,9 +1607,11 @@ class ProcessGroup:
         - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
           is waited for, and `rank` and `size` have no meaning.
 
-        Waits until all ranks have joined. The group is not registered anywhere.
+        Waits until all ranks have joined. The group is not registered anywhere. A name that a group
+        has which this process keeps, or is in as this rank in this store, is `DuplicateGroupError`; the
+        other ranks learn what keeps one alone from joining.
 
-        Raises `InvalidArgumentError`, `UnknownBackendError`, `RendezvousTimeoutError`.
+        Raises `DuplicateGroupError`, `InvalidArgumentError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
         """
     def rank(self) -> int:
         """This process's rank in the group."""
@@ -1671,9 +1673,10 @@ class ProcessGroup:
         with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
 
         - `timeout`: limit of joining and of the new group's operations.
-        - `group_name`: none: made from the name of one of the merged groups.
+        - `group_name`: none: made from the name of one of the merged groups. That of a group which
+          this rank has is `DuplicateGroupError`.
 
-        Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
+        Raises `DuplicateGroupError`, `InvalidArgumentError`, `RendezvousError`, `RendezvousTimeoutError`.
         """
     @overload
     def allreduce(self, tensors: Sequence[_Tensor], opts: AllreduceOptions = ...) -> Work:

@@ -107,8 +107,9 @@ thread_local! {
     static RELEASES_SOON: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Calls `f`, then gives back what was dropped meanwhile. Every entry from Python that drops a tensor
-/// goes through here; one that drops some at times, and cannot wait, calls [`release_all`].
+/// Calls `f`, then gives back what was dropped meanwhile. Every entry from Python that drops a
+/// tensor goes through here; one that drops some at times, and cannot wait, calls
+/// [`release_all`].
 pub(crate) fn releasing<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
     struct Depth<'a>(&'a Cell<usize>);
     impl Drop for Depth<'_> {

@@ -675,9 +675,10 @@ impl ProcessGroup {
     /// with a store whose keys nobody else uses. Ranks are assigned in the order of arrival.
     ///
     /// - `timeout`: limit of joining and of the new group's operations.
-    /// - `group_name`: none: made from the name of one of the merged groups.
+    /// - `group_name`: none: made from the name of one of the merged groups. That of a group which
+    ///   this rank has is `DuplicateGroupError`.
     ///
-    /// Raises `InvalidArgumentError`, `RendezvousTimeoutError`.
+    /// Raises `DuplicateGroupError`, `InvalidArgumentError`, `RendezvousError`, `RendezvousTimeoutError`.
     #[pyo3(name = "merge_remote_group", signature = (*positional, **keywords), text_signature = "($self, store, size, timeout=1800, group_name=None, group_desc=None)")]
     fn py_merge_remote_group<'py>(
         slf: &Bound<'py, Self>,
