@@ -19,14 +19,16 @@ use crate::store::{Deadline, Store};
 
 /// The verdict when all came.
 const JOINED: &[u8] = b"joined";
-/// First byte of a verdict: ranks did not come in time. A [`TimeoutVerdict`] follows.
+/// The kind of a [`verdict_of`]: ranks did not come in time. A [`TimeoutVerdict`] follows.
 const TIMED_OUT: u8 = b't';
-/// First byte of a verdict: a mistake.
+/// The kind of a [`verdict_of`]: a mistake.
 const MISTAKE: u8 = b'm';
 /// The verdict when a rank of the group is gone and has joined again, as a member of another one.
 const SUPERSEDED: &[u8] = b"superseded";
-/// First byte of a verdict: a rank cannot join, and said why.
+/// The kind of a [`verdict_of`]: a rank cannot join, and said why.
 const REFUSED: u8 = b'r';
+/// How much of what is not a verdict an error quotes.
+const QUOTED_BYTES: usize = 64;
 /// How long a rank that failed stays for the others to learn why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a rank that does not join stays for all the others to come and learn why.
@@ -111,21 +113,38 @@ pub(crate) async fn join_observed(
     }
     let (verdict, order) = met?;
     let keys = Keys { group_name };
-    let (kind, message) = match verdict.split_first() {
+    let (kind, message) = match kind_and_message(&verdict) {
         _ if verdict == JOINED => return Ok(()),
         _ if verdict == SUPERSEDED => return Err(superseded(group_name)),
-        Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),
-        None => (MISTAKE, "the store lost what the ranks agreed on".into()),
+        Some(read) => read,
+        None if verdict.is_empty() => {
+            (MISTAKE, "the store lost what the ranks agreed on".to_owned())
+        }
+        None => return Err(not_a_verdict(&keys, &verdict)),
     };
-    match kind {
-        REFUSED => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
-        TIMED_OUT => linger(store, &keys, TimeoutVerdict::read(&message).gone.len()).await,
-        _ => linger(store, &keys, 0).await,
+    let late = match kind {
+        TIMED_OUT => Some(TimeoutVerdict::read(&message).ok_or(not_a_verdict(&keys, &verdict))?),
+        _ => None,
+    };
+    match (kind, &late) {
+        (REFUSED, _) => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
+        (_, late) => linger(store, &keys, late.as_ref().map_or(0, |late| late.gone.len())).await,
     }
-    Err(match kind {
-        TIMED_OUT => TimeoutVerdict::read(&message).error((rank, order), group_name),
-        _ => Error::Rendezvous { message },
+    Err(match late {
+        Some(late) => late.error((rank, order), group_name),
+        None => Error::Rendezvous { message },
     })
+}
+
+/// The error for a verdict that no rank wrote.
+fn not_a_verdict(keys: &Keys<'_>, verdict: &[u8]) -> Error {
+    let (key, start) = (keys.of("verdict"), &verdict[..verdict.len().min(QUOTED_BYTES)]);
+    let message = format!(
+        "the store has \"{}\" under '{key}', where what the ranks agreed on was expected, which \
+         none of them wrote: a store returns what was set, and nobody else writes there",
+        start.escape_ascii()
+    );
+    Error::Rendezvous { message }
 }
 
 /// Comes to the group and waits for its verdict; with that, as which one this rank came.
@@ -314,8 +333,7 @@ async fn end_of_joined(
     if verdict == SUPERSEDED {
         return Ok(Some(superseded(group_name)));
     }
-    if let Some((&MISTAKE, message)) = verdict.split_first() {
-        let message = String::from_utf8_lossy(message).into_owned();
+    if let Some((MISTAKE, message)) = kind_and_message(&verdict) {
         return Ok(Some(Error::Rendezvous { message }));
     }
     let Some(observer) = observer else { return Ok(None) };
@@ -331,8 +349,8 @@ async fn tell(
     timeout: Duration,
 ) -> Result<()> {
     let theirs = store.compare_set_async(&keys.of("verdict"), b"", verdict).await?;
-    match theirs.first() {
-        Some(&REFUSED) => linger_for_all(store, keys, world_size, timeout).await,
+    match kind_and_message(&theirs) {
+        Some((REFUSED, _)) => linger_for_all(store, keys, world_size, timeout).await,
         // It was decided before; nobody waits for this.
         _ => Ok(()),
     }
@@ -534,11 +552,18 @@ async fn await_verdict(
 /// has joined concerns only who makes it.
 async fn decide(store: &dyn Store, keys: &Keys<'_>, ours: &[u8]) -> Result<Vec<u8>> {
     let verdict = store.compare_set_async(&keys.of("verdict"), b"", ours).await?;
-    Ok(if ours.first() == Some(&MISTAKE) { ours.to_vec() } else { verdict })
+    let is_mistake = kind_and_message(ours).is_some_and(|(kind, _)| kind == MISTAKE);
+    Ok(if is_mistake { ours.to_vec() } else { verdict })
 }
 
 fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
-    [&[kind], message.as_bytes()].concat()
+    [&[kind, b':'], message.as_bytes()].concat()
+}
+
+/// What [`verdict_of`] wrote, if it did.
+fn kind_and_message(verdict: &[u8]) -> Option<(u8, String)> {
+    let [kind @ (TIMED_OUT | MISTAKE | REFUSED), b':', message @ ..] = verdict else { return None };
+    Some((*kind, String::from_utf8_lossy(message).into_owned()))
 }
 
 /// Stays until everyone who is there knows that the group failed. What goes wrong here would only
