@@ -51,8 +51,8 @@ namespace distributed {
   boolean is_initialized();
 
   /// Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
-  /// without `group`, all groups, also those that were joined. Operations in flight are treated as by
-  /// `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
+  /// without `group`, all groups, also those that were joined. Operations in flight are treated as
+  /// by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
   /// waiting for other ranks: a disagreement on what they ran that is not known by then is reported
   /// when the default group is destroyed. The rank whose process
   /// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.

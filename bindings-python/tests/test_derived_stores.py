@@ -96,7 +96,7 @@ def test_a_store_that_is_not_made_says_so_at_its_first_use(server, tmp_path: pat
             lambda: dist.init_process_group(store=store, rank=0, world_size=1),
         ]
         for use in uses:
-            with pytest.raises(polyrank.InvalidTypeError, match=r"Forgetful .* super\(\)\.__init__"):
+            with pytest.raises(polyrank.InvalidTypeError, match=r"Forgetful .* super\(\)"):
                 use()
         assert "__init__" in repr(store) and not dist.is_initialized()
 

@@ -470,9 +470,9 @@ fn take_unregistered(group: &ProcessGroup) -> Result<RemovedGroups> {
 }
 
 /// Aborts a group and forgets it, with the default group those that [`new_group`] made as well;
-/// with `None` all groups, also those that were joined. Another default group can be made afterwards.
-/// Every operation of it fails, on all ranks. Waits until the others were told, for a second at
-/// most.
+/// with `None` all groups, also those that were joined. Another default group can be made
+/// afterwards. Every operation of it fails, on all ranks. Waits until the others were told, for a
+/// second at most.
 ///
 /// # Errors
 /// [`Error::NotInitialized`] if there is no group to abort.
