@@ -27,7 +27,7 @@ const MISTAKE: u8 = b'm';
 const SUPERSEDED: &[u8] = b"superseded";
 /// The kind of a [`verdict_of`]: a rank cannot join, and said why.
 const REFUSED: u8 = b'r';
-/// How much of what is not a verdict an error quotes.
+/// How much of what no rank wrote an error quotes.
 const QUOTED_BYTES: usize = 64;
 /// How long a rank that failed stays for the others to learn why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
@@ -138,11 +138,15 @@ pub(crate) async fn join_observed(
 
 /// The error for a verdict that no rank wrote.
 fn not_a_verdict(keys: &Keys<'_>, verdict: &[u8]) -> Error {
-    let (key, start) = (keys.of("verdict"), &verdict[..verdict.len().min(QUOTED_BYTES)]);
+    not_of_ranks(&keys.of("verdict"), "what the ranks agreed on", verdict)
+}
+
+/// The error for a `value` under `key` that no rank wrote.
+pub(super) fn not_of_ranks(key: &str, expected: &str, value: &[u8]) -> Error {
+    let start = value[..value.len().min(QUOTED_BYTES)].escape_ascii();
     let message = format!(
-        "the store has \"{}\" under '{key}', where what the ranks agreed on was expected, which \
-         none of them wrote: a store returns what was set, and nobody else writes there",
-        start.escape_ascii()
+        "the store has \"{start}\" under '{key}', where {expected} was expected, which no rank \
+         wrote: a store returns what was set, and nobody else writes there"
     );
     Error::Rendezvous { message }
 }
