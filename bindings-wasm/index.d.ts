@@ -3876,12 +3876,12 @@ export function initProcessGroup(options?: InitProcessGroupOptions): Promise<Pro
 export function isInitialized(): boolean;
 
 /**
- * Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
- * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than
- * the default group is left without waiting for other ranks: a disagreement on what they ran
- * that is not known by then is reported when the default group is destroyed. The rank whose
- * process hosts the store waits for the others to leave, up to ten seconds, unless they are
- * gone.
+ * Leaves a group cleanly and unregisters it, with the default group those of `newGroup`;
+ * without `group`, all groups, also those that were joined. Operations in flight are treated
+ * as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup` is left
+ * without waiting for other ranks: a disagreement on what they ran that is not known by then
+ * is reported when the default group is destroyed. The rank whose process hosts the store
+ * waits for the others to leave, up to ten seconds, unless they are gone.
  *
  * @throws {@link InvalidGroupError}
  */
@@ -3890,12 +3890,12 @@ export function destroyProcessGroup(options?: WaitOptions & {
     group?: GroupLike | null | undefined;
   }): Promise<void>;
 /**
- * Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
- * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than
- * the default group is left without waiting for other ranks: a disagreement on what they ran
- * that is not known by then is reported when the default group is destroyed. The rank whose
- * process hosts the store waits for the others to leave, up to ten seconds, unless they are
- * gone.
+ * Leaves a group cleanly and unregisters it, with the default group those of `newGroup`;
+ * without `group`, all groups, also those that were joined. Operations in flight are treated
+ * as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup` is left
+ * without waiting for other ranks: a disagreement on what they ran that is not known by then
+ * is reported when the default group is destroyed. The rank whose process hosts the store
+ * waits for the others to leave, up to ten seconds, unless they are gone.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}
@@ -3903,9 +3903,10 @@ export function destroyProcessGroup(options?: WaitOptions & {
 export function destroyProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
 /**
- * Aborts a group and unregisters it; without `group`, all groups and the default group, so
- * that another can be made. Every operation of it fails, on all ranks. Does not wait for
- * operations in flight, only until the other ranks have been notified, for a second at most.
+ * Aborts a group and unregisters it, with the default group those of `newGroup`; without
+ * `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+ * Does not wait for operations in flight, only until the other ranks have been notified, for a
+ * second at most.
  *
  * @throws {@link NotInitializedError}
  */
@@ -3914,9 +3915,10 @@ export function abortProcessGroup(options?: WaitOptions & {
     group?: GroupLike | null | undefined;
   }): Promise<void>;
 /**
- * Aborts a group and unregisters it; without `group`, all groups and the default group, so
- * that another can be made. Every operation of it fails, on all ranks. Does not wait for
- * operations in flight, only until the other ranks have been notified, for a second at most.
+ * Aborts a group and unregisters it, with the default group those of `newGroup`; without
+ * `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+ * Does not wait for operations in flight, only until the other ranks have been notified, for a
+ * second at most.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
@@ -4043,7 +4045,7 @@ export function getWorldSize(group?: GroupLike | null): number;
  */
 export function getNodeLocalRank(fallbackRank?: number | null): number;
 
-/** The number of groups that this process made and has not destroyed. */
+/** The number of groups that this process made or joined and has not destroyed. */
 export function getPgCount(): number;
 
 /**

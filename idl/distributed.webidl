@@ -50,17 +50,19 @@ namespace distributed {
   /// Whether the default group exists.
   boolean is_initialized();
 
-  /// Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
-  /// are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the
-  /// default group is left without waiting for other ranks: a disagreement on what they ran that is
-  /// not known by then is reported when the default group is destroyed. The rank whose process
+  /// Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
+  /// without `group`, all groups, also those that were joined. Operations in flight are treated as
+  /// by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
+  /// waiting for other ranks: a disagreement on what they ran that is not known by then is reported
+  /// when the default group is destroyed. The rank whose process
   /// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
   [Waits, Leaves=in_order, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
-  /// Aborts a group and unregisters it; without `group`, all groups and the default group, so that
-  /// another can be made. Every operation of it fails, on all ranks. Does not wait for operations
-  /// in flight, only until the other ranks have been notified, for a second at most.
+  /// Aborts a group and unregisters it, with the default group those of `new_group`; without
+  /// `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+  /// Does not wait for operations in flight, only until the other ranks have been notified, for a
+  /// second at most.
   [Waits, Leaves=immediately, Throws=NotInitialized]
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
@@ -150,7 +152,7 @@ namespace distributed {
   [Throws=Rendezvous]
   long get_node_local_rank([Positional] optional long? fallback_rank = null);
 
-  /// The number of groups that this process made and has not destroyed.
+  /// The number of groups that this process made or joined and has not destroyed.
   unsigned long get_pg_count();
 
   /// The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.

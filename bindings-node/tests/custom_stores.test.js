@@ -104,6 +104,17 @@ for (const size of [1, 2, 3, 5]) {
   });
 }
 
+test("what a store makes up is quoted in the error", async () => {
+  const madeUp = { ...tableMethods(), get: () => "text", check: () => true };
+  const allMadeUp = { ...madeUp, compareSet: () => "text" };
+  for (const [store, said] of [[madeUp, /"text" under/], [allMadeUp, /text/]]) {
+    await assert.rejects(pr.ProcessGroup.join(store, 0, 2, { timeout: 20_000 }), (error) => {
+      assert.ok(error instanceof pr.RendezvousError, error);
+      return !(error instanceof pr.RendezvousTimeoutError) && said.test(error.message);
+    });
+  }
+});
+
 test("a store in a Worker, behind a port, is one", async () => {
   const worker = new Worker(
     `

@@ -1,6 +1,7 @@
 //! The classes of the IDL's interfaces: what they hold, and the methods that only Python has
 //! (`await`, `repr`). The other methods are generated.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::awaiting::awaitable;
 pub(crate) use crate::comm_name::CommNameBlock;
-use crate::convert::{CoreResult, current_streams, visit_memory};
+use crate::convert::{CoreResult, current_streams, invalid, invalid_type, visit_memory};
 pub(crate) use crate::current::CurrentProcessGroup;
 pub(crate) use crate::device_mesh::DeviceMesh;
 pub(crate) use crate::future::Future;
@@ -96,6 +97,12 @@ pub(crate) struct PreparedOperation {
 /// timeout and then raise `StoreTimeoutError`. The base class of all stores.
 #[pyclass(frozen, subclass, weakref, module = "polyrank")]
 pub(crate) struct Store {
+    /// None before `__init__` made it.
+    parts: OnceLock<StoreParts>,
+}
+
+/// What a store is of.
+struct StoreParts {
     inner: StoreObject,
     /// The store that is written in Python under its prefixes, which `inner` does not keep.
     underlying: Option<Py<PyAny>>,
@@ -234,15 +241,45 @@ impl Store {
     /// A store of core.
     pub(crate) fn of(py: Python<'_>, inner: StoreObject) -> PyResult<Store> {
         let (inner, underlying) = kept_apart(py, inner)?;
-        Ok(Store { inner, underlying })
+        Ok(Store { parts: OnceLock::from(StoreParts { inner, underlying }) })
+    }
+
+    /// What `__init__` is to make a store of.
+    pub(crate) fn unmade() -> PyClassInitializer<Store> {
+        Store { parts: OnceLock::new() }.into()
+    }
+
+    /// Refuses a second `__init__`: others may have the store that is there.
+    pub(crate) fn unless_made(slf: &Bound<'_, Store>) -> PyResult<()> {
+        if slf.get().parts.get().is_none() {
+            return Ok(());
+        }
+        let message = format!("__init__() of this {} was called before", slf.get_type().name()?);
+        Err(invalid(slf.py(), message))
+    }
+
+    /// Makes it the store that core made.
+    pub(crate) fn make(slf: &Bound<'_, Store>, answer: Answer) -> PyResult<()> {
+        let Answer::Object(Object::Store(inner)) = answer else { return Err(unexpected(&answer)) };
+        let (inner, underlying) = kept_apart(slf.py(), inner)?;
+        let made = slf.get().parts.set(StoreParts { inner, underlying });
+        // Another thread was in `__init__` as well.
+        made.or_else(|_| Store::unless_made(slf))
     }
 
     /// The store, for core, with what it needs of Python.
-    pub(crate) fn get(&self, py: Python<'_>) -> StoreObject {
-        match &self.underlying {
-            Some(underlying) => keeping(py, &self.inner, underlying),
-            None => self.inner.clone(),
-        }
+    pub(crate) fn get(slf: &Bound<'_, Store>) -> PyResult<StoreObject> {
+        let Some(StoreParts { inner, underlying }) = slf.get().parts.get() else {
+            let name = slf.get_type().name()?;
+            let message = format!(
+                "this {name} has no store: its class must call super().__init__() in __init__()"
+            );
+            return Err(invalid_type(slf.py(), message));
+        };
+        Ok(match underlying {
+            Some(underlying) => keeping(slf.py(), inner, underlying),
+            None => inner.clone(),
+        })
     }
 }
 
@@ -343,11 +380,14 @@ impl Work {
 #[pymethods]
 impl Store {
     fn __repr__(&self) -> String {
-        self.inner.to_string()
+        match self.parts.get() {
+            Some(parts) => parts.inner.to_string(),
+            None => "Store(), before its __init__()".to_owned(),
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.underlying)
+        self.parts.get().map_or(Ok(()), |parts| visit.call(&parts.underlying))
     }
 }
 

@@ -255,6 +255,38 @@ def test_a_function_that_returns_something_else_fails(pair):
     pair.run(wrong_results)
 
 
+def too_large(here):
+    cases = [
+        (np.int8, np.array([7, 300]), "300, which int8 does not hold"),
+        (np.int32, np.array([-(2**40), 7]), f"{-(2**40)}, which int32 does not hold"),
+        (np.int64, np.array([7, 2**63], np.uint64), f"{2**63}, which int64 does not hold"),
+        (np.float16, np.array([7.0, 1e6]), "1000000.0, which float16 does not hold"),
+        (np.float16, np.array([100_000, 7]), "100000, which float16 does not hold"),
+        (np.float32, np.array([7.0, -1e300]), r"-1e\+300, which float32 does not hold"),
+        (np.complex64, np.array([7.0, 1e300j]), "which complex64 does not hold"),
+    ]
+    for number, (dtype, returned, text) in enumerate(cases):
+        group = here.make_group(f"custom: too large {number}")
+        op = polyrank.ReduceOp.custom(lambda a, b, returned=returned: returned)
+        failed = (polyrank.ReductionFailedError, polyrank.AbortedError)
+        with pytest.raises(failed, match=f"returned {text}" if dtype != np.complex64 else text):
+            group.allreduce(np.ones(2, dtype), op).wait()
+    # What fits is taken, rounded if it must be; what is infinite or no number already stays that.
+    for dtype, returned in (
+        (np.int8, np.array([-128, 127])),
+        (np.float16, np.array([0.1, np.inf])),
+        (np.float32, np.array([1e-300, np.nan])),
+    ):
+        tensor = np.ones(2, dtype)
+        op = polyrank.ReduceOp.custom(lambda a, b, returned=returned: returned)
+        here.group.allreduce(tensor, op).wait()
+        np.testing.assert_array_equal(tensor, returned.astype(dtype))
+
+
+def test_a_result_that_the_dtype_does_not_hold_fails(pair):
+    pair.run(too_large)
+
+
 def against_another(here):
     group = here.make_group("custom: against SUM")
     op = polyrank.ReduceOp.custom(np.add) if here.rank == 0 else polyrank.ReduceOp.SUM

@@ -45,6 +45,16 @@ def test_every_error_has_the_common_attributes():
     assert "init_process_group" in str(error)
 
 
+def test_what_is_given_wrongly_is_an_error_of_the_package():
+    outside = polyrank.distributed.GroupMember.NON_GROUP_MEMBER
+    with pytest.raises(polyrank.InvalidTypeError, match="as devices, not int"):
+        polyrank.distributed.register_backend("zz", lambda *given: None, devices=5)
+    assert "zz" not in polyrank.distributed.Backend.backend_list
+    for call in (polyrank.process_group, polyrank.get_backend):
+        with pytest.raises(polyrank.InvalidGroupError, match="not a member"):
+            call(outside)
+
+
 def test_errors_survive_pickling():
     store = polyrank.HashStore()
     with pytest.raises(polyrank.StoreTimeoutError) as caught:

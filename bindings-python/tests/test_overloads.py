@@ -1,6 +1,8 @@
 """Every form in which an operation can be called, and what wrong calls raise."""
 
 import datetime
+import decimal
+import fractions
 import inspect
 
 import numpy as np
@@ -103,6 +105,49 @@ def wrong_calls(here):
         group.broadcast(tensor, 2**64)
     group.barrier().wait()
     assert tensor.tolist() == [1.0, 1.0]
+
+
+class Only:
+    """An integer that has no more than `__int__`, as those that pybind11 takes."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __int__(self):
+        return self.number
+
+
+class Measured(Only):
+    """One that is a real number besides."""
+
+    def __float__(self):
+        return self.number + 0.5
+
+    def __eq__(self, other):
+        return other == float(self)
+
+    __hash__ = None
+
+
+def integers(here):
+    group, other = here.group, 1 - here.rank
+    for source in (Only(1), decimal.Decimal(1), fractions.Fraction(1)):
+        tensor = np.full(2, float(here.rank))
+        group.broadcast(tensor, source).wait()
+        assert tensor.tolist() == [1.0, 1.0]
+    tensor = np.full(2, float(here.rank))
+    sent = group.send([tensor.copy()], Only(other), Only(5))
+    group.recv([tensor], Only(other), tag=Only(5)).wait()
+    sent.wait()
+    assert tensor.tolist() == [float(other)] * 2
+    lossy = (1.0, np.float64(1), decimal.Decimal("0.5"), fractions.Fraction(1, 2), Measured(1))
+    for value in (*lossy, Only(2**64), Only("1"), lambda: 1):
+        with pytest.raises(polyrank.InvalidTypeError, match="broadcast"):
+            group.broadcast(tensor, value)
+
+
+def test_whole_numbers_of_any_class_are_integers(pair):
+    pair.run(integers)
 
 
 def test_wrong_calls_are_type_errors_that_list_the_forms(pair):

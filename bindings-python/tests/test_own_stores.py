@@ -152,6 +152,7 @@ class Counted(polyrank.HashStore):
     """A class of the package with a method of its own."""
 
     def __init__(self):
+        super().__init__()
         self.sets = 0
 
     def set(self, key, value):
@@ -434,6 +435,7 @@ def test_a_clone_makes_what_a_constructor_would():
             return super().__new__(cls)
 
         def __init__(self, name):
+            super().__init__()
             self.name = name
 
     store = Named("one")
@@ -493,3 +495,21 @@ def test_a_rendezvous_handler_may_yield_one():
     finally:
         polyrank.destroy_process_group()
     assert shared.calls, "the store that it yielded was used"
+
+
+def test_what_a_store_makes_up_is_quoted():
+    class MadeUp(DictStore):
+        def get(self, key):
+            return b"text"
+
+        def check(self, keys):
+            return True
+
+    class AllMadeUp(MadeUp):
+        def compare_set(self, key, expected, desired):
+            return b"text"
+
+    for cls, said in ((MadeUp, '"text" under'), (AllMadeUp, "text")):
+        with pytest.raises(polyrank.RendezvousError, match=said) as caught:
+            polyrank.ProcessGroup(cls(Shared()), 0, 2, timeout=30)
+        assert not isinstance(caught.value, TimeoutError)

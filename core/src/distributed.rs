@@ -5,6 +5,7 @@ mod choice;
 mod current;
 mod formation;
 mod joined_groups;
+mod leaving;
 mod messages;
 mod p2p_op;
 mod registered;
@@ -33,6 +34,7 @@ pub use current::{current_process_group, with_process_group, with_process_group_
 use formation::{form, group_options};
 pub(crate) use joined_groups::join_group_if;
 pub use joined_groups::{join_group, join_group_async};
+use leaving::leave_all;
 pub use messages::{
     iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, ppermute, probe, recv, send,
     sendrecv,
@@ -429,10 +431,10 @@ pub(crate) async fn new_group_if(
     Ok(group)
 }
 
-/// Leaves one group, or with `None` (or the default group) all of them; a new default group can be
-/// made afterwards. A group other than the default group is left without waiting for other ranks:
-/// where they disagree with this one and have not said so yet, it learns that when it leaves the
-/// default group.
+/// Leaves one group, with the default group those that [`new_group`] made as well; with `None` all
+/// groups, also those that were joined. A new default group can be made afterwards. A group of
+/// [`new_group`] is left without waiting for other ranks: where they disagree with this one and
+/// have not said so yet, it learns that when it leaves the default group.
 ///
 /// # Errors
 /// [`Error::NotInitialized`]; [`Error::InvalidGroup`] for a group that was destroyed; that ranks
@@ -449,7 +451,7 @@ pub async fn destroy_process_group_async(group: Option<&ProcessGroup>) -> Result
     match take(group)? {
         RemovedGroups::Group(group) => group.leave(None).await,
         RemovedGroups::Unregistered(group) => group.shutdown_async().await,
-        RemovedGroups::World(world) => world.leave(BROKEN_LIMIT).await,
+        RemovedGroups::Worlds(worlds) => leave_all(worlds, BROKEN_LIMIT).await,
     }
 }
 
@@ -458,16 +460,21 @@ enum RemovedGroups {
     Group(ProcessGroup),
     /// One that was made in another way than by `new_group`.
     Unregistered(ProcessGroup),
-    World(Box<World>),
+    Worlds(Vec<World>),
 }
 
 fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
     if let Some(joined) = group.and_then(joined_groups::take) {
-        return Ok(RemovedGroups::World(Box::new(joined)));
+        return Ok(RemovedGroups::Worlds(vec![joined]));
     }
+    let joined = if group.is_none() { joined_groups::take_all() } else { Vec::new() };
     let mut guard = world();
     let Some(world) = guard.as_mut() else {
-        return group.map_or(Err(Error::NotInitialized), take_unregistered);
+        return match group {
+            Some(group) => take_unregistered(group),
+            None if joined.is_empty() => Err(Error::NotInitialized),
+            None => Ok(RemovedGroups::Worlds(joined)),
+        };
     };
     let default = world.group.identity();
     match group.filter(|group| group.identity() != default) {
@@ -476,7 +483,7 @@ fn take(group: Option<&ProcessGroup>) -> Result<RemovedGroups> {
         None => {
             let world = guard.take().ok_or(Error::NotInitialized)?;
             registered::clear();
-            Ok(RemovedGroups::World(Box::new(world)))
+            Ok(RemovedGroups::Worlds(joined.into_iter().chain([world]).collect()))
         }
     }
 }
@@ -485,9 +492,10 @@ fn take_unregistered(group: &ProcessGroup) -> Result<RemovedGroups> {
     group.unless_left().map(|()| RemovedGroups::Unregistered(group.clone()))
 }
 
-/// Aborts a group and forgets it; with `None`, or the default group, all of them, so that another
-/// default group can be made. Every operation of it fails, on all ranks. Waits until the others
-/// were told, for a second at most.
+/// Aborts a group and forgets it, with the default group those that [`new_group`] made as well;
+/// with `None` all groups, also those that were joined. Another default group can be made
+/// afterwards. Every operation of it fails, on all ranks. Waits until the others were told, for a
+/// second at most.
 ///
 /// # Errors
 /// [`Error::NotInitialized`] if there is no group to abort.
@@ -510,25 +518,28 @@ pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<(
             group.abort();
             group.shutdown_async().await
         }
-        RemovedGroups::World(world) => {
-            world.groups.iter().for_each(ProcessGroup::abort);
-            world.leave(ABORT_LIMIT).await
+        RemovedGroups::Worlds(worlds) => {
+            worlds.iter().flat_map(|world| &world.groups).for_each(ProcessGroup::abort);
+            leave_all(worlds, ABORT_LIMIT).await
         }
     };
     Ok(())
 }
 
-/// The groups that destroying `group` leaves, the one that is named first; with `None`, or the
-/// default group, all of them.
+/// The groups that destroying `group` leaves, the one that is named first: of the default group,
+/// those that were made of it as well; with `None`, all of them.
 pub(crate) fn left_with(group: Option<&ProcessGroup>) -> Vec<ProcessGroup> {
+    let joined = if group.is_none() { joined_groups::all() } else { Vec::new() };
     let guard = world();
-    let Some(world) = guard.as_ref() else { return group.into_iter().cloned().collect() };
+    let Some(world) = guard.as_ref() else {
+        return group.cloned().into_iter().chain(joined).collect();
+    };
     let default = world.group.identity();
     if let Some(named) = group.filter(|named| named.identity() != default) {
         return vec![named.clone()];
     }
     let others = world.groups.iter().filter(|other| other.identity() != default);
-    std::iter::once(&world.group).chain(others).cloned().collect()
+    std::iter::once(&world.group).chain(others).cloned().chain(joined).collect()
 }
 
 /// Rank of this process in the default group.
@@ -557,10 +568,11 @@ pub fn is_registered(group: &ProcessGroup) -> bool {
         })
 }
 
-/// The number of groups that this process made with [`init_process_group`] and [`new_group`] and
-/// has not destroyed.
+/// The number of groups that this process made with [`init_process_group`] and [`new_group`], or
+/// joined with [`join_group`], and has not destroyed.
 pub fn get_pg_count() -> u32 {
-    world().as_ref().map_or(0, |world| world.groups.len() as u32)
+    let joined = joined_groups::all().len();
+    (joined + world().as_ref().map_or(0, |world| world.groups.len())) as u32
 }
 
 /// Whether the backend can be used in this process.

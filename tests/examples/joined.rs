@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use polyrank::distributed::{InitOptions, destroy_process_group, is_initialized, join_group};
+use polyrank::distributed::{
+    InitOptions, destroy_process_group, get_pg_count, is_initialized, join_group,
+};
 use polyrank::{Error, ProcessGroup, Result};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -33,7 +35,12 @@ fn main() -> Result<()> {
         compare_versions(rank, size)?;
     }
     println!("Rust rank {rank} of {size}: joined");
-    destroy_process_group(Some(&views))
+    // Without a group's name, all of them are left.
+    assert_eq!(get_pg_count(), 2);
+    destroy_process_group(None)?;
+    assert_eq!(get_pg_count(), 0);
+    assert_eq!(destroy_process_group(None), Err(Error::NotInitialized));
+    Ok(())
 }
 
 /// Reduces numbers of the ranks.

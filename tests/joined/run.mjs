@@ -20,7 +20,12 @@ export async function main(pr, here) {
   await check(await pr.joinGroup("weights", { ...place, version: "8" }), other, size);
   if (size > 1) await compareVersions(pr, { rank, size, init });
   here.say(`${here.language} rank ${rank} of ${size}: joined`);
-  await pr.destroyProcessGroup(views);
+  // Without a group's name, all of them are left.
+  if (pr.getPgCount() !== 2) throw new Error(`${pr.getPgCount()} groups, not 2`);
+  await pr.destroyProcessGroup();
+  if (pr.getPgCount() !== 0) throw new Error(`${pr.getPgCount()} groups, not 0`);
+  const none = await pr.destroyProcessGroup().catch((error) => error);
+  if (!(none instanceof pr.NotInitializedError)) throw new Error(`there was another: ${none}`);
   return 0;
 }
 

@@ -32,8 +32,15 @@ def main():
     if size > 1:
         compare_versions(rank, size)
     print(f"Python rank {rank} of {size}: joined", flush=True)
-    pr.destroy_process_group(views)
-    return 0
+    # Without a group's name, all of them are left.
+    assert pr.get_pg_count() == 2, pr.get_pg_count()
+    pr.destroy_process_group()
+    assert pr.get_pg_count() == 0, pr.get_pg_count()
+    try:
+        pr.destroy_process_group()
+        raise AssertionError("there was another group")
+    except pr.NotInitializedError:
+        return 0
 
 
 def rejoin(name, store, rank, size):

@@ -2444,7 +2444,7 @@ class Store:
 class HashStore(Store):
     """A store in this process's memory, for ranks that are threads, and for tests."""
 
-    def __new__(cls, *positional: Never, **keywords: Never) -> Self:
+    def __init__(self, *positional: Never, **keywords: Never) -> None:
         """An empty store."""
 
 
@@ -2457,7 +2457,7 @@ class FileStore(Store):
     @property
     def path(self) -> str:
         """The file."""
-    def __new__(cls, file_name: str, world_size: SupportsIndex = -1) -> Self:
+    def __init__(self, file_name: str, world_size: SupportsIndex = -1) -> None:
         """Opens or creates `file_name`. The last of `world_size` users removes the file; with a negative
         `world_size` it is not removed.
 
@@ -2474,7 +2474,7 @@ class PrefixStore(Store):
     @property
     def prefix(self) -> str:
         """The prefix."""
-    def __new__(cls, prefix: str, store: Store) -> Self:
+    def __init__(self, prefix: str, store: Store) -> None:
         """Puts `prefix` and a slash before every key of `store`."""
 
 
@@ -2495,7 +2495,7 @@ class TCPStore(Store):
     @property
     def libuvBackend(self) -> bool:
         """Whether the server is libuv's; never."""
-    def __new__(cls, host_name: str, port: SupportsIndex, world_size: SupportsIndex | None = None, is_master: bool = False, timeout: _Duration = ..., wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: SupportsIndex | None = None, use_libuv: bool = True) -> Self:
+    def __init__(self, host_name: str, port: SupportsIndex, world_size: SupportsIndex | None = None, is_master: bool = False, timeout: _Duration = ..., wait_for_workers: bool = True, multi_tenant: bool = False, master_listen_fd: SupportsIndex | None = None, use_libuv: bool = True) -> None:
         """Connects to the store at `host_name`:`port`, and serves it as well if `is_master`.
 
         - `port`: 0 lets the server choose; read `port` then.
@@ -2522,7 +2522,7 @@ class WebSocketStore(Store):
     @property
     def url(self) -> str:
         """The address of the store."""
-    def __new__(cls, url: str, timeout: _Duration = ..., reconnect_grace: _Duration | None = None) -> Self:
+    def __init__(self, url: str, timeout: _Duration = ..., reconnect_grace: _Duration | None = None) -> None:
         """Connects to `url`, a `ws://` or `wss://` address, retrying until `timeout`.
 
         - `timeout`: limit of connecting and of requests that wait; zero is none.
@@ -2762,19 +2762,21 @@ def is_initialized() -> bool:
     """Whether the default group exists."""
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
-    are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the
-    default group is left without waiting for other ranks: a disagreement on what they ran that is
-    not known by then is reported when the default group is destroyed. The rank whose process
+    """Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
+    without `group`, all groups, also those that were joined. Operations in flight are treated as
+    by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
+    waiting for other ranks: a disagreement on what they ran that is not known by then is reported
+    when the default group is destroyed. The rank whose process
     hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
 
     Raises `InvalidGroupError`.
     """
 
 def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Aborts a group and unregisters it; without `group`, all groups and the default group, so that
-    another can be made. Every operation of it fails, on all ranks. Does not wait for operations
-    in flight, only until the other ranks have been notified, for a second at most.
+    """Aborts a group and unregisters it, with the default group those of `new_group`; without
+    `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+    Does not wait for operations in flight, only until the other ranks have been notified, for a
+    second at most.
 
     Raises `NotInitializedError`.
     """
@@ -2867,7 +2869,7 @@ def get_node_local_rank(fallback_rank: SupportsIndex | None = None) -> int:
     """
 
 def get_pg_count() -> int:
-    """The number of groups that this process made and has not destroyed."""
+    """The number of groups that this process made or joined and has not destroyed."""
 
 def get_backend(group: ProcessGroup | NonGroupMember | None = None) -> str:
     """The name of a group's backend, lower case, as it was requested: `gloo` or `tcp`.

@@ -45,7 +45,16 @@ def _operand(result: Any, like: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any
         return array
     if not numpy.can_cast(array.dtype, like.dtype, "same_kind"):
         raise _failed(f"an array of {array.dtype} {expected}")
-    return array.astype(like.dtype)
+    with numpy.errstate(all="ignore"):
+        kept: numpy.ndarray[Any, Any] = array.astype(like.dtype)
+    if like.dtype.kind in "biu":
+        lost = kept != array
+    else:
+        # Rounded, it is still about that; infinite, it is not.
+        lost = numpy.isfinite(array) & ~numpy.isfinite(kept)
+    if lost.any():
+        raise _failed(f"{array[lost][0]}, which {like.dtype} does not hold")
+    return kept
 
 
 def _failed(came: str) -> ReductionFailedError:

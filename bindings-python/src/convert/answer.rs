@@ -1,5 +1,7 @@
 //! What core's calls return, as Python objects.
 
+use std::time::Duration;
+
 use polyrank::Tensor;
 use polyrank::calls::Answer;
 use pyo3::BoundObject;
@@ -19,7 +21,7 @@ pub(crate) fn answer(py: Python<'_>, answered: Answer) -> PyResult<Bound<'_, PyA
         Answer::Float(number) => give(py, number),
         Answer::Str(text) => give(py, text),
         Answer::Bytes(bytes) => Ok(PyBytes::new(py, &bytes).into_any()),
-        Answer::Duration(duration) => give(py, duration),
+        Answer::Duration(duration) => timedelta(py, duration),
         Answer::List(items) => {
             let items = items.into_iter().map(|item| answer(py, item));
             Ok(PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
@@ -51,6 +53,16 @@ fn array<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("polyrank._memory")?;
     let shape = PyTuple::new(py, tensor.shape())?;
     module.call_method1("array_over", (memory, shape, tensor.dtype().name()))
+}
+
+/// The longest `datetime.timedelta`.
+const LONGEST: Duration = Duration::new(86_399_999_999_999, 999_999_000);
+/// As long as a group's limit can be, 584 years. What is given as more is more.
+const LONG: Duration = Duration::from_nanos(u64::MAX);
+
+/// A limit as a Python object: beyond what every limit can be, the longest that there is.
+pub(crate) fn timedelta(py: Python<'_>, limit: Duration) -> PyResult<Bound<'_, PyAny>> {
+    give(py, if limit >= LONG { LONGEST } else { limit })
 }
 
 /// A plain value as a Python object.

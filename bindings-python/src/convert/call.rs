@@ -163,7 +163,11 @@ impl<'py> Call<'py> {
         &self,
         index: usize,
     ) -> PyResult<Option<Bound<'py, T>>> {
-        Ok(self.object(index).map(Bound::cast::<T>).transpose()?.cloned())
+        let object = self.object(index);
+        if object.is_some_and(|object| object.is_instance_of::<NonGroupMember>()) {
+            Object::NonGroupMember.group().or_raise(self.py)?;
+        }
+        Ok(object.map(Bound::cast::<T>).transpose()?.cloned())
     }
 
     /// The objects of this class that parameter `index` was given a list of.
@@ -190,7 +194,7 @@ impl<'py> Call<'py> {
     }
 
     fn group_of(&self, given: Option<&Bound<'py, PyAny>>) -> PyResult<polyrank::ProcessGroup> {
-        let given = given.and_then(handle_of);
+        let given = given.map(handle_of).transpose()?.flatten();
         let given = given.as_ref().map(Object::group).transpose().or_raise(self.py)?;
         distributed::group_or_default(given).or_raise(self.py)
     }

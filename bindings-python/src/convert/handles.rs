@@ -15,28 +15,28 @@ use crate::classes::{
 use crate::python_store::overridden;
 
 /// What `object` stands for in core, if it is an object of core.
-pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> Option<Object> {
+pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
     if let Ok(group) = object.cast::<ProcessGroup>() {
-        return Some(Object::Group(group.get().inner.clone()));
+        return Ok(Some(Object::Group(group.get().inner.clone())));
     }
     if let Ok(store) = object.cast::<Store>() {
-        return Some(Object::Store(store.get().get(object.py())));
+        return Ok(Some(Object::Store(Store::get(store)?)));
     }
     if let Ok(window) = object.cast::<Window>() {
-        return Some(Object::Window(window.get().inner.clone()));
+        return Ok(Some(Object::Window(window.get().inner.clone())));
     }
     if let Ok(topology) = object.cast::<Topology>() {
-        return Some(Object::Topology(topology.get().inner.clone()));
+        return Ok(Some(Object::Topology(topology.get().inner.clone())));
     }
     if let Ok(mesh) = object.cast::<DeviceMesh>() {
-        return Some(Object::Mesh(mesh.get().inner.clone()));
+        return Ok(Some(Object::Mesh(mesh.get().inner.clone())));
     }
-    object.is_instance_of::<NonGroupMember>().then_some(Object::NonGroupMember)
+    Ok(object.is_instance_of::<NonGroupMember>().then_some(Object::NonGroupMember))
 }
 
 /// As [`handle_of`], for an argument: core may give the same object back later.
 pub(crate) fn handle_of_argument(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
-    let Some(mut handle) = handle_of(object) else { return Ok(None) };
+    let Some(mut handle) = handle_of(object)? else { return Ok(None) };
     if let Object::Store(_) = handle
         && let Some(store) = overridden(object)?
     {

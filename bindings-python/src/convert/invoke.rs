@@ -1,8 +1,6 @@
 //! Calls that core runs, as for every other language: constructors, attributes, free functions, and
 //! methods of groups and stores. Knows nothing of what any of them does.
 
-use std::cell::RefCell;
-
 use polyrank::calls::{self, Answer, Invocation, Object};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,7 +12,7 @@ use super::detached::detached;
 use super::exception::CoreResult;
 use super::handles::{handle_of, handle_of_argument};
 use super::lease::releasing;
-use crate::classes::MadeByCore;
+use crate::classes::{MadeByCore, Store};
 
 /// The method that gives another object of the class of its own.
 const CLONES: &str = "STORE_CLONE";
@@ -37,7 +35,7 @@ pub(crate) fn invoke_on<'py>(
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = this.py();
-    let handle = match handle_of(this) {
+    let handle = match handle_of(this)? {
         // Its methods may give it back.
         Some(Object::Mesh(_)) => handle_of_argument(this)?,
         handle => handle,
@@ -74,16 +72,17 @@ pub(crate) fn construct<T: MadeByCore>(
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<PyClassInitializer<T>> {
-    let made = match CLONE.take() {
-        Some(clone) => clone,
-        None => invoked(positional.py(), None, key, positional, keywords)?,
-    };
-    T::made_of(positional.py(), made)
+    T::made_of(positional.py(), constructed(positional.py(), key, positional, keywords)?)
 }
 
-thread_local! {
-    /// What the next constructor of this thread is the object of.
-    static CLONE: RefCell<Option<Answer>> = const { RefCell::new(None) };
+/// What core makes for an object that is there.
+pub(crate) fn constructed(
+    py: Python<'_>,
+    key: &'static str,
+    positional: &Bound<'_, PyTuple>,
+    keywords: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Answer> {
+    invoked(py, None, key, positional, keywords)
 }
 
 /// `answer`, which a store of `this` class gave as another handle on itself, as an object of that
@@ -100,11 +99,9 @@ fn clone_of<'py>(this: &Bound<'py, PyAny>, answer: Answer) -> PyResult<Bound<'py
         if !is_ours(&base)? {
             continue;
         }
-        CLONE.set(Some(answer));
         // Neither `__new__` nor `__init__` of users: what they take is not known.
-        let made = base.call_method1(intern!(py, "__new__"), (&class,));
-        CLONE.take();
-        let made = made?;
+        let made = base.call_method1(intern!(py, "__new__"), (&class,))?;
+        Store::make(made.cast::<Store>()?, answer)?;
         if let Ok(known) = this.getattr(intern!(py, "__dict__")) {
             made.getattr(intern!(py, "__dict__"))?.call_method1(intern!(py, "update"), (known,))?;
         }

@@ -35,6 +35,8 @@ pub(super) enum Kind {
     Range,
     /// An integer through `__index__`.
     Index,
+    /// An integer through `__int__`, unless something is lost by it.
+    Int,
     /// A `ReduceOp`.
     ReduceOp,
     /// A `DType`.
@@ -107,7 +109,13 @@ fn classify(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Kind {
     if object.is_instance_of::<Record>() {
         return Kind::Record;
     }
-    Kind::Foreign(interfaces(object))
+    let interfaces = interfaces(object);
+    // A function is a function, whatever else its class has.
+    let has_int = || class.hasattr(intern!(py, "__int__")).unwrap_or(false);
+    if interfaces.is_empty() && !object.is_callable() && has_int() {
+        return Kind::Int;
+    }
+    Kind::Foreign(interfaces)
 }
 
 /// The interfaces of the IDL that parameters may ask for, as far as `object` has them.

@@ -37,7 +37,7 @@ mod value;
 use polyrank::Error;
 use pyo3::prelude::*;
 
-pub(crate) use answer::{answer, give, nothing};
+pub(crate) use answer::{answer, give, nothing, timedelta};
 pub(crate) use call::{Call, arguments, resolve};
 pub(crate) use collective::{collective, collective_of_default};
 pub(crate) use descriptor::listener_from_fd;
@@ -49,7 +49,7 @@ pub(crate) use exception::{
 pub(crate) use fast_access::fast_access;
 pub(crate) use fast_message::{fast_message, sender_answer};
 pub(crate) use handles::{handle_of_argument, non_group_member, object};
-pub(crate) use invoke::{attribute, construct, invoke, invoke_on, run, set_attribute};
+pub(crate) use invoke::{attribute, construct, constructed, invoke, invoke_on, run, set_attribute};
 pub(crate) use lease::{releasing, visit_memory};
 pub(crate) use memory::Memory;
 pub(crate) use prepare::prepare;

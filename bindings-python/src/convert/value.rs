@@ -9,6 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
 
+use super::answer::timedelta;
 use super::exception::{invalid, invalid_type};
 use super::kind::{Kind, kind_of};
 use super::tensor::tensor_of_kind;
@@ -118,6 +119,10 @@ fn value_at_depth<'py>(
             }
         }
         Kind::Index => integer(&object.call_method0(intern!(object.py(), "__index__"))?)?,
+        Kind::Int => match exact_integer(object) {
+            Some(number) => Value::Int(number),
+            None => opaque_objects.keep(object, &[])?,
+        },
         Kind::Range => range_value(object, opaque_objects)?,
         Kind::ReduceOp => Value::ReduceOp(object.cast::<ReduceOp>()?.get().get()?),
         Kind::DType => Value::DType(object.cast::<DType>()?.get().0),
@@ -153,6 +158,17 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
             error
         }
     })
+}
+
+/// The integer that `object` is by `__int__`: exactly that, if it may have another value as well.
+fn exact_integer(object: &Bound<'_, PyAny>) -> Option<i64> {
+    let py = object.py();
+    let number = py.get_type::<PyInt>().call1((object,)).ok()?;
+    let is_number = object.get_type().hasattr(intern!(py, "__float__")).unwrap_or(false);
+    if is_number && !number.eq(object).unwrap_or(false) {
+        return None;
+    }
+    number.extract().ok()
 }
 
 fn list_value<'py>(
@@ -208,7 +224,7 @@ pub(crate) fn object_of_value<'py>(py: Python<'py>, value: &Value) -> PyResult<B
         Value::Int(number) => number.into_pyobject(py)?.into_any(),
         Value::Float(number) => number.into_pyobject(py)?.into_any(),
         Value::Str(text) => text.into_pyobject(py)?.into_any(),
-        Value::Duration(duration) => duration.into_pyobject(py)?.into_any(),
+        Value::Duration(duration) => timedelta(py, *duration)?,
         Value::ReduceOp(reduce_op) => Bound::new(py, ReduceOp::from(*reduce_op))?.into_any(),
         Value::DType(dtype) => Bound::new(py, DType(*dtype))?.into_any(),
         Value::List(items) => {

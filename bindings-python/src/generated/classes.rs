@@ -2180,25 +2180,49 @@ impl Store {
 
 #[pymethods]
 impl HashStore {
+    /// One that is not made yet: a class of the user's may take what it likes.
     #[new]
-    #[pyo3(signature = (*positional, **keywords))]
+    #[pyo3(signature = (*_positional, **_keywords))]
     fn py_new(
+        _positional: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyClassInitializer<Self> {
+        Store::unmade().add_subclass(HashStore)
+    }
+
+    #[pyo3(signature = (*positional, **keywords))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
         positional: &Bound<'_, PyTuple>,
         keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        convert::construct("HASH_STORE_NEW", positional, keywords)
+    ) -> PyResult<()> {
+        Store::unless_made(slf.as_super())?;
+        let made = convert::constructed(slf.py(), "HASH_STORE_NEW", positional, keywords)?;
+        Store::make(slf.as_super(), made)
     }
 }
 
 #[pymethods]
 impl FileStore {
+    /// One that is not made yet: a class of the user's may take what it likes.
     #[new]
-    #[pyo3(signature = (*positional, **keywords))]
+    #[pyo3(signature = (*_positional, **_keywords))]
     fn py_new(
+        _positional: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyClassInitializer<Self> {
+        Store::unmade().add_subclass(FileStore)
+    }
+
+    #[pyo3(signature = (*positional, **keywords))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
         positional: &Bound<'_, PyTuple>,
         keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        convert::construct("FILE_STORE_NEW", positional, keywords)
+    ) -> PyResult<()> {
+        Store::unless_made(slf.as_super())?;
+        let made = convert::constructed(slf.py(), "FILE_STORE_NEW", positional, keywords)?;
+        Store::make(slf.as_super(), made)
     }
 
     /// The file.
@@ -2210,13 +2234,25 @@ impl FileStore {
 
 #[pymethods]
 impl PrefixStore {
+    /// One that is not made yet: a class of the user's may take what it likes.
     #[new]
-    #[pyo3(signature = (*positional, **keywords))]
+    #[pyo3(signature = (*_positional, **_keywords))]
     fn py_new(
+        _positional: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyClassInitializer<Self> {
+        Store::unmade().add_subclass(PrefixStore)
+    }
+
+    #[pyo3(signature = (*positional, **keywords))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
         positional: &Bound<'_, PyTuple>,
         keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        convert::construct("PREFIX_STORE_NEW", positional, keywords)
+    ) -> PyResult<()> {
+        Store::unless_made(slf.as_super())?;
+        let made = convert::constructed(slf.py(), "PREFIX_STORE_NEW", positional, keywords)?;
+        Store::make(slf.as_super(), made)
     }
 
     /// The store that this one is a view of.
@@ -2234,15 +2270,27 @@ impl PrefixStore {
 
 #[pymethods]
 impl TCPStore {
+    /// One that is not made yet: a class of the user's may take what it likes.
     #[new]
-    #[pyo3(signature = (*positional, **keywords))]
+    #[pyo3(signature = (*_positional, **_keywords))]
     fn py_new(
+        _positional: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyClassInitializer<Self> {
+        Store::unmade().add_subclass(TCPStore)
+    }
+
+    #[pyo3(signature = (*positional, **keywords))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
         positional: &Bound<'_, PyTuple>,
         keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let py = positional.py();
+    ) -> PyResult<()> {
+        Store::unless_made(slf.as_super())?;
+        let py = slf.py();
         let call = convert::resolve(py, &tables::TCP_STORE_NEW, positional, keywords)?;
-        implementations::tcp_store::new(py, call)
+        let made = implementations::tcp_store::new(py, call)?;
+        Store::make(slf.as_super(), made)
     }
 
     /// The host that was passed.
@@ -2272,13 +2320,25 @@ impl TCPStore {
 
 #[pymethods]
 impl WebSocketStore {
+    /// One that is not made yet: a class of the user's may take what it likes.
     #[new]
-    #[pyo3(signature = (*positional, **keywords))]
+    #[pyo3(signature = (*_positional, **_keywords))]
     fn py_new(
+        _positional: &Bound<'_, PyTuple>,
+        _keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyClassInitializer<Self> {
+        Store::unmade().add_subclass(WebSocketStore)
+    }
+
+    #[pyo3(signature = (*positional, **keywords))]
+    fn __init__(
+        slf: &Bound<'_, Self>,
         positional: &Bound<'_, PyTuple>,
         keywords: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        convert::construct("WEB_SOCKET_STORE_NEW", positional, keywords)
+    ) -> PyResult<()> {
+        Store::unless_made(slf.as_super())?;
+        let made = convert::constructed(slf.py(), "WEB_SOCKET_STORE_NEW", positional, keywords)?;
+        Store::make(slf.as_super(), made)
     }
 
     /// The address of the store.

@@ -70,10 +70,11 @@ fn py_is_initialized<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_INITIALIZED", positional, keywords)
 }
 
-/// Leaves a group cleanly and unregisters it; without `group`, all groups. Operations in flight
-/// are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group other than the
-/// default group is left without waiting for other ranks: a disagreement on what they ran that is
-/// not known by then is reported when the default group is destroyed. The rank whose process
+/// Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
+/// without `group`, all groups, also those that were joined. Operations in flight are treated as
+/// by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
+/// waiting for other ranks: a disagreement on what they ran that is not known by then is reported
+/// when the default group is destroyed. The rank whose process
 /// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
 ///
 /// Raises `InvalidGroupError`.
@@ -87,9 +88,10 @@ fn py_destroy_process_group<'py>(
     convert::invoke(py, "DISTRIBUTED_DESTROY_PROCESS_GROUP", positional, keywords)
 }
 
-/// Aborts a group and unregisters it; without `group`, all groups and the default group, so that
-/// another can be made. Every operation of it fails, on all ranks. Does not wait for operations
-/// in flight, only until the other ranks have been notified, for a second at most.
+/// Aborts a group and unregisters it, with the default group those of `new_group`; without
+/// `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+/// Does not wait for operations in flight, only until the other ranks have been notified, for a
+/// second at most.
 ///
 /// Raises `NotInitializedError`.
 #[pyfunction]
@@ -256,7 +258,7 @@ fn py_get_node_local_rank<'py>(
     convert::invoke(py, "DISTRIBUTED_GET_NODE_LOCAL_RANK", positional, keywords)
 }
 
-/// The number of groups that this process made and has not destroyed.
+/// The number of groups that this process made or joined and has not destroyed.
 #[pyfunction]
 #[pyo3(name = "get_pg_count", signature = ())]
 fn py_get_pg_count<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

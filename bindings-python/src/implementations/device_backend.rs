@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 
 use super::Answer;
 use crate::classes::DeviceBackend;
-use crate::convert::{Call, give};
+use crate::convert::{Call, give, timedelta};
 
 /// The backend's name.
 pub(crate) fn name<'py>(backend: &Bound<'py, DeviceBackend>, _call: Call<'py>) -> Answer<'py> {
@@ -27,7 +27,7 @@ pub(crate) fn options<'py>(backend: &Bound<'py, DeviceBackend>) -> Answer<'py> {
     let (py, inner) = (backend.py(), &backend.get().inner);
     let members = PyDict::new(py);
     members.set_item("backend", inner.name())?;
-    members.set_item("timeout", inner.timeout())?;
+    members.set_item("timeout", timedelta(py, inner.timeout())?)?;
     members.set_item("group_name", inner.group().group_name())?;
     members.set_item("global_ranks_in_group", inner.group().ranks())?;
     py.import("polyrank._core")?.getattr("BackendOptions")?.call((), Some(&members))

@@ -18,7 +18,8 @@ use crate::classes::{
     CommNameBlock, CurrentProcessGroup, P2POp, ProcessGroup as PyProcessGroup, TensorObjects, Work,
 };
 use crate::convert::{
-    Call, CoreResult, detached, device_tensor, give, nothing, object, releasing, sender_answer,
+    Call, CoreResult, detached, device_tensor, give, invalid_type, nothing, object, releasing,
+    sender_answer,
 };
 use crate::current;
 use crate::custom_backend;
@@ -54,19 +55,28 @@ pub(crate) fn record_comm<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'
 pub(crate) fn register_backend<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer<'py> {
     let name: String = call.take(register_backend::NAME)?;
     let extended_api: bool = call.take(register_backend::EXTENDED_API)?;
-    let devices = match call.object(register_backend::DEVICES) {
-        Some(devices) => devices.extract::<String>().map(|one| vec![one]).or_else(|_| {
-            let devices = devices.try_iter()?.map(|device| Ok(device?.str()?.to_string()));
-            devices.collect::<PyResult<Vec<String>>>()
-        })?,
-        None => Vec::new(),
-    };
+    let devices = call.object(register_backend::DEVICES).map(device_names);
+    let devices = devices.transpose()?.unwrap_or_default();
     if let Some(func) = call.object(register_backend::FUNC) {
         custom_backend::register_backend(py, &name, func.clone().unbind(), extended_api, &devices)?;
         let backend = py.import("polyrank._enums")?.getattr("Backend")?;
         backend.call_method1("_add", (name,))?;
     }
     nothing(py)
+}
+
+/// The names of kinds of devices, of which one may be given alone.
+fn device_names(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if let Ok(name) = given.extract::<String>() {
+        return Ok(vec![name]);
+    }
+    let Ok(devices) = given.try_iter() else {
+        let came = given.get_type().name()?;
+        let message =
+            format!("register_backend() takes a str or a list of str as devices, not {came}");
+        return Err(invalid_type(given.py(), message));
+    };
+    devices.map(|device| Ok(device?.str()?.to_string())).collect()
 }
 
 /// A pre-hook that raises where an input is not finite.

@@ -11,7 +11,9 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::Answer;
 use crate::classes::Store;
-use crate::convert::{Call, CoreResult, answer, handle_of_argument, nothing, raise, run};
+use crate::convert::{
+    Call, CoreResult, answer, handle_of_argument, nothing, raise, run, timedelta,
+};
 
 /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
 pub(crate) fn rendezvous<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
@@ -50,7 +52,8 @@ pub(crate) fn register_rendezvous_handler<'py>(
 fn met(handler: &Bound<'_, PyAny>, request: RendezvousRequest<'_>) -> PyResult<Rendezvous> {
     let number = |given: Option<u32>| given.map_or(-1, i64::from);
     let (rank, world_size) = (number(request.rank), number(request.world_size));
-    let triples = handler.call1((request.url, request.timeout, rank, world_size))?;
+    let timeout = timedelta(handler.py(), request.timeout)?;
+    let triples = handler.call1((request.url, timeout, rank, world_size))?;
     let triple = triples.try_iter()?.next().ok_or_else(|| {
         let message = "the rendezvous handler yields nothing".to_owned();
         raise(handler.py(), &Error::Rendezvous { message })

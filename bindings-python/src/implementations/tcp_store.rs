@@ -1,14 +1,13 @@
 //! `TCPStore`: its constructor takes a socket that Python opened.
 
-use polyrank::calls::Value;
 use polyrank::calls::parameters::tcp_store::new::MASTER_LISTEN_FD;
+use polyrank::calls::{Answer, Value};
 use pyo3::prelude::*;
 
-use crate::classes::{MadeByCore, TCPStore};
 use crate::convert::{Call, invalid, listener_from_fd, run};
 
 /// Connects, and serves if asked to.
-pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<PyClassInitializer<TCPStore>> {
+pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<Answer> {
     let mut call = call.invocation("TCP_STORE_NEW", None)?;
     if let Value::Int(fd) = *call.value(MASTER_LISTEN_FD) {
         // No descriptor has such a number, as none has a negative one.
@@ -18,5 +17,5 @@ pub(crate) fn new(py: Python<'_>, call: Call<'_>) -> PyResult<PyClassInitializer
         })?;
         call = call.with_listener(listener);
     }
-    TCPStore::made_of(py, run(py, call)?)
+    run(py, call)
 }

@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 
 use super::Answer;
 use crate::classes::Work;
-use crate::convert::{Call, answer, exception as exception_of, give, invalid, nothing, releasing};
+use crate::convert::{
+    Call, answer, exception as exception_of, give, invalid, nothing, releasing, timedelta,
+};
 use crate::future::{self, Source};
 
 /// Waits until the operation is complete; true.
@@ -108,5 +110,5 @@ pub(crate) fn compression_error<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
 
 /// The limit of the operation.
 pub(crate) fn timeout<'py>(work: &Bound<'py, Work>) -> Answer<'py> {
-    give(work.py(), work.get().timeout)
+    timedelta(work.py(), work.get().timeout)
 }

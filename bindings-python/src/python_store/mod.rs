@@ -22,6 +22,7 @@ pub(crate) use held::{keeping, kept_apart};
 pub(crate) use raised::cause;
 use raised::{class_name, core_error};
 
+use crate::convert::timedelta;
 use crate::ending::attach;
 
 /// The methods of stores that a class may have of its own.
@@ -152,7 +153,7 @@ impl CoreStore for PythonStore {
 
     fn wait(&self, keys: &[&str], timeout: Option<Duration>) -> Result<()> {
         let arguments = arguments(|py| match timeout {
-            Some(timeout) => (keys.to_vec(), timeout).into_pyobject(py),
+            Some(timeout) => (keys.to_vec(), timedelta(py, timeout)?).into_pyobject(py),
             None => (keys.to_vec(),).into_pyobject(py),
         });
         self.ask("wait", keys, arguments, nothing)
@@ -219,7 +220,9 @@ impl CoreStore for PythonStore {
     fn set_timeout(&self, timeout: Duration) {
         self.with_object(|object| {
             let py = object.py();
-            if let Err(error) = object.call_method1(intern!(py, "set_timeout"), (timeout,)) {
+            let set = timedelta(py, timeout)
+                .and_then(|it| object.call_method1(intern!(py, "set_timeout"), (it,)));
+            if let Err(error) = set {
                 error.write_unraisable(py, Some(object));
             }
         });

@@ -20,7 +20,7 @@ static JOINED: ProcessMutex<Vec<World>> = ProcessMutex::new(Vec::new());
 /// of a rank is free again, because its program ended, the next group of this name has a place for
 /// it.
 ///
-/// [`destroy_process_group`](super::destroy_process_group) leaves it.
+/// [`destroy_process_group`](super::destroy_process_group) leaves it; all groups, if none is named.
 ///
 /// ```no_run
 /// use polyrank::distributed::{InitOptions, join_group};
@@ -80,6 +80,20 @@ pub(super) fn take(group: &ProcessGroup) -> Option<World> {
     let serves_on = joined.iter().any(|other| other.hosting && store_of(other) == store_of(&made));
     made.hosting &= !serves_on;
     Some(made)
+}
+
+/// Takes all groups out of those that were joined.
+pub(super) fn take_all() -> Vec<World> {
+    let mut left: Vec<World> = Vec::new();
+    while let Some(group) = all().pop() {
+        left.extend(take(&group));
+    }
+    left
+}
+
+/// The groups that were joined, and are not left.
+pub(super) fn all() -> Vec<ProcessGroup> {
+    joined().iter().map(|made| made.group.clone()).collect()
 }
 
 /// Where the ranks of a group met.

@@ -560,13 +560,6 @@ impl ProcessGroup {
             }),
         }
     }
-
-    fn count_split(&self, membership: &str) -> u32 {
-        let mut splits = self.inner.splits.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = splits.entry(membership.into()).or_insert(0);
-        *count += 1;
-        *count
-    }
 }
 
 impl Inner {

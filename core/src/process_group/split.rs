@@ -1,6 +1,6 @@
 //! Groups out of a group. Knows no backend.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::create::{Origin, Stores, own_connection};
@@ -157,6 +157,14 @@ impl ProcessGroup {
             self.refuse(&*own, &call, rank as u32, &why, timeout).await;
         }
         why
+    }
+
+    /// How many groups of these members were split off, with this one.
+    fn count_split(&self, membership: &str) -> u32 {
+        let mut splits = self.inner.splits.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = splits.entry(membership.into()).or_insert(0);
+        *count += 1;
+        *count
     }
 
     /// As [`ProcessGroup::split_by`], a group without members.

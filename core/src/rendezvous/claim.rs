@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::generation::Generation;
+use super::verdict::not_of_ranks;
 use super::{Rendezvous, join};
 use crate::blocking::sleep;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
-use crate::store::member::member_key;
+use crate::store::member::{TOKEN_BYTES, member_key};
 use crate::store::{Deadline, PrefixStore, Store};
 use crate::{clock, random};
 
@@ -388,7 +389,7 @@ impl RankClaim {
                 match token_state(&owner) {
                     TokenState::Held => {}
                     TokenState::Foreign if owner.as_bytes() != LEFT => {
-                        foreign.push(member_key(&self.scope, &owner));
+                        foreign.push(key_of_owner(&self.scope, &owner)?);
                     }
                     TokenState::Foreign | TokenState::Released => return Ok(false),
                 }
@@ -424,8 +425,19 @@ async fn is_there(store: &dyn Store, scope: &str, owner: &[u8]) -> Result<bool> 
     match token_state(&owner) {
         TokenState::Held => Ok(true),
         TokenState::Released => Ok(false),
-        TokenState::Foreign => store.check_async(&[&member_key(scope, &owner)]).await,
+        TokenState::Foreign => store.check_async(&[&key_of_owner(scope, &owner)?]).await,
     }
+}
+
+/// The member key of the `owner` of a place, as the store says.
+///
+/// # Errors
+/// [`Error::Rendezvous`] if that is no token of a rank.
+fn key_of_owner(scope: &str, owner: &str) -> Result<String> {
+    if owner.len() == TOKEN_BYTES {
+        return Ok(member_key(scope, owner));
+    }
+    Err(not_of_ranks(&format!("{scope}/"), "the token of a rank", owner.as_bytes()))
 }
 
 /// What begins the keys of all generations of group `name`: no other group's keys begin with it.

@@ -13,22 +13,15 @@ use std::time::Duration;
 use super::explained;
 use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, named, timed_out};
 use super::presence::{self, PresenceObserver};
+use super::verdict::{
+    JOINED, MISTAKE, REFUSED, SUPERSEDED, TIMED_OUT, kind_and_message, not_of_ranks, verdict_of,
+};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::store::{Deadline, Store};
 
 /// What no verdict is.
 const UNDECIDED: &[u8] = b"undecided";
-/// The verdict when all came.
-const JOINED: &[u8] = b"joined";
-/// First byte of a verdict: ranks did not come in time. A [`TimeoutVerdict`] follows.
-const TIMED_OUT: u8 = b't';
-/// First byte of a verdict: a mistake.
-const MISTAKE: u8 = b'm';
-/// The verdict when a rank of the group is gone and has joined again, as a member of another one.
-const SUPERSEDED: &[u8] = b"superseded";
-/// First byte of a verdict: a rank cannot join, and said why.
-const REFUSED: u8 = b'r';
 /// How long a rank that failed stays for the others to learn why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a rank that does not join stays for all the others to come and learn why.
@@ -122,16 +115,23 @@ pub(crate) async fn join_observed(
     }
     let (verdict, order) = met?;
     let keys = Keys { group_name };
-    let (kind, message) = match verdict.split_first() {
+    let (kind, message) = match kind_and_message(&verdict) {
         _ if verdict == JOINED => return Ok(()),
         _ if verdict == SUPERSEDED => return Err(superseded(group_name)),
-        Some((kind, message)) => (*kind, String::from_utf8_lossy(message).into_owned()),
-        None => (MISTAKE, "the store lost what the ranks agreed on".into()),
+        Some(read) => read,
+        None if verdict.is_empty() => {
+            (MISTAKE, "the store lost what the ranks agreed on".to_owned())
+        }
+        None => return Err(not_a_verdict(&keys, &verdict)),
     };
-    match kind {
-        REFUSED => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
-        TIMED_OUT => linger(store, &keys, TimeoutVerdict::read(&message).gone.len()).await,
-        _ => {
+    let late = match kind {
+        TIMED_OUT => Some(TimeoutVerdict::read(&message).ok_or(not_a_verdict(&keys, &verdict))?),
+        _ => None,
+    };
+    match (kind, &late) {
+        (REFUSED, _) => linger_for_all(store, &keys, world_size, timeout).await.unwrap_or_default(),
+        (_, Some(late)) => linger(store, &keys, late.gone.len()).await,
+        (_, None) => {
             let mut came = 0;
             for rank in observer.gone().await {
                 let has_come = store.check_async(&[&keys.of(rank)]).await;
@@ -140,10 +140,15 @@ pub(crate) async fn join_observed(
             linger(store, &keys, came).await;
         }
     }
-    Err(match kind {
-        TIMED_OUT => TimeoutVerdict::read(&message).error((rank, order), group_name),
-        _ => Error::Rendezvous { message },
+    Err(match late {
+        Some(late) => late.error((rank, order), group_name),
+        None => Error::Rendezvous { message },
     })
+}
+
+/// The error for a verdict that no rank wrote.
+fn not_a_verdict(keys: &Keys<'_>, verdict: &[u8]) -> Error {
+    not_of_ranks(&keys.of("verdict"), "what the ranks agreed on", verdict)
 }
 
 /// Comes to the group and waits for its verdict; with that, as which one this rank came.
@@ -334,8 +339,7 @@ async fn end_of_joined(
     if verdict == SUPERSEDED {
         return Ok(Some(superseded(group_name)));
     }
-    if let Some((&MISTAKE, message)) = verdict.split_first() {
-        let message = String::from_utf8_lossy(message).into_owned();
+    if let Some((MISTAKE, message)) = kind_and_message(&verdict) {
         return Ok(Some(Error::Rendezvous { message }));
     }
     let Some(observer) = observer else { return Ok(None) };
@@ -351,8 +355,8 @@ async fn tell(
     timeout: Duration,
 ) -> Result<()> {
     let theirs = store.compare_set_async(&keys.of("verdict"), b"", verdict).await?;
-    match theirs.first() {
-        Some(&REFUSED) => linger_for_all(store, keys, world_size, timeout).await,
+    match kind_and_message(&theirs) {
+        Some((REFUSED, _)) => linger_for_all(store, keys, world_size, timeout).await,
         // It was decided before; nobody waits for this.
         _ => Ok(()),
     }
@@ -562,11 +566,8 @@ async fn await_verdict(
 /// has joined concerns only who makes it.
 async fn decide(store: &dyn Store, keys: &Keys<'_>, ours: &[u8]) -> Result<Vec<u8>> {
     let verdict = store.compare_set_async(&keys.of("verdict"), b"", ours).await?;
-    Ok(if ours.first() == Some(&MISTAKE) { ours.to_vec() } else { verdict })
-}
-
-fn verdict_of(kind: u8, message: &str) -> Vec<u8> {
-    [&[kind], message.as_bytes()].concat()
+    let is_mistake = kind_and_message(ours).is_some_and(|(kind, _)| kind == MISTAKE);
+    Ok(if is_mistake { ours.to_vec() } else { verdict })
 }
 
 /// Stays until everyone who is there knows that the group failed. What goes wrong here would only

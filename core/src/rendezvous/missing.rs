@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What those whose time is up tell the others.
 pub(super) struct TimeoutVerdict {
     /// How many had come then.
-    came: Option<i64>,
+    came: i64,
     /// The first of those of them that were gone.
     pub(super) gone: Vec<u32>,
     /// The first of those that had not come.
@@ -31,24 +31,23 @@ pub(super) struct TimeoutVerdict {
 }
 
 impl TimeoutVerdict {
-    /// Of the text of [`MissingRanks::verdict`].
-    pub(super) fn read(text: &str) -> TimeoutVerdict {
+    /// Of the text of [`MissingRanks::verdict`]; none if it is another.
+    pub(super) fn read(text: &str) -> Option<TimeoutVerdict> {
         let mut parts = text.splitn(4, ' ');
-        let mut next = || parts.next().unwrap_or_default();
         let ranks = |list: &str| list.split(',').filter_map(|it| it.parse().ok()).collect();
-        TimeoutVerdict {
-            came: next().parse().ok(),
-            gone: ranks(next()),
-            missing: ranks(next()),
-            message: next().to_owned(),
-        }
+        Some(TimeoutVerdict {
+            came: parts.next()?.parse().ok()?,
+            gone: ranks(parts.next()?),
+            missing: ranks(parts.next()?),
+            message: parts.next()?.to_owned(),
+        })
     }
 
     /// The error of `rank`, which came as the one with the number `order`.
     pub(super) fn error(self, (rank, order): (u32, i64), group_name: &str) -> Error {
         let TimeoutVerdict { came, gone, missing, message } = self;
         let message = match came {
-            Some(came) if order > came => format!(
+            came if order > came => format!(
                 "rank {rank} came to group '{group_name}' after the others had given up: {message}"
             ),
             _ => message,

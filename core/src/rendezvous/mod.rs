@@ -14,6 +14,7 @@ mod presence;
 mod shortage;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
+mod verdict;
 mod websocket;
 
 use std::sync::Arc;

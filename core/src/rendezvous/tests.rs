@@ -110,6 +110,18 @@ fn everyone_hears_why_a_rank_does_not_join() {
 }
 
 #[test]
+fn what_no_rank_wrote_is_quoted() {
+    for written in ["text", "made up", "rubbish", "t:", "t: 1 2", "joined!"] {
+        let store = HashStore::new();
+        store.set("polyrank/g/join/verdict", written.as_bytes()).unwrap();
+        let error = join(&store, "g", 0, 2, LIMIT).unwrap_err();
+        let Error::Rendezvous { message } = &error else { panic!("{written}: {error:?}") };
+        let said = format!("\"{written}\" under 'polyrank/g/join/verdict'");
+        assert!(message.contains(&said), "{message}");
+    }
+}
+
+#[test]
 fn a_group_that_is_not_complete_is_called_by_its_name() {
     let options = crate::process_group::GroupOptions::default().timeout(SHORT);
     let group = crate::process_group::ProcessGroup::new(

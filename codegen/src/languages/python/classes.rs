@@ -42,6 +42,10 @@ struct Class {
     constructor: String,
     /// Whether core makes its objects.
     is_made_by_core: bool,
+    /// Whether `__init__` makes what an object has, so that derived classes have one of their own.
+    is_filled: bool,
+    /// The class that it is derived from, if there is one.
+    base: String,
     methods: Vec<Function>,
     attributes: Vec<Property>,
 }
@@ -160,9 +164,16 @@ fn class(api: &Api, interface: &Interface) -> Class {
         implementations: snake_case(&interface.name),
         is_made_by_core: interface.constructor.as_ref().is_some_and(is_made_by_core),
         constructor: interface.constructor.as_ref().map(table).unwrap_or_default(),
+        is_filled: is_filled(interface),
+        base: interface.inherits.clone().unwrap_or_default(),
         methods,
         attributes: interface.attributes.iter().flat_map(|a| property(api, interface, a)).collect(),
     }
+}
+
+/// Whether `__init__` makes what an object has: users derive classes from those that have a base.
+pub(super) fn is_filled(interface: &Interface) -> bool {
+    interface.constructor.is_some() && interface.inherits.is_some()
 }
 
 /// A method under its name and under each of its aliases.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use askama::Template;
 
 use super::callback_arguments::told;
+use super::classes::is_filled;
 use super::records::{own_members, records};
 use super::spelling::{
     accepted, camel_member, docstring, exception, lines, method_doc, name, parameter, returned,
@@ -267,13 +268,17 @@ fn class(api: &Api, interface: &Interface) -> Class {
     let mut properties = Vec::new();
     let mut methods = Vec::new();
     if let Some(constructor) = &interface.constructor {
-        let mut made = function(api, constructor, "cls", "        ");
-        made.name = "__new__".into();
+        let (name, receiver, returns) = match is_filled(interface) {
+            true => ("__init__", "self", "None"),
+            false => ("__new__", "cls", "Self"),
+        };
+        let mut made = function(api, constructor, receiver, "        ");
+        made.name = name.into();
         for form in &mut made.forms {
-            form.returns = "Self".into();
-            if form.parameters == "cls" {
+            form.returns = returns.into();
+            if form.parameters == receiver {
                 // What a compiled class shows of its constructor, made to take nothing.
-                form.parameters = "cls, *positional: Never, **keywords: Never".into();
+                form.parameters = format!("{receiver}, *positional: Never, **keywords: Never");
             }
         }
         methods.push(made);
