@@ -583,11 +583,8 @@ pub fn is_backend_available(name: &str) -> bool {
 /// Why the backend cannot be used in this process: what was looked for, and what is wrong with
 /// what was found. `None` if it can.
 pub fn backend_unavailable_reason(name: &str) -> Option<String> {
-    let name = name.parse();
-    match name.and_then(|name| crate::backend::registry::available(&name)) {
-        Ok(()) => None,
-        Err(error) => Some(error.to_string()),
-    }
+    let available = name.parse().and_then(|name| crate::backend::registry::available(&name));
+    available.err().map(|error| error.to_string())
 }
 
 /// The world of this process: what a parent process had before a fork is forgotten, untouched.

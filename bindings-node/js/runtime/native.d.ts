@@ -136,7 +136,8 @@ export interface NativeWork {
   /** Once it ended: what compression lost; none if nothing was compressed. */
   compressionError?(): { maxAbs: number; rootMeanSquare: number } | null | undefined;
   /** It has ended, and nothing is to be copied any more. What stands for it from now on: `name`,
-   * `group`, `sequence`, `timeoutMs`, `outputs`, `sourceRank` and `compressionError` can be asked. */
+   * `group`, `sequence`, `timeoutMs`, `outputs`, `sourceRank` and `compressionError` can be
+   * asked. */
   end(): NativeWork;
 }
 
