@@ -18,6 +18,8 @@ def broken(here):
     """The group of a rank after another has revoked it."""
     group = here.make_group("survivors")
     assert group.get_error() == polyrank.WorkResult.SUCCESS
+    # What follows is told to each rank at once.
+    group.barrier().wait()
     if here.rank == 0:
         group.revoke()
     with pytest.raises(polyrank.AbortedError, match="rank 0: it revoked the group"):
