@@ -49,7 +49,7 @@ fn ranks_with_other_numbers_of_tensors_disagree() {
         (Collective::Allgather, false),
         (Collective::ReduceScatter, false),
         (Collective::Allreduce, false),
-        (Collective::Broadcast, true),
+        (Collective::Allreduce, true),
         (Collective::Allgather, true),
     ];
     for (world, (collective, coalesced)) in
@@ -63,6 +63,7 @@ fn ranks_with_other_numbers_of_tensors_disagree() {
             let per_list = if coalesced { world } else { mine * world };
             let mut request = Request::new(collective);
             request.coalesced = coalesced;
+            request.reduce_op = ReduceOp::Avg;
             (request.inputs, request.outputs) = match collective {
                 Collective::Allgather => (fresh(mine, 1), fresh(mine, per_list)),
                 Collective::ReduceScatter => (fresh(mine, per_list), fresh(mine, 1)),

@@ -1,6 +1,7 @@
 //! From checked tensors to the contiguous memory that backends take, and back. Knows no backend.
 
 use super::check::CheckedOperation;
+use super::check_lists::takes_lists_of_blocks;
 use super::messages::contiguous_on_device;
 use crate::backend::{Call, CallFacts};
 use crate::completion::Outcome;
@@ -233,7 +234,7 @@ pub(super) fn agreed(
         Sizes::PerRankAtRoot | Sizes::Pairwise => (0, None),
     };
     let has_factor = facts.reduces && matches!(request.reduce_op, ReduceOp::PremulSum(_));
-    let tensors = request.inputs.len().max(request.outputs.len());
+    let tensors = compared_tensors(request);
     CallFacts {
         collective: request.collective,
         dtype,
@@ -242,7 +243,7 @@ pub(super) fn agreed(
         elements,
         shared_bytes: total.map(|elements| elements * dtype.size_bytes() as u64),
         detail: match words.as_slice() {
-            words if tensors > 1 && request.exchange.is_none() => detail_of_several(tensors, words),
+            words if tensors > 1 => detail_of_several(tensors, words),
             // An alltoall has no words.
             [] => request.exchange.map_or(0, Exchange::detail),
             // A factor that stands alone stands as it is, for errors to show.
@@ -255,6 +256,17 @@ pub(super) fn agreed(
             _ => digest(&words),
         },
         compressed: None,
+    }
+}
+
+/// Of how many tensors of each rank the call is, where that has to be the same on all ranks: where
+/// each is an operation, and where the number goes into an average.
+fn compared_tensors(request: &Request) -> usize {
+    let is_mean = request.collective.facts().reduces && request.reduce_op == ReduceOp::Avg;
+    let is_compared = request.coalesced || takes_lists_of_blocks(request) || is_mean;
+    match is_compared && request.exchange.is_none() {
+        true => request.inputs.len().max(request.outputs.len()),
+        false => 1,
     }
 }
 
