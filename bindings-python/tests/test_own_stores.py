@@ -511,5 +511,5 @@ def test_what_a_store_makes_up_is_quoted():
 
     for cls, said in ((MadeUp, '"text" under'), (AllMadeUp, "text")):
         with pytest.raises(polyrank.RendezvousError, match=said) as caught:
-            polyrank.ProcessGroup(cls(Shared()), 0, 2, timeout=30)
+            polyrank.ProcessGroup(cls(Shared()), 0, 2, timeout=30, group_name=cls.__name__)
         assert not isinstance(caught.value, TimeoutError)

@@ -20,7 +20,7 @@ import pathlib
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from polyrank import _core
 from polyrank._core import InvalidArgumentError
@@ -32,6 +32,8 @@ from polyrank._times import (
     time_of_text,
     zone_of_plain,
 )
+
+_check_hashes = cast(Callable[[list[Any]], None], getattr(_core, "_check_hashes"))
 
 __all__ = ["register_object_type"]
 
@@ -368,7 +370,7 @@ def _of_text(make: Callable[[str], Any]) -> Callable[[Any], Any]:
 
 
 def _frozenset(plain: Any) -> frozenset[Any]:
-    _core._check_hashes(of_type(plain, list))
+    _check_hashes(of_type(plain, list))
     return frozenset(plain)
 
 
