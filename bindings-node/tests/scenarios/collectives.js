@@ -100,14 +100,13 @@ async function again(pr, group, rank) {
     await (rank % 2 === 0 ? prepared.wait() : group.allreduce(tensor, pr.ReduceOp.MAX));
     sums.push(tensor[0]);
   }
-  // Twice without waiting in between: two operations, one after the other.
+  // Each start adds to what the last one left.
   const counted = Float64Array.of(1);
   const adding = group.prepareAllreduce(counted);
   for (let start = 0; start < 2; start++) {
-    if (rank % 2 === 0) adding.start();
+    if (rank % 2 === 0) await adding.start();
     else await group.allreduce(counted);
   }
-  await adding.wait();
   sums.push(counted[0]);
   await (rank % 2 === 0 ? adding.run() : group.allreduce(counted));
   sums.push(counted[0]);
