@@ -2,7 +2,7 @@
 // Knows nothing of what goes over the links.
 
 import { DistNetworkError, asError } from "../generated/errors.js";
-import { isPlain } from "../runtime/arguments.js";
+import { isPlain } from "../runtime/options.js";
 import { Link } from "./pipes.js";
 import { ENDED, HOST, Kind, SHARED, holdLock, watchEnd } from "./messages.js";
 
