@@ -409,10 +409,10 @@ fn py_create_store_client<'py>(
 ///
 /// - `name`: its name, which begins with a letter; case does not matter.
 /// - `func`: makes the backend of this rank in a new group.
-/// - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`, as in c10d. The
-///   name alone stands for the first. Tensors of a CUDA device go by way of memory of the host,
-///   where it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda` is not
-///   given them.
+/// - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`, as in c10d.
+///   The name alone stands for the first. Tensors of a CUDA device go by way of memory of the
+///   host, where it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda`
+///   is not given them.
 ///
 /// Raises `DuplicateBackendError`, `InvalidArgumentError`.
 #[pyfunction]
