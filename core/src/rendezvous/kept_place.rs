@@ -15,12 +15,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked whether anybody is left: at first, and in the end.
 const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-static KEPT: Mutex<OpenPlace> =
-    Mutex::new(OpenPlace { forks: 0, places: Vec::new(), is_tended: false });
+static KEPT: Mutex<KeptPlaces> =
+    Mutex::new(KeptPlaces { forks: 0, places: Vec::new(), is_tended: false });
 /// Nothing is kept any more.
 static ALL_GONE: Condvar = Condvar::new();
 
-struct OpenPlace {
+struct KeptPlaces {
     /// The number of forks before the places were kept.
     forks: u32,
     places: Vec<KeptPlace>,
@@ -63,7 +63,7 @@ pub(crate) fn let_go(place: Arc<HostedPlace>) {
     }
 }
 
-fn lock() -> MutexGuard<'static, OpenPlace> {
+fn lock() -> MutexGuard<'static, KeptPlaces> {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let forks = fork::forks();
     if kept.forks != forks {
