@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_name_is_registered_once_in_any_case() {
-        register_backend("Twice-Named", &[], none).unwrap();
-        let again = register_backend("tWICE-nAMED", &["cpu"], none).unwrap_err();
+        register_backend("Twice-Named", &["cpu"], none).unwrap();
+        let again = register_backend("tWICE-nAMED", &[], none).unwrap_err();
         assert_eq!(again, Error::DuplicateBackend { backend: "twice-named".into() });
         for known in ["tcp", "GLOO", "nccl", "fake"] {
             let error = register_backend(known, &[], none).unwrap_err();
@@ -264,6 +264,9 @@ mod tests {
 
     #[test]
     fn the_name_alone_is_for_its_first_device_and_others_may_be_named() {
+        register_backend("of-any", &[], none).unwrap();
+        let elsewhere: BackendSpec = "cpu:tcp,cuda:of-any".parse().unwrap();
+        assert_eq!(elsewhere.check(), Ok(()));
         register_backend("of-two", &["CPU", "cuda"], none).unwrap();
         let spec: BackendSpec = "of-two".parse().unwrap();
         assert_eq!(spec.to_string(), "cpu:of-two");
