@@ -4,9 +4,11 @@
 #![allow(unsafe_code)]
 
 use std::panic::catch_unwind;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 
-static WAITS: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
+use crate::process_mutex::ProcessMutex;
+
+static WAITS: ProcessMutex<Vec<fn()>> = ProcessMutex::new(Vec::new());
 
 /// Has the process call `wait` when it ends by `exit`, or by the end of `main`: once, however often
 /// this is called.
@@ -20,14 +22,14 @@ pub(crate) fn wait_for(wait: fn()) {
             tracing::warn!("no memory to wait at the end of the process for what others need");
         }
     });
-    let mut waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut waits = WAITS.lock();
     if !waits.iter().any(|known| std::ptr::fn_addr_eq(*known, wait)) {
         waits.push(wait);
     }
 }
 
 extern "C" fn run() {
-    let waits = std::mem::take(&mut *WAITS.lock().unwrap_or_else(PoisonError::into_inner));
+    let waits = std::mem::take(&mut *WAITS.lock());
     for wait in waits {
         let _ = catch_unwind(wait);
     }

@@ -104,11 +104,25 @@ fn ranks(test: &str, size: u32, rank_main: impl FnOnce(Rank)) -> Vec<ProcessEnd>
     })
 }
 
+/// The four members go on without `victim`, in order, and say which they are then.
+fn go_on_without(victim: u32, member: Rank) {
+    let others: Vec<u32> = (0..member.size).filter(|&one| one != victim).collect();
+    member.reconfigure(2, &others);
+    report(format!("rank {} of {}", member.group.rank(), member.group.size()));
+    member.group.shutdown().unwrap();
+}
+
+/// Whether the other three did.
+fn assert_three_go_on(ended: &[ProcessEnd], victim: u32) {
+    for (place, (rank, line)) in lines_of_survivors(ended, victim).into_iter().enumerate() {
+        assert_eq!(line, format!("rank {place} of 3"), "rank {rank}");
+    }
+}
+
 /// The rank `victim` dies among operations; the others find that out, and go on without it.
 fn dies(victim: u32, test: &str) {
     let ended = ranks(test, 4, |member| {
         let everyone: Vec<u32> = (0..member.size).collect();
-        let others: Vec<u32> = everyone.iter().copied().filter(|&one| one != victim).collect();
         member.reconfigure(0, &everyone);
         let handles = member.exchange(1, &everyone);
         if member.rank == victim {
@@ -120,13 +134,9 @@ fn dies(victim: u32, test: &str) {
         // Those who do not know yet that it is gone are told.
         let error = member.call(ReconfigureOptions::new(1, handles)).unwrap_err();
         assert!(matches!(error, Error::RankFailed { rank, .. } if rank == victim), "{error:?}");
-        member.reconfigure(2, &others);
-        report(format!("rank {} of {}", member.group.rank(), member.group.size()));
-        member.group.shutdown().unwrap();
+        go_on_without(victim, member);
     });
-    for (place, (rank, line)) in lines_of_survivors(&ended, victim).into_iter().enumerate() {
-        assert_eq!(line, format!("rank {place} of 3"), "rank {rank}");
-    }
+    assert_three_go_on(&ended, victim);
 }
 
 #[test]
@@ -176,14 +186,9 @@ fn dies_in_the_call(test: &str, victim: u32, late: bool) {
         assert!(matches!(error, Error::RankFailed { rank, .. } if rank == victim), "{error:?}");
         assert_eq!(member.group.get_error(), WorkResult::CommError);
         member.store.set("told", b"").unwrap();
-        let others: Vec<u32> = everyone.iter().copied().filter(|&one| one != victim).collect();
-        member.reconfigure(2, &others);
-        report(format!("rank {} of {}", member.group.rank(), member.group.size()));
-        member.group.shutdown().unwrap();
+        go_on_without(victim, member);
     });
-    for (place, (rank, line)) in lines_of_survivors(&ended, victim).into_iter().enumerate() {
-        assert_eq!(line, format!("rank {place} of 3"), "rank {rank}");
-    }
+    assert_three_go_on(&ended, victim);
 }
 
 #[test]

@@ -150,9 +150,9 @@ fn describe(side: &Side) -> String {
         let name = operator_name(fingerprint);
         text += &format!(" with {name}");
         let factor = f64::from_bits(fingerprint.detail);
-        if tensors.is_some() {
-            // What stands there is no factor.
-        } else if name == "PREMUL_SUM" && (facts.sizes == Sizes::Equal || !factor.is_nan()) {
+        // Of several tensors, what stands there is the hash of it.
+        let has_factor = name == "PREMUL_SUM" && tensors.is_none();
+        if has_factor && (facts.sizes == Sizes::Equal || !factor.is_nan()) {
             text += &format!(" of factor {factor}");
         }
     }

@@ -98,9 +98,10 @@ impl Stores {
 }
 
 /// What a group takes over from the one that it was split off.
+#[derive(Default)]
 pub(super) struct Origin {
     /// What is wrong with this rank, if something is.
-    pub(super) possible: Result<()>,
+    pub(super) obstacle: Option<Error>,
     /// Its share of the parent's backend.
     pub(super) share: Option<Share>,
     pub(super) open_comparisons: Arc<OpenComparisons>,
@@ -109,19 +110,6 @@ pub(super) struct Origin {
     pub(super) store_prefix: String,
     /// What is known of the ranks of the root group.
     pub(super) liveness: Option<Arc<Liveness>>,
-}
-
-impl Default for Origin {
-    fn default() -> Origin {
-        Origin {
-            possible: Ok(()),
-            share: None,
-            open_comparisons: Arc::default(),
-            siblings: Arc::default(),
-            store_prefix: String::new(),
-            liveness: None,
-        }
-    }
 }
 
 /// Where the ranks of a group that was not made out of another note that they live.
@@ -211,7 +199,7 @@ impl ProcessGroup {
         let is_free = held_names::refuse(name, rank, &users).await;
         let stores = Stores { group: store, own };
         let members = (0..size).collect();
-        let origin = Origin { possible: possible.and(is_free), ..Origin::default() };
+        let origin = Origin { obstacle: possible.and(is_free).err(), ..Origin::default() };
         let made = Self::with_members(stores, rank, members, name, options, origin).await;
         made.inspect(|made| {
             bound.lift();
@@ -229,8 +217,8 @@ impl ProcessGroup {
         options: GroupOptions,
         origin: Origin,
     ) -> Result<ProcessGroup> {
-        let Origin { possible, share, open_comparisons, siblings, store_prefix, liveness } = origin;
-        let possible = possible.and_then(|()| options.check());
+        let Origin { obstacle, share, open_comparisons, siblings, store_prefix, liveness } = origin;
+        let possible = obstacle.map_or_else(|| options.check(), Err);
         let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let Stores { group: store, own } = stores.with_prefix(&keys_of_group(name));
         let size = members.len() as u32;

@@ -85,15 +85,18 @@ impl ProcessGroup {
     /// [`Error::InvalidGroup`] if it was, or is.
     #[doc(hidden)]
     pub fn unless_left(&self) -> Result<()> {
-        if self.inner.is_inherited() {
-            return Err(inherited_error());
-        }
+        self.unless_inherited()?;
         let Inner { store, members, name, .. } = &**self.inner;
         // One without members has no store.
         if members.is_empty() || !store.is_closed() {
             return Ok(());
         }
         Err(Error::InvalidGroup { message: format!("group '{name}' was destroyed") })
+    }
+
+    /// Says whether the group is a parent process's, from which this one was forked.
+    pub(super) fn unless_inherited(&self) -> Result<()> {
+        if self.inner.is_inherited() { Err(inherited_error()) } else { Ok(()) }
     }
 
     /// How often the members were replaced.
@@ -132,7 +135,7 @@ impl Inner {
         self.close_stores_as(GroupStore::close);
     }
 
-    /// As [`Inner::close_stores`], which `close` does with that of the group.
+    /// As [`Inner::close_stores`]; `close` closes the store of the group itself.
     pub(super) fn close_stores_as(&self, close: impl FnOnce(&GroupStore)) {
         if !self.store.is_closed()
             && let Some(liveness) = &self.liveness

@@ -11,7 +11,7 @@ use crate::backend::registry::BackendSpec;
 use crate::backend::{self, Backend, Capabilities, IssueOptions, Leaving};
 use crate::blocking::{WaitMode, block_on};
 use crate::clock::{self, Instant};
-use crate::completion::{WaitIntent, inherited_error};
+use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 use crate::request::Request;
 use crate::sorted::SortedMap;
@@ -304,9 +304,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::shutdown`].
     pub fn shutdown_within(&self, limit: Duration) -> Result<()> {
-        if self.inner.is_inherited() {
-            return Err(inherited_error());
-        }
+        self.unless_inherited()?;
         let compare_until = self.comparison_deadline();
         let settled = match compare_until {
             Some(until) if !limit.is_zero() => block_on(self.settle_comparisons(until)),
@@ -342,9 +340,7 @@ impl ProcessGroup {
     /// As [`ProcessGroup::shutdown_async`]. Waits until `compare_until` for ranks that have not
     /// published what they ran; with `None` it does not wait for them.
     pub(crate) async fn leave(&self, compare_until: Option<Instant>) -> Result<()> {
-        if self.inner.is_inherited() {
-            return Err(inherited_error());
-        }
+        self.unless_inherited()?;
         let settled = match compare_until {
             Some(until) => self.settle_comparisons(until).await,
             None => Ok(()),

@@ -126,8 +126,8 @@ impl ProcessGroup {
         let open_comparisons = self.inner.open_comparisons.clone();
         let siblings = self.inner.siblings.clone();
         let (store_prefix, liveness) = (self.child_prefix(name), self.inner.liveness.clone());
-        let possible = Ok(());
-        let origin = Origin { possible, share, open_comparisons, siblings, store_prefix, liveness };
+        let obstacle = None;
+        let origin = Origin { obstacle, share, open_comparisons, siblings, store_prefix, liveness };
         let made = ProcessGroup::with_members(stores, rank, members, name, group_options, origin);
         let made = watch.or_failure(made).await;
         let made = made.inspect(|_| bound.lift());

@@ -14,14 +14,13 @@ use super::explained;
 use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, named, timed_out};
 use super::presence::{self, PresenceObserver};
 use super::verdict::{
-    JOINED, MISTAKE, REFUSED, SUPERSEDED, TIMED_OUT, kind_and_message, not_of_ranks, verdict_of,
+    JOINED, MISTAKE, REFUSED, SUPERSEDED, TIMED_OUT, UNDECIDED, kind_and_message, not_of_ranks,
+    verdict_of,
 };
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::store::{Deadline, Store};
 
-/// What no verdict is.
-const UNDECIDED: &[u8] = b"undecided";
 /// How long a rank that failed stays for the others to learn why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a rank that does not join stays for all the others to come and learn why.
@@ -125,7 +124,10 @@ pub(crate) async fn join_observed(
         None => return Err(not_a_verdict(&keys, &verdict)),
     };
     let late = match kind {
-        TIMED_OUT => Some(TimeoutVerdict::read(&message).ok_or(not_a_verdict(&keys, &verdict))?),
+        TIMED_OUT => {
+            let read = TimeoutVerdict::read(&message);
+            Some(read.ok_or_else(|| not_a_verdict(&keys, &verdict))?)
+        }
         _ => None,
     };
     match (kind, &late) {

@@ -3,11 +3,11 @@
 //! limit. Knows nothing of what they do there.
 
 use std::sync::Arc;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::meeting_place::HostedPlace;
 use crate::clock::Instant;
+use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::{fork, process_end};
 
 /// How long others may take until they have what they need.
@@ -15,10 +15,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked whether anybody is left: at first, and in the end.
 const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-static KEPT: Mutex<KeptPlaces> =
-    Mutex::new(KeptPlaces { forks: 0, places: Vec::new(), is_tended: false });
-/// Nothing is kept any more.
-static ALL_GONE: Condvar = Condvar::new();
+static KEPT: ProcessMutex<KeptPlaces> =
+    ProcessMutex::new(KeptPlaces { forks: 0, places: Vec::new(), is_tended: false });
 
 struct KeptPlaces {
     /// The number of forks before the places were kept.
@@ -63,8 +61,8 @@ pub(crate) fn let_go(place: Arc<HostedPlace>) {
     }
 }
 
-fn lock() -> MutexGuard<'static, KeptPlaces> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+fn lock() -> ProcessMutexGuard<'static, KeptPlaces> {
+    let mut kept = KEPT.lock();
     let forks = fork::forks();
     if kept.forks != forks {
         // They are the parent's, and so is the thread.
@@ -96,7 +94,6 @@ fn tend() {
         let mut kept = lock();
         if kept.places.is_empty() {
             kept.is_tended = false;
-            ALL_GONE.notify_all();
             return;
         }
         drop(kept);
@@ -105,8 +102,13 @@ fn tend() {
     }
 }
 
-/// Waits until nothing is kept any more.
+/// Waits until nothing is kept any more. It looks again and again, since no thread may hold the
+/// lock while another forks, as one does that waits to be notified.
 fn await_all() {
-    let ended = ALL_GONE.wait_timeout_while(lock(), LIMIT, |kept| kept.is_tended);
-    drop(ended.unwrap_or_else(PoisonError::into_inner));
+    let until = Instant::now() + LIMIT;
+    let [mut pause, longest] = LOOKS;
+    while lock().is_tended && Instant::now() < until {
+        std::thread::sleep(pause);
+        pause = longest.min(2 * pause);
+    }
 }

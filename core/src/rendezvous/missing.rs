@@ -46,11 +46,11 @@ impl TimeoutVerdict {
     /// The error of `rank`, which came as the one with the number `order`.
     pub(super) fn error(self, (rank, order): (u32, i64), group_name: &str) -> Error {
         let TimeoutVerdict { came, gone, missing, message } = self;
-        let message = match came {
-            came if order > came => format!(
+        let message = match order > came {
+            true => format!(
                 "rank {rank} came to group '{group_name}' after the others had given up: {message}"
             ),
-            _ => message,
+            false => message,
         };
         let mut missing = [missing, gone].concat();
         sort(&mut missing);

@@ -3,6 +3,8 @@
 
 use crate::generated::error::Error;
 
+/// What no verdict is.
+pub(super) const UNDECIDED: &[u8] = b"undecided";
 /// The verdict when all came.
 pub(super) const JOINED: &[u8] = b"joined";
 /// The kind of a [`verdict_of`]: ranks did not come in time. A `TimeoutVerdict` follows.

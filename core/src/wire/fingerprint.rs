@@ -16,13 +16,6 @@ const COUNT_AT: u32 = 32;
 const MAX_TOLD: u64 = 1 << 12;
 
 impl Fingerprint {
-    /// Of how many tensors of each rank the call was, if that is told and there are several.
-    pub fn tensors_per_rank(&self) -> Option<u64> {
-        let count = self.detail >> COUNT_AT & 0xffff;
-        (self.detail >> OF_SEVERAL_AT == OF_SEVERAL && (2..MAX_TOLD).contains(&count))
-            .then_some(count)
-    }
-
     /// Bytes of an encoded fingerprint.
     pub const BYTES: usize = 24;
 
@@ -37,6 +30,13 @@ impl Fingerprint {
         elements: 0x090a_0b0c_0d0e_0f10,
         detail: u64::MAX,
     };
+
+    /// Of how many tensors of each rank the call was, if that is told and there are several.
+    pub fn tensors_per_rank(&self) -> Option<u64> {
+        let count = self.detail >> COUNT_AT & 0xffff;
+        (self.detail >> OF_SEVERAL_AT == OF_SEVERAL && (2..MAX_TOLD).contains(&count))
+            .then_some(count)
+    }
 
     /// The bytes that travel, little-endian.
     pub fn encode(&self) -> [u8; Fingerprint::BYTES] {
@@ -80,8 +80,9 @@ pub fn digest(words: &[u64]) -> u64 {
 /// The detail of one of `count` operations, one for each tensor of a rank, where that of a single
 /// one is the hash of `words`. Ranks with other numbers of tensors disagree.
 pub fn detail_of_several(count: usize, words: &[u64]) -> u64 {
-    let hash = digest(words) & 0xffff_ffff;
-    OF_SEVERAL << OF_SEVERAL_AT | (count as u64 & 0xffff) << COUNT_AT | hash
+    let count = count as u64;
+    let hash = digest(&[words, &[count]].concat()) & 0xffff_ffff;
+    OF_SEVERAL << OF_SEVERAL_AT | (count & 0xffff) << COUNT_AT | hash
 }
 
 #[cfg(test)]

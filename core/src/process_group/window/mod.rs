@@ -89,9 +89,9 @@ impl ProcessGroup {
     /// # Errors
     /// [`Error::Unsupported`] if the group's backend has none; the failure of a broken group.
     pub fn new_window(&self) -> Result<Window> {
-        let (window, told, work) = self.begin_window(Given::Nothing)?;
+        let (window, told, work) = self.begin_window(InitialTensor::Absent)?;
         work.wait(None)?;
-        let window = window.check_told(Given::Nothing, &told)?;
+        let window = window.check_told(InitialTensor::Absent, &told)?;
         window.meet(WaitIntent::Soon)?.wait(None)?;
         Ok(window)
     }
@@ -109,9 +109,9 @@ impl ProcessGroup {
     pub(crate) async fn new_window_given(&self, tensor: Option<Tensor>) -> Result<Window> {
         let is_possible = tensor.as_ref().map(registration::check).unwrap_or(Ok(()));
         let given = match (&tensor, &is_possible) {
-            (None, _) => Given::Nothing,
-            (Some(_), Ok(())) => Given::Tensor,
-            (Some(_), Err(_)) => Given::Refused,
+            (None, _) => InitialTensor::Absent,
+            (Some(_), Ok(())) => InitialTensor::Usable,
+            (Some(_), Err(_)) => InitialTensor::Refused,
         };
         let (window, told, work) = self.begin_window(given)?;
         work.settle().await?;
@@ -124,7 +124,7 @@ impl ProcessGroup {
     }
 
     /// Opens a window here, and begins to ask whether the others have opened the same.
-    fn begin_window(&self, given: Given) -> Result<(Window, Region, Work)> {
+    fn begin_window(&self, given: InitialTensor) -> Result<(Window, Region, Work)> {
         let epoch = self.inner.epoch;
         self.require_members("new_window")?;
         let (backend, rank, size) = (self.cpu(), self.rank(), self.size());
@@ -462,19 +462,19 @@ impl Window {
     }
 
     /// Sees that all ranks have opened this window, and gave the like of what this one has given.
-    fn check_told(self, given: Given, gathered: &Region) -> Result<Window> {
+    fn check_told(self, given: InitialTensor, gathered: &Region) -> Result<Window> {
         let told = |given| told_of(self.inner.number, given);
-        let all: Vec<Vec<u8>> =
-            gathered.read(|all| all.chunks_exact(size_of::<u64>()).map(<[u8]>::to_vec).collect());
+        let all = gathered.read(|all| all.as_chunks().0.to_vec());
         if all.iter().all(|other| *other == told(given)) {
             return Ok(self);
         }
-        let who = |given| {
-            let told = told(given);
-            (0..self.inner.size).zip(&all).filter(move |(_, other)| **other == told)
+        let ranks = |given| {
+            let numbered = (0..self.inner.size).zip(&all);
+            let same = numbered.filter(|(_, other)| **other == told(given));
+            same.map(|(rank, _)| rank).collect::<Vec<u32>>()
         };
-        let ranks = |given| who(given).map(|(rank, _)| rank).collect::<Vec<u32>>();
-        let [none, some, refused] = [Given::Nothing, Given::Tensor, Given::Refused].map(ranks);
+        let [none, some, refused] =
+            [InitialTensor::Absent, InitialTensor::Usable, InitialTensor::Refused].map(ranks);
         let what = match (none.len() + some.len() + refused.len() == all.len(), refused.is_empty())
         {
             (false, _) => {
@@ -492,15 +492,15 @@ impl Window {
 
 /// What a rank gives [`ProcessGroup::new_window`], as the others are told.
 #[derive(Clone, Copy)]
-enum Given {
-    Nothing,
-    Tensor,
-    /// A tensor that cannot be registered.
+enum InitialTensor {
+    Absent,
+    Usable,
+    /// It cannot be registered.
     Refused,
 }
 
 /// What a rank tells the others of a window that it opens.
-fn told_of(number: u32, given: Given) -> [u8; size_of::<u64>()] {
+fn told_of(number: u32, given: InitialTensor) -> [u8; size_of::<u64>()] {
     (u64::from(number) | (given as u64) << u32::BITS).to_le_bytes()
 }
 
