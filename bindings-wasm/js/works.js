@@ -111,5 +111,8 @@ class Works {
 
 /** Whether two arrays have elements of one type and share no memory. */
 function areApart(first, second) {
-  return codeOf(first) === codeOf(second) && bytesOf(first).buffer !== bytesOf(second).buffer;
+  if (codeOf(first) !== codeOf(second)) return false;
+  const [one, other] = [bytesOf(first), bytesOf(second)];
+  const [end, otherEnd] = [one.byteOffset + one.length, other.byteOffset + other.length];
+  return one.buffer !== other.buffer || end <= other.byteOffset || otherEnd <= one.byteOffset;
 }

@@ -162,7 +162,8 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
 function ofArgument(error, spec, what) {
   if (!(error instanceof InvalidArgumentError || error instanceof InvalidTypeError)) return error;
   const told = new error.constructor(`${spec.name}(): ${what}: ${error.message}`, {});
-  return Object.assign(told, { cause: error.cause });
+  if (error.cause !== undefined) told.cause = error.cause;
+  return told;
 }
 
 /** The arguments with lists for arrays of integers that stand for such. */

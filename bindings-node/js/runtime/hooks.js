@@ -75,7 +75,13 @@ class HookedOperation {
     });
     described.set(this.#args, { operation, tensors });
     this.#call = null;
-    callBefore(this.#hooks.pre, this.#args, (why) => operation.refuse(why));
+    try {
+      callBefore(this.#hooks.pre, this.#args, (why) => operation.refuse(why));
+    } catch (error) {
+      // It is given up now, and is not to be asked any more.
+      described.delete(this.#args);
+      throw error;
+    }
   }
 
   /** It was issued. */

@@ -1,7 +1,7 @@
 // The native half's operations as objects: it has functions for them, which are cheaper to call
-// than methods of its own objects. Where it keeps an operation until that is given up, which then
-// is one of WebAssembly, that is done when the operation has ended, and what may still be asked of
-// it is kept here. Knows nothing of what operations are for.
+// than methods of its own objects. One in WebAssembly keeps an operation until it is told to give
+// it up (`workEnd`). That happens when the operation has ended, and what may still be asked of it
+// is kept here. Knows nothing of what operations are for.
 
 /** The functions of the native half: `workName(work)` and so on. */
 let half;
@@ -9,6 +9,10 @@ let half;
 /** Gives up operations that were dropped before they were issued: others are kept until they end.
  * Null where the native half does that by itself. */
 let dropped = null;
+
+/** What stands for the number of an operation that was given up: no operation has it, while its own
+ * may be another's by now. */
+const GIVEN_UP = 2 ** 32 - 1;
 
 /** Names by the methods that were called, and names of groups by their numbers. */
 const names = new Map();
@@ -30,10 +34,9 @@ export class NativeWork {
   #isOver;
   /** Whether the call that issued it has just seen that it is not done. */
   #isNew;
-  #isRegistered = false;
 
   /** `method` stands for its name, if that depends on nothing else; else it is null. One that
-   * `isNew` was issued just now, and is not done. */
+   * `isNew` was issued just now, and counts as not done when that is asked first. */
   constructor(work, id, { method = null, isOver = false, isNew = false } = {}) {
     this.#work = work;
     this.#method = method;
@@ -42,7 +45,6 @@ export class NativeWork {
     this.id = id;
     if (dropped === null || isNew || half.workIssued(work)) return;
     dropped.register(this, work, this);
-    this.#isRegistered = true;
   }
 
   get name() {
@@ -139,11 +141,12 @@ export class NativeWork {
 
   /** It has ended, and nothing is to be copied any more: what stands for it from now on. */
   end() {
-    if (half.workEnd === undefined) return this;
+    if (dropped === null) return this;
     const work = this.#work;
     const ended = new EndedWork(work, this.id, this.#method);
-    if (this.#isRegistered) dropped.unregister(this);
+    dropped.unregister(this);
     half.workEnd(work);
+    this.#work = GIVEN_UP;
     return ended;
   }
 }

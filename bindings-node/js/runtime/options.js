@@ -16,15 +16,14 @@ export const ANYTHING = ["anything", () => true];
  * undefined or null was not given. */
 export function optionsOf(called, given, types) {
   if (given === undefined || given === null) return {};
-  if (!isPlain(given)) {
-    const text = `${called}(): 'options' must be an object with options, not ${told(given)}`;
+  const refuse = (text) => {
     throw new InvalidTypeError(`${text}; there are ${Object.keys(types).join(", ")}`);
+  };
+  if (!isPlain(given)) {
+    refuse(`${called}(): 'options' must be an object with options, not ${told(given)}`);
   }
   for (const name of Object.keys(given)) {
-    if (!Object.hasOwn(types, name)) {
-      const text = `${called}(): there is no argument '${name}'`;
-      throw new InvalidTypeError(`${text}; there are ${Object.keys(types).join(", ")}`);
-    }
+    if (!Object.hasOwn(types, name)) refuse(`${called}(): there is no argument '${name}'`);
     const [[expected, fits], value] = [types[name], given[name]];
     if (value === undefined || value === null || fits(value)) continue;
     throw new InvalidTypeError(`${called}(): '${name}' must be ${expected}, not ${told(value)}`);
@@ -35,7 +34,8 @@ export function optionsOf(called, given, types) {
 /** Refuses more arguments than a call takes, which are `most`; `count` were given. */
 export function expectAtMost(most, called, count) {
   if (count <= most) return;
-  throw new InvalidTypeError(`${called}(): it takes at most ${most} arguments, not ${count}`);
+  const limit = most === 0 ? "no arguments" : `at most ${most} argument${most === 1 ? "" : "s"}`;
+  throw new InvalidTypeError(`${called}(): it takes ${limit}, not ${count}`);
 }
 
 /** Whether `value` is an object that is nothing but its properties, of whichever realm. */

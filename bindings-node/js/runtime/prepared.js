@@ -24,9 +24,6 @@ const PREPARED = Symbol("prepared");
 /** What `run` gives for an operation that is done when it returns. */
 const DONE = Promise.resolve();
 
-/** What is started behind an earlier start. */
-const MESSAGES = new Set(["send", "recv"]);
-
 /** Most arrays of a short call. */
 const MAX_ARRAYS = 2;
 
@@ -145,7 +142,7 @@ class PreparedCall {
     this.source = spec.prepares === "recv" ? call.positional[1] : null;
     // Messages come in order, and a device does in order what it is told.
     const isOnDevice = arrays.some((array) => array instanceof CudaTensor);
-    this.isOneByOne = !MESSAGES.has(spec.prepares) && !isOnDevice;
+    this.isOneByOne = this.spec.message !== true && !isOnDevice;
     const isUsual = arrays.length <= MAX_ARRAYS && arrays.every(isTypedArray);
     if (isUsual && signal === null) this.short = checked.prepared() ?? null;
     checked.end();

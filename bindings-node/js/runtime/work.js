@@ -204,7 +204,7 @@ export const NOTHING_TO_DO = Object.freeze({
 });
 
 /** What a wait can be told. */
-export const WAIT_OPTIONS = { timeout: DURATION, signal: ANYTHING };
+const WAIT_OPTIONS = { timeout: DURATION, signal: ANYTHING };
 
 /** The longest time that timers accept. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -212,7 +212,9 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 function limitOf(given) {
   const timeout = Number(given ?? 0);
   if (timeout === 0) return null;
-  if (!(timeout > 0)) throw new InvalidArgumentError("wait(): 'timeout' must not be negative");
+  if (!(timeout > 0)) {
+    throw new InvalidArgumentError(`wait(): 'timeout' must be at least 0, not ${timeout}`);
+  }
   return timeout > MAX_TIMER_MS ? null : timeout;
 }
 
@@ -220,8 +222,10 @@ function codeOf(failure) {
   if (failure === null) return WorkResult.SUCCESS;
   switch (failure.error?.kind) {
     case "CollectiveTimeout":
+    case "RendezvousTimeout":
       return WorkResult.TIMEOUT;
     case "RankFailed":
+    case "Rendezvous":
     case "Network":
     case "Aborted":
     case "Reconfigured":

@@ -373,7 +373,7 @@ impl StagedOperation {
     }
 
     /// Gives up the copies, when nothing is to be copied any more.
-    pub fn release(&mut self) {
+    fn release(&mut self) {
         self.tensors = Tensors::default();
         self.inputs = Vec::new();
         match &self.state {
