@@ -71,7 +71,7 @@ export const DType: {
   readonly complex128: "complex128";
 };
 
-/** The name of an element type; the core's names are accepted, too. */
+/** The name of an element type. */
 export type DType = "bool" | "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "f16" | "bf16" | "f32" | "f64" | "complex64" | "complex128";
 
 /**
@@ -1671,9 +1671,10 @@ export class ProcessGroup {
   /**
    * Joins the group of `size` ranks that meet in `store` under `groupName`.
    *
-   * Waits until all ranks have joined. The group is not registered anywhere. A name that a group
-   * has which this process keeps, or is in as this rank in this store, is {@link
-   * DuplicateGroupError}; the other ranks learn what keeps one alone from joining.
+   * Waits until all ranks have joined. The group is not registered anywhere. Its name must not
+   * be that of a group which this process keeps, or which it is in as this rank in this store:
+   * that is {@link DuplicateGroupError}. The other ranks are told what keeps a single one from
+   * joining.
    *
    * @param store - The store.
    * @param rank - This process's rank, from 0 to `size` - 1.
@@ -3876,12 +3877,12 @@ export function initProcessGroup(options?: InitProcessGroupOptions): Promise<Pro
 export function isInitialized(): boolean;
 
 /**
- * Leaves a group cleanly and unregisters it, with the default group those of `newGroup`;
- * without `group`, all groups, also those that were joined. Operations in flight are treated
- * as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup` is left
- * without waiting for other ranks: a disagreement on what they ran that is not known by then
- * is reported when the default group is destroyed. The rank whose process hosts the store
- * waits for the others to leave, up to ten seconds, unless they are gone.
+ * Leaves a group cleanly and unregisters it. The default group takes those of `newGroup` with
+ * it; without `group`, all groups are left, also those that were joined. Operations in flight
+ * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup`
+ * is left without waiting for other ranks: a disagreement on what they ran that is not known
+ * by then is reported when the default group is destroyed. The rank whose process hosts the
+ * store waits for the others to leave, up to ten seconds, unless they are gone.
  *
  * @throws {@link InvalidGroupError}
  */
@@ -3890,12 +3891,12 @@ export function destroyProcessGroup(options?: WaitOptions & {
     group?: GroupLike | null | undefined;
   }): Promise<void>;
 /**
- * Leaves a group cleanly and unregisters it, with the default group those of `newGroup`;
- * without `group`, all groups, also those that were joined. Operations in flight are treated
- * as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup` is left
- * without waiting for other ranks: a disagreement on what they ran that is not known by then
- * is reported when the default group is destroyed. The rank whose process hosts the store
- * waits for the others to leave, up to ten seconds, unless they are gone.
+ * Leaves a group cleanly and unregisters it. The default group takes those of `newGroup` with
+ * it; without `group`, all groups are left, also those that were joined. Operations in flight
+ * are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup`
+ * is left without waiting for other ranks: a disagreement on what they ran that is not known
+ * by then is reported when the default group is destroyed. The rank whose process hosts the
+ * store waits for the others to leave, up to ten seconds, unless they are gone.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link InvalidGroupError}
@@ -3903,10 +3904,10 @@ export function destroyProcessGroup(options?: WaitOptions & {
 export function destroyProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
 /**
- * Aborts a group and unregisters it, with the default group those of `newGroup`; without
- * `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
- * Does not wait for operations in flight, only until the other ranks have been notified, for a
- * second at most.
+ * Aborts a group and unregisters it. The default group takes those of `newGroup` with it;
+ * without `group`, all groups are aborted, also those that were joined. Every operation fails,
+ * on all ranks. Does not wait for operations in flight, only until the other ranks have been
+ * notified, for a second at most.
  *
  * @throws {@link NotInitializedError}
  */
@@ -3915,10 +3916,10 @@ export function abortProcessGroup(options?: WaitOptions & {
     group?: GroupLike | null | undefined;
   }): Promise<void>;
 /**
- * Aborts a group and unregisters it, with the default group those of `newGroup`; without
- * `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
- * Does not wait for operations in flight, only until the other ranks have been notified, for a
- * second at most.
+ * Aborts a group and unregisters it. The default group takes those of `newGroup` with it;
+ * without `group`, all groups are aborted, also those that were joined. Every operation fails,
+ * on all ranks. Does not wait for operations in flight, only until the other ranks have been
+ * notified, for a second at most.
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}

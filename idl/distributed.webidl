@@ -50,17 +50,18 @@ namespace distributed {
   /// Whether the default group exists.
   boolean is_initialized();
 
-  /// Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
-  /// without `group`, all groups, also those that were joined. Operations in flight are treated as
-  /// by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
-  /// waiting for other ranks: a disagreement on what they ran that is not known by then is reported
-  /// when the default group is destroyed. The rank whose process
-  /// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
+  /// Leaves a group cleanly and unregisters it. The default group takes those of `new_group` with
+  /// it; without `group`, all groups are left, also those that were joined. Operations in flight
+  /// are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group`
+  /// is left without waiting for other ranks: a disagreement on what they ran that is not known by
+  /// then is reported when the default group is destroyed. The rank whose process hosts the store
+  /// waits for the others to leave, up to ten seconds, unless they are gone.
   [Waits, Leaves=in_order, NonMember, Throws=InvalidGroup]
   undefined destroy_process_group([Positional] optional ProcessGroup? group = null);
 
-  /// Aborts a group and unregisters it, with the default group those of `new_group`; without
-  /// `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+  /// Aborts a group and unregisters it. The default group takes those of `new_group` with it;
+  /// without `group`, all groups are aborted, also those that were joined. Every operation fails,
+  /// on all ranks.
   /// Does not wait for operations in flight, only until the other ranks have been notified, for a
   /// second at most.
   [Waits, Leaves=immediately, Throws=NotInitialized]

@@ -12,8 +12,8 @@ enum ObjectCodec {
   /// zones, decimals, scalars and element types of NumPy, ml_dtypes and PyTorch, structured ones
   /// among them, and dataclasses, named tuples and enums that `register_object_type` was told of;
   /// other languages see them as plain values: a map of fields, a list of the names of flags, a
-  /// text, a number. JavaScript has a `Date`, to the millisecond, where a time has its offset from
-  /// UTC, and sends one as a time in UTC. A reader imports NumPy, ml_dtypes, PyTorch or zoneinfo
+  /// text, a number. JavaScript reads a time with an offset from UTC as a `Date`, to the
+  /// millisecond, and sends a `Date` as a time in UTC. A reader imports NumPy, ml_dtypes, PyTorch or zoneinfo
   /// when a type of theirs comes, and sees the plain value where it is not installed. Up to 100
   /// levels, of which an object of a registered type takes two; an object that occurs twice comes
   /// as two. Python refuses a map or a set in which more than 64 keys have one hash, as a peer

@@ -18,9 +18,9 @@ interface ProcessGroup {
   /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
   ///   is waited for, and `rank` and `size` have no meaning.
   ///
-  /// Waits until all ranks have joined. The group is not registered anywhere. A name that a group
-  /// has which this process keeps, or is in as this rank in this store, is `DuplicateGroup`; the
-  /// other ranks learn what keeps one alone from joining.
+  /// Waits until all ranks have joined. The group is not registered anywhere. Its name must not be
+  /// that of a group which this process keeps, or which it is in as this rank in this store: that
+  /// is `DuplicateGroup`. The other ranks are told what keeps a single one from joining.
   [Factory=join, Waits, Throws=(DuplicateGroup, InvalidArgument, Rendezvous, RendezvousTimeout,
                                 UnknownBackend)]
   constructor(Store store, Rank rank, unsigned long size, optional DOMString? backend = null,

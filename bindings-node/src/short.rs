@@ -9,11 +9,10 @@ use std::time::Instant;
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls;
 use polyrank::calls::staged::{
-    CallerMemory, ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome,
+    CallerMemory, ShortArray, ShortCall, ShortMethods, ShortNames, ShortOutcome,
 };
-use polyrank::{DType, ProcessGroup, ReduceOp, distributed};
+use polyrank::{DType, ProcessGroup, distributed};
 
 use crate::convert::{Js, View};
 use crate::memory::home_of;
@@ -23,12 +22,9 @@ use crate::work::NativeWork;
 /// As much as the executor copies, at most, in a call that is done when it returns.
 const COPIED_BYTES: usize = 16 << 10;
 
-/// No operator is given.
-const NO_OPERATOR: i32 = -1;
-
 thread_local! {
     /// Methods that have short calls, by the numbers that JavaScript was given for them.
-    static METHODS: RefCell<Vec<ShortMethod>> = const { RefCell::new(Vec::new()) };
+    static METHODS: RefCell<ShortMethods> = const { RefCell::new(ShortMethods::new()) };
     /// The groups that this thread has handles on, and how many.
     static GROUPS: RefCell<HashMap<u64, (ProcessGroup, usize)>> = RefCell::default();
     /// Where short calls work.
@@ -67,21 +63,13 @@ pub fn short_method(
     rank: Option<String>,
 ) -> i32 {
     let names = ShortNames { reduce_op: reduce_op.as_deref(), rank: rank.as_deref() };
-    let found = calls::entry(&method).ok();
-    let Some(found) = found.and_then(|entry| ShortMethod::new(entry, arrays as usize, names))
-    else {
-        return -1;
-    };
-    METHODS.with_borrow_mut(|methods| {
-        methods.push(found);
-        methods.len() as i32 - 1
-    })
+    METHODS.with_borrow_mut(|methods| methods.add(&method, arrays as usize, names))
 }
 
 /// Whether a method of `short_method` receives a message.
 #[napi]
 pub fn short_is_receive(method: u32) -> bool {
-    METHODS.with_borrow(|it| it.get(method as usize).is_some_and(|method| method.is_receive()))
+    METHODS.with_borrow(|methods| methods.is_receive(method as usize))
 }
 
 /// The limit of the operations of a group, ms; 0 stands for the default group. NaN if there is no
@@ -165,15 +153,7 @@ impl Call {
     }
 
     fn short_call(&self) -> Option<ShortCall> {
-        let method = METHODS.with_borrow(|it| it.get(self.method as usize).copied())?;
-        let rank = (self.rank >= 0.0).then_some(self.rank as u32);
-        let code = self.reduce_op;
-        let mut known = ReduceOp::WITHOUT_FACTOR.into_iter();
-        let reduce_op = match code {
-            NO_OPERATOR => None,
-            _ => Some(known.find(|it| i32::from(it.code()) == code)?),
-        };
-        Some(ShortCall { method, reduce_op, rank })
+        METHODS.with_borrow(|it| it.call(self.method as usize, self.reduce_op, self.rank))
     }
 }
 

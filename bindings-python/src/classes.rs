@@ -14,6 +14,7 @@ use pyo3::types::{PyList, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::awaiting::awaitable;
+use crate::collector::DecisionOfRun;
 pub(crate) use crate::comm_name::CommNameBlock;
 use crate::convert::{CoreResult, current_streams, invalid, invalid_type, visit_memory};
 pub(crate) use crate::current::CurrentProcessGroup;
@@ -32,8 +33,11 @@ use crate::waiting::wait_on;
 #[pyclass(frozen, weakref, module = "polyrank")]
 pub(crate) struct ProcessGroup {
     pub(crate) inner: polyrank::ProcessGroup,
-    /// How many other objects there are that have a handle of core's on the group, and this object.
+    /// How many prepared operations there are: each keeps this object, and a handle of core's of
+    /// its own.
     parts: AtomicUsize,
+    /// Whether nobody else has the group.
+    is_alone: DecisionOfRun,
 }
 
 /// Stands for a group that this process is not a member of.
@@ -286,7 +290,7 @@ impl Store {
 impl ProcessGroup {
     /// A group of core.
     pub(crate) fn new(inner: polyrank::ProcessGroup) -> ProcessGroup {
-        ProcessGroup { inner, parts: AtomicUsize::new(0) }
+        ProcessGroup { inner, parts: AtomicUsize::new(0), is_alone: DecisionOfRun::default() }
     }
 }
 
@@ -301,7 +305,9 @@ impl PreparedOperation {
     ) -> PreparedOperation {
         let (group, operator) = (group.clone().unbind(), operator.map(|it| it.clone().unbind()));
         group.get().parts.fetch_add(1, Ordering::Relaxed);
-        operator.iter().for_each(|operator| operator.get().note_part(true));
+        if let Some(parts) = operator.as_ref().and_then(|it| it.get().parts()) {
+            parts.fetch_add(1, Ordering::Relaxed);
+        }
         PreparedOperation { inner, tensors, objects, group, operator }
     }
 }
@@ -309,7 +315,9 @@ impl PreparedOperation {
 impl Drop for PreparedOperation {
     fn drop(&mut self) {
         self.group.get().parts.fetch_sub(1, Ordering::Relaxed);
-        self.operator.iter().for_each(|operator| operator.get().note_part(false));
+        if let Some(parts) = self.operator.as_ref().and_then(|it| it.get().parts()) {
+            parts.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -426,9 +434,9 @@ impl P2POp {
 #[pymethods]
 impl ProcessGroup {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Who else has the group may have its hooks called.
+        // Whoever else has the group can still cause calls of its hooks.
         let handles = 1 + self.parts.load(Ordering::Relaxed);
-        if self.inner.keeps_hooks_alone(handles) {
+        if self.is_alone.get(|| self.inner.keeps_hooks_alone(handles)) {
             hooks::visit(self.inner.identity(), &visit)?;
         }
         Ok(())

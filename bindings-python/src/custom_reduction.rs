@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 
+use crate::collector::DecisionOfRun;
 use crate::convert::answer;
 use crate::ending::attach;
 
@@ -20,11 +21,24 @@ pub(crate) struct PythonFunction {
     pub(crate) function: Py<PyAny>,
     /// Whether it commutes, as its caller says.
     pub(crate) commute: bool,
-    /// How many objects there are that have core's handle on it, and its operator.
+    /// How many prepared operations there are: each keeps the operator's object, and a handle of
+    /// core's.
     pub(crate) parts: AtomicUsize,
+    /// Whether no operation in flight may call it.
+    pub(crate) is_alone: DecisionOfRun,
 }
 
 impl PythonFunction {
+    /// A function, and whether it commutes.
+    pub(crate) fn new(function: &Bound<'_, PyAny>, commute: bool) -> PythonFunction {
+        PythonFunction {
+            function: function.clone().unbind(),
+            commute,
+            parts: AtomicUsize::new(0),
+            is_alone: DecisionOfRun::default(),
+        }
+    }
+
     /// The operator that it is.
     pub(crate) fn into_reduction(self) -> CustomReduction {
         CustomReduction::foreign(self)

@@ -78,8 +78,7 @@ fn functions() -> MutexGuard<'static, BTreeMap<u64, (u64, Py<PyAny>)>> {
 
 /// Shows Python's collector the hooks of the group of this identity.
 pub(crate) fn visit(group: u64, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-    // What cannot be looked at now is looked at the next time.
-    let Ok(functions) = FUNCTIONS.try_lock() else { return Ok(()) };
+    let functions = functions();
     let hooks = functions.values().filter(|(of, _)| *of == group);
     hooks.into_iter().try_for_each(|(_, function)| visit.call(function))
 }

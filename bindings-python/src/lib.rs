@@ -5,6 +5,7 @@
 mod awaiting;
 mod classes;
 mod coalescing;
+mod collector;
 mod comm_name;
 mod context_variable;
 mod convert;
@@ -50,6 +51,7 @@ mod _core {
         module.setattr("_begin_coalescing", wrap_pyfunction!(coalescing::begin, module)?)?;
         module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;
         ending::watch(module.py())?;
+        collector::watch(module.py())?;
         generated::add(module)
     }
 }

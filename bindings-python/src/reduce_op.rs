@@ -75,13 +75,9 @@ impl ReduceOp {
         self.python_function().is_some()
     }
 
-    /// There is one more object, or one less, that has core's handle on the function, and this.
-    pub(crate) fn note_part(&self, is_new: bool) {
-        match self.python_function() {
-            Some(function) if is_new => function.parts.fetch_add(1, Ordering::Relaxed),
-            Some(function) => function.parts.fetch_sub(1, Ordering::Relaxed),
-            None => 0,
-        };
+    /// How many prepared operations have core's handle on the function, if it is one.
+    pub(crate) fn parts(&self) -> Option<&AtomicUsize> {
+        self.python_function().map(|function| &function.parts)
     }
 
     fn python_function(&self) -> Option<&PythonFunction> {
@@ -128,8 +124,7 @@ impl ReduceOp {
                 format!("ReduceOp.custom(): argument 'function' must be callable, not {given}");
             return Err(invalid_type(function.py(), message));
         }
-        let (function, parts) = (function.clone().unbind(), AtomicUsize::new(0));
-        let function = PythonFunction { function, commute, parts };
+        let function = PythonFunction::new(function, commute);
         let reduction = function.into_reduction();
         let reduce_op = reduction.op();
         let reduction = Some(reduction);
@@ -172,7 +167,8 @@ impl ReduceOp {
             return Ok(());
         };
         // An operation in flight calls the function.
-        let is_alone = reduction.clones() == 1 + known.parts.load(Ordering::Relaxed);
+        let parts = || 1 + known.parts.load(Ordering::Relaxed);
+        let is_alone = known.is_alone.get(|| reduction.clones() == parts());
         if is_alone { visit.call(&known.function) } else { Ok(()) }
     }
 

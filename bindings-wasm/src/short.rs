@@ -4,18 +4,14 @@
 
 use std::cell::{Cell, RefCell};
 
-use polyrank::calls::entry;
-use polyrank::calls::staged::{ShortArray, ShortCall, ShortMethod, ShortNames};
-use polyrank::{DType, ProcessGroup, ReduceOp, Result, Work, distributed};
+use polyrank::calls::staged::{ShortArray, ShortCall, ShortMethods, ShortNames};
+use polyrank::{DType, ProcessGroup, Result, Work, distributed};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::convert::Bytes;
 use crate::objects;
 use crate::work::{begin, keep, raise};
-
-/// No operator is given.
-const NO_OPERATOR: i32 = -1;
 
 /// The outcomes of a call: nothing happened; or it is done, and no array is written, or the first,
 /// or the second. Higher ones: its work continues, the number of which is as much higher.
@@ -25,7 +21,7 @@ const WORKS: i32 = 3;
 
 thread_local! {
     /// Methods that have short calls, by the numbers that JavaScript was given for them.
-    static METHODS: RefCell<Vec<ShortMethod>> = const { RefCell::new(Vec::new()) };
+    static METHODS: RefCell<ShortMethods> = const { RefCell::new(ShortMethods::new()) };
     /// The arrays of a call, one after the other, and room for more.
     static ARRAYS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     /// The sequence number of the last call that was done.
@@ -43,18 +39,13 @@ pub fn short_method(
     rank: Option<String>,
 ) -> i32 {
     let names = ShortNames { reduce_op: reduce_op.as_deref(), rank: rank.as_deref() };
-    let found = entry(method).ok().and_then(|entry| ShortMethod::new(entry, arrays, names));
-    let Some(found) = found else { return -1 };
-    METHODS.with_borrow_mut(|methods| {
-        methods.push(found);
-        methods.len() as i32 - 1
-    })
+    METHODS.with_borrow_mut(|methods| methods.add(method, arrays, names))
 }
 
 /// Whether a method of [`short_method`] receives a message.
 #[wasm_bindgen(js_name = shortIsReceive)]
 pub fn short_is_receive(method: usize) -> bool {
-    METHODS.with_borrow(|methods| methods.get(method).is_some_and(|it| it.is_receive()))
+    METHODS.with_borrow(|methods| methods.is_receive(method))
 }
 
 /// The limit of the operations of a group, ms; 0 stands for the default group. NaN if there is no
@@ -133,14 +124,8 @@ impl NativePrepared {
     }
 }
 
-fn short_call(method: usize, code: i32, rank: f64) -> Option<ShortCall> {
-    let method = METHODS.with_borrow(|methods| methods.get(method).copied())?;
-    let mut known = ReduceOp::WITHOUT_FACTOR.into_iter();
-    let reduce_op = match code {
-        NO_OPERATOR => None,
-        _ => Some(known.find(|it| i32::from(it.code()) == code)?),
-    };
-    Some(ShortCall { method, reduce_op, rank: (rank >= 0.0).then_some(rank as u32) })
+fn short_call(method: usize, reduce_op: i32, rank: f64) -> Option<ShortCall> {
+    METHODS.with_borrow(|methods| methods.call(method, reduce_op, rank))
 }
 
 /// Runs `call` on arrays of so many bytes; 0: there is none.

@@ -1607,9 +1607,9 @@ class ProcessGroup:
         - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
           is waited for, and `rank` and `size` have no meaning.
 
-        Waits until all ranks have joined. The group is not registered anywhere. A name that a group
-        has which this process keeps, or is in as this rank in this store, is `DuplicateGroupError`; the
-        other ranks learn what keeps one alone from joining.
+        Waits until all ranks have joined. The group is not registered anywhere. Its name must not be
+        that of a group which this process keeps, or which it is in as this rank in this store: that
+        is `DuplicateGroupError`. The other ranks are told what keeps a single one from joining.
 
         Raises `DuplicateGroupError`, `InvalidArgumentError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
         """
@@ -2762,19 +2762,20 @@ def is_initialized() -> bool:
     """Whether the default group exists."""
 
 def destroy_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
-    without `group`, all groups, also those that were joined. Operations in flight are treated as
-    by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
-    waiting for other ranks: a disagreement on what they ran that is not known by then is reported
-    when the default group is destroyed. The rank whose process
-    hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
+    """Leaves a group cleanly and unregisters it. The default group takes those of `new_group` with
+    it; without `group`, all groups are left, also those that were joined. Operations in flight
+    are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group`
+    is left without waiting for other ranks: a disagreement on what they ran that is not known by
+    then is reported when the default group is destroyed. The rank whose process hosts the store
+    waits for the others to leave, up to ten seconds, unless they are gone.
 
     Raises `InvalidGroupError`.
     """
 
 def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> None:
-    """Aborts a group and unregisters it, with the default group those of `new_group`; without
-    `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+    """Aborts a group and unregisters it. The default group takes those of `new_group` with it;
+    without `group`, all groups are aborted, also those that were joined. Every operation fails,
+    on all ranks.
     Does not wait for operations in flight, only until the other ranks have been notified, for a
     second at most.
 

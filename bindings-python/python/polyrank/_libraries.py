@@ -231,14 +231,14 @@ def _array(plain: Any) -> Any:
         raise ValueError(f"{len(elements)} bytes are no {shape!r:.60} elements of {dtype}")
     numpy: Any = importlib.import_module("numpy")
     array = numpy.ndarray(shape, dtype, elements).copy()
-    _see_that_texts_are_such(array)
+    _check_texts(array)
     return array
 
 
-def _see_that_texts_are_such(array: Any) -> None:
-    """NumPy would fail on what is not a character only when it is looked at."""
+def _check_texts(array: Any) -> None:
+    """Refuses texts with elements that are not characters: NumPy fails only when they are read."""
     for name in array.dtype.names or ():
-        _see_that_texts_are_such(array[name])
+        _check_texts(array[name])
     if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
         numpy: Any = importlib.import_module("numpy")
         letters = numpy.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
@@ -247,7 +247,8 @@ def _see_that_texts_are_such(array: Any) -> None:
 
 
 def _parts_of_record(record: Any) -> list[Any]:
-    return [_name_of_elements(record.dtype), record.tobytes()]
+    name, _, elements = _parts_of_array(record)
+    return [name, elements]
 
 
 def _record(plain: Any) -> Any:

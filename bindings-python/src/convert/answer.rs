@@ -57,12 +57,14 @@ fn array<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
 
 /// The longest `datetime.timedelta`.
 const LONGEST: Duration = Duration::new(86_399_999_999_999, 999_999_000);
-/// As long as a group's limit can be, 584 years. What is given as more is more.
-const LONG: Duration = Duration::from_nanos(u64::MAX);
+/// The longest limit of a group, 584 years: every longer one becomes this.
+const LONGEST_OF_GROUP: Duration = Duration::from_nanos(u64::MAX);
 
-/// A limit as a Python object: beyond what every limit can be, the longest that there is.
+/// A limit as a Python object. What stands for every longer limit is the longest `timedelta`.
 pub(crate) fn timedelta(py: Python<'_>, limit: Duration) -> PyResult<Bound<'_, PyAny>> {
-    give(py, if limit >= LONG { LONGEST } else { limit })
+    // Stores keep whole milliseconds.
+    let is_longest = limit == LONGEST_OF_GROUP || limit.as_millis() >= LONGEST.as_millis();
+    give(py, if is_longest { LONGEST } else { limit })
 }
 
 /// A plain value as a Python object.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polyrank::Tensor;
 use polyrank::calls::{Foreign, Value};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyException, PyOverflowError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyString, PyTuple};
@@ -119,7 +119,7 @@ fn value_at_depth<'py>(
             }
         }
         Kind::Index => integer(&object.call_method0(intern!(object.py(), "__index__"))?)?,
-        Kind::Int => match exact_integer(object) {
+        Kind::Int => match exact_integer(object)? {
             Some(number) => Value::Int(number),
             None => opaque_objects.keep(object, &[])?,
         },
@@ -161,14 +161,19 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 }
 
 /// The integer that `object` is by `__int__`: exactly that, if it may have another value as well.
-fn exact_integer(object: &Bound<'_, PyAny>) -> Option<i64> {
+fn exact_integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let py = object.py();
-    let number = py.get_type::<PyInt>().call1((object,)).ok()?;
-    let is_number = object.get_type().hasattr(intern!(py, "__float__")).unwrap_or(false);
-    if is_number && !number.eq(object).unwrap_or(false) {
-        return None;
+    let found = || -> PyResult<Option<i64>> {
+        let number = py.get_type::<PyInt>().call1((object,))?;
+        let is_number = object.get_type().hasattr(intern!(py, "__float__"))?;
+        let is_exact = !is_number || number.eq(object)?;
+        Ok(if is_exact { number.extract().ok() } else { None })
+    };
+    match found() {
+        // It is no integer then. What ends a program, as Ctrl-C does, is not an answer.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        found => found,
     }
-    number.extract().ok()
 }
 
 fn list_value<'py>(

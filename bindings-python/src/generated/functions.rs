@@ -70,12 +70,12 @@ fn py_is_initialized<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_INITIALIZED", positional, keywords)
 }
 
-/// Leaves a group cleanly and unregisters it, with the default group those of `new_group`;
-/// without `group`, all groups, also those that were joined. Operations in flight are treated as
-/// by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group` is left without
-/// waiting for other ranks: a disagreement on what they ran that is not known by then is reported
-/// when the default group is destroyed. The rank whose process
-/// hosts the store waits for the others to leave, up to ten seconds, unless they are gone.
+/// Leaves a group cleanly and unregisters it. The default group takes those of `new_group` with
+/// it; without `group`, all groups are left, also those that were joined. Operations in flight
+/// are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `new_group`
+/// is left without waiting for other ranks: a disagreement on what they ran that is not known by
+/// then is reported when the default group is destroyed. The rank whose process hosts the store
+/// waits for the others to leave, up to ten seconds, unless they are gone.
 ///
 /// Raises `InvalidGroupError`.
 #[pyfunction]
@@ -88,8 +88,9 @@ fn py_destroy_process_group<'py>(
     convert::invoke(py, "DISTRIBUTED_DESTROY_PROCESS_GROUP", positional, keywords)
 }
 
-/// Aborts a group and unregisters it, with the default group those of `new_group`; without
-/// `group`, all groups, also those that were joined. Every operation of it fails, on all ranks.
+/// Aborts a group and unregisters it. The default group takes those of `new_group` with it;
+/// without `group`, all groups are aborted, also those that were joined. Every operation fails,
+/// on all ranks.
 /// Does not wait for operations in flight, only until the other ranks have been notified, for a
 /// second at most.
 ///

@@ -162,13 +162,12 @@ fn on_device<'py>(
     operations: &[Bound<'py, P2POp>],
 ) -> PyResult<Option<Vec<Work>>> {
     let Some(first) = operations.first() else { return Ok(None) };
-    let of_first = &first.get().group;
-    let group = &of_first.get().inner;
+    let group = &first.get().group.get().inner;
     let mut messages = Vec::with_capacity(operations.len());
     for operation in operations {
         let operation = operation.get();
         let tensor = device_tensor(operation.tensor.bind(py))?;
-        let same_group = operation.group.is(of_first);
+        let same_group = operation.group.get().inner.identity() == group.identity();
         let Some(tensor) = tensor.filter(|_| same_group) else { return Ok(None) };
         let direction = if operation.is_send { Direction::Send } else { Direction::Receive };
         messages.push(MessageRequest {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::Answer;
-use crate::classes::P2POp;
+use crate::classes::{P2POp, ProcessGroup};
 use crate::convert::{Call, CoreResult, give, invalid, object};
 
 /// One send or receive, for later.
@@ -21,13 +21,18 @@ pub(crate) fn new(py: Python<'_>, mut call: Call<'_>) -> PyResult<PyClassInitial
         _ => return Err(invalid(py, "Invalid ``op``. Expected ``op`` to be isend or irecv")),
     };
     let tensor = call.tensor_object(new::TENSOR)?.unbind();
-    let group = call.group_at(new::GROUP)?;
+    let known = call.group_at(new::GROUP)?;
+    // The caller's own object.
+    let group = match call.instance::<ProcessGroup>(new::GROUP)? {
+        Some(group) => group,
+        None => object(py, Object::Group(known))?.cast_into()?,
+    };
     let tag: u32 = call.take(new::TAG)?;
-    let peer = call.take_rank(&group, new::PEER, new::GROUP_PEER)?;
+    let peer = call.take_rank(&group.get().inner, new::PEER, new::GROUP_PEER)?;
     let peer =
         peer.ok_or_else(|| invalid(py, "P2POp: one of 'peer' and 'group_peer' must be given"))?;
     let op = call.object(new::OP).map_or_else(|| py.None(), |op| op.clone().unbind());
-    let group = object(py, Object::Group(group))?.cast_into()?.unbind();
+    let group = group.unbind();
     Ok(P2POp { op, is_send, tensor, peer, group, tag }.into())
 }
 

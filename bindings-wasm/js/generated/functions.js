@@ -38,14 +38,14 @@ export function isInitialized(...given) {
 
 const DISTRIBUTED_DESTROY_PROCESS_GROUP = { key: "DISTRIBUTED_DESTROY_PROCESS_GROUP", name: "destroyProcessGroup", required: 0, inOrder: true, leaves: true, group: 0, groupName: "group", nonMember: null, gives: "nothing" };
 
-/** Leaves a group cleanly and unregisters it, with the default group those of `newGroup`; without `group`, all groups, also those that were joined. Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup` is left without waiting for other ranks: a disagreement on what they ran that is not known by then is reported when the default group is destroyed. The rank whose process hosts the store waits for the others to leave, up to ten seconds, unless they are gone. */
+/** Leaves a group cleanly and unregisters it. The default group takes those of `newGroup` with it; without `group`, all groups are left, also those that were joined. Operations in flight are treated as by `ProcessGroup.shutdown`, and it raises as that does. A group of `newGroup` is left without waiting for other ranks: a disagreement on what they ran that is not known by then is reported when the default group is destroyed. The rank whose process hosts the store waits for the others to leave, up to ten seconds, unless they are gone. */
 export function destroyProcessGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_DESTROY_PROCESS_GROUP, null, given);
 }
 
 const DISTRIBUTED_ABORT_PROCESS_GROUP = { key: "DISTRIBUTED_ABORT_PROCESS_GROUP", name: "abortProcessGroup", required: 0, group: 0, groupName: "group", gives: "nothing" };
 
-/** Aborts a group and unregisters it, with the default group those of `newGroup`; without `group`, all groups, also those that were joined. Every operation of it fails, on all ranks. Does not wait for operations in flight, only until the other ranks have been notified, for a second at most. */
+/** Aborts a group and unregisters it. The default group takes those of `newGroup` with it; without `group`, all groups are aborted, also those that were joined. Every operation fails, on all ranks. Does not wait for operations in flight, only until the other ranks have been notified, for a second at most. */
 export function abortProcessGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_ABORT_PROCESS_GROUP, null, given);
 }

@@ -260,7 +260,7 @@ fn of_dictionary(api: &Api, record: &Dictionary) -> Record {
         let ty = match (record.name.as_str(), member.name.as_str()) {
             // The layer makes a list of them, and reads from a set that they have no order.
             ("ReconfigureOptions", "handles") => "Iterable<string>".into(),
-            // What only comes is a number also where a BigInt would be taken.
+            // A record that is only received has numbers, also where a call would take a BigInt.
             _ if !record.is_argument && member.ty.non_null().is_integer() => {
                 returned(api, &member.ty, true)
             }

@@ -81,7 +81,7 @@ impl Writer<'_> {
             .collect();
         // Only those that stand first can be given without those before them.
         let leading = options.iter().take_while(|known| known.common.positional).count();
-        // Without other options, of the wait, there is no object of them to say these in.
+        // A call without other options, not even those of its wait, takes no object of options.
         if leading == options.len() && (leading == 0 || !self.can_wait()) {
             return vec![self.form(&required, &options, &[], true, named)];
         }

@@ -67,9 +67,11 @@ fn view_of(api: &Api, error: &ErrorKind) -> Error {
         Some(format!("Some(\"{}\")", variant(parent)))
     });
     let bases: Vec<String> = error.bases.iter().map(|base| format!("\"{base}\"")).collect();
-    let names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
+    let mut names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
+    if error.carries {
+        names.push("..");
+    }
     let pattern = match names.as_slice() {
-        names if error.carries => format!("Error::{kind} {{ {}, .. }}", names.join(", ")),
         [] => format!("Error::{kind}"),
         names => format!("Error::{kind} {{ {} }}", names.join(", ")),
     };

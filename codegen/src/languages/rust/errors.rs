@@ -98,12 +98,13 @@ fn kind(error: &ErrorKind) -> Kind {
         pair: format!("{:?}, {}", field.name, field_value(&field.name, &field.ty)),
     });
     let variant = variant(error);
-    let any = if error.fields.is_empty() { "" } else { " { .. }" };
-    let names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
-    let all = match (names.join(", "), error.carries) {
-        (names, true) => format!(" {{ {names}, .. }}"),
-        (names, false) if names.is_empty() => names,
-        (names, false) => format!(" {{ {names} }}"),
+    let mut names: Vec<&str> = error.fields.iter().map(|field| field.name.as_str()).collect();
+    if error.carries {
+        names.push("..");
+    }
+    let (any, all) = match names.is_empty() {
+        true => ("", String::new()),
+        false => (" { .. }", format!(" {{ {} }}", names.join(", "))),
     };
     Kind {
         doc: doc_comment(&error.doc),

@@ -12,6 +12,7 @@ mod overlaps;
 mod pool;
 mod prepared;
 mod short;
+mod short_methods;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use lending::Loans;
 use operation::{Operation, on_topology, on_window, operation};
 use overlaps::refuse_overlaps;
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
+pub use short_methods::ShortMethods;
 use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};
 
