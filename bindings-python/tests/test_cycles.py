@@ -202,3 +202,23 @@ KINDS = [
 @pytest.mark.parametrize("made", KINDS, ids=lambda made: made.__qualname__)
 def test_a_cycle_is_freed(made):
     assert is_freed(made)
+
+
+def test_the_collector_sees_the_same_in_all_of_a_run():
+    group, hook = alone(), Node()
+    group.register_completion_hook(0, hook)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        gc.collect()
+        assert hook in gc.get_referents(group)
+        # It has the group from now on; that counts from the next run.
+        window = group.new_window()
+        assert hook in gc.get_referents(group)
+        gc.collect()
+        assert hook not in gc.get_referents(group)
+        del window
+    finally:
+        if was_enabled:
+            gc.enable()
+    group.shutdown()

@@ -120,6 +120,9 @@ def test_the_longest_limit_is_read_back_as_it_is_given():
     store.set_timeout(timedelta.max)
     assert store.timeout == dist.PrefixStore("p", store).timeout == timedelta.max
     assert group.timeout == timedelta.max
+    # More than a group can keep.
+    store.set_timeout(timedelta(days=220_000))
+    assert store.timeout == timedelta(days=220_000)
     for limit in (timedelta(days=200_000), timedelta(milliseconds=1)):
         store.set_timeout(limit)
         group.set_timeout(limit)

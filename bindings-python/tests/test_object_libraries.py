@@ -83,6 +83,7 @@ REFUSED = [
     np.zeros(2, "V0"),
     *([np.zeros(2, np.longdouble)] if np.dtype("g").itemsize > 8 else []),
     np.array([object()]),
+    np.void(b""),
 ]
 
 
