@@ -16,7 +16,7 @@ test("wrong arguments throw at the call, as they do in every language", async ()
     unknownOption: ["InvalidType", "there is no argument 'nonsense'"],
     wrongOption: ["InvalidType", "option 'reduceOp' must be ReduceOp, not string"],
     root: ["InvalidArgument", "root must be a rank from 0 to 0, got 7"],
-    negative: ["InvalidArgument", "must be at least 0"],
+    negative: ["InvalidArgument", "must not be negative"],
     timeout: ["InvalidArgument", "milliseconds that is not negative"],
     endless: ["InvalidArgument", "milliseconds that is not negative, not NaN"],
     fraction: ["InvalidType", "argument 'src' must be an integer, not 0.5"],

@@ -78,8 +78,7 @@ fn prepared_operations_follow_one_another() {
     run("prepared_operations_follow_one_another", &[2], |group| {
         let tensor = on_device(device_of(group.rank()), &[1.0, 2.0]);
         let prepared = group.prepare_allreduce(tensor.clone(), ReduceOp::Sum).unwrap();
-        let works: Vec<_> = (0..4).map(|_| prepared.start().unwrap()).collect();
-        works.iter().for_each(|work| work.wait(None).unwrap());
+        (0..4).for_each(|_| prepared.start().unwrap().wait(None).unwrap());
         prepared.run().unwrap();
         assert_eq!(numbers(&tensor), [32.0, 64.0]);
     });

@@ -58,12 +58,12 @@ fn array<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
 /// The longest `datetime.timedelta`.
 const LONGEST: Duration = Duration::new(86_399_999_999_999, 999_999_000);
 /// The longest limit of a group, 584 years: every longer one becomes this.
-const LONGEST_OF_GROUP: Duration = Duration::from_nanos(u64::MAX);
+const MAX_OF_GROUP: Duration = Duration::from_nanos(u64::MAX);
 
 /// A limit as a Python object. What stands for every longer limit is the longest `timedelta`.
 pub(crate) fn timedelta(py: Python<'_>, limit: Duration) -> PyResult<Bound<'_, PyAny>> {
     // Stores keep whole milliseconds.
-    let is_longest = limit == LONGEST_OF_GROUP || limit.as_millis() >= LONGEST.as_millis();
+    let is_longest = limit == MAX_OF_GROUP || limit.as_millis() >= LONGEST.as_millis();
     give(py, if is_longest { LONGEST } else { limit })
 }
 

@@ -170,7 +170,7 @@ fn exact_integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         Ok(if is_exact { number.extract().ok() } else { None })
     };
     match found() {
-        // It is no integer then. What ends a program, as Ctrl-C does, is not an answer.
+        // It is not an integer then. What ends a program, as Ctrl-C does, is not an answer.
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         found => found,
     }

@@ -11,12 +11,12 @@ const CORE: &str = "core/src/";
 const FLOORS: [&str; 31] = [
     "cause",
     "fork",
-    "process_end",
     "fnv",
     "random",
     "clock",
     "context",
     "process_mutex",
+    "process_end",
     "sorted",
     "price",
     "setters",
