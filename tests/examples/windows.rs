@@ -19,8 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for elements in ELEMENTS {
         let memory = Tensor::zeros(DType::I64, &[elements])?;
         write(&memory, 0, &own_values(rank, elements));
-        let window = group.new_window()?;
-        window.tensor_register(memory.clone())?;
+        let window = group.new_window_with(memory.clone())?;
         exchange(&group, &window, &memory)?;
         update(&group, &window, &memory)?;
         let mapped = window.map_remote_tensor(rank)?;

@@ -215,6 +215,7 @@ impl NcclBackend {
         limit: WaitLimit<'_>,
         add: impl FnOnce(&mut Calls, &Communicator) -> Result<()>,
     ) -> std::result::Result<Vec<IssuedOperation>, IssueError> {
+        let _enqueuing = self.group.begin_enqueuing();
         let (mut calls, since) = (Calls::default(), Instant::now());
         if let Some(first) = items.first().filter(|item| item.is_collective) {
             limit.watch.waits_in(first.sequence);

@@ -18,7 +18,7 @@ use crate::tensor::cuda::{Event, Scratch};
 pub(super) struct Group {
     pub(super) status: GroupStatus,
     pub(super) communicator: OnceLock<Arc<Communicator>>,
-    /// Operations that have not ended.
+    /// Operations that have not ended, also those that are being enqueued.
     pub(super) in_flight: AtomicUsize,
     /// How many threads are about to abort the communicator, or do so.
     pub(super) aborting: AtomicUsize,
@@ -34,6 +34,16 @@ pub(super) struct Group {
 /// While it lives, the communicator of a group is being aborted, or about to be.
 pub(super) struct Aborting(Arc<Group>);
 
+/// While it lives, operations of a group are being enqueued: the device may do them, and other ranks
+/// be done with them and end, before they are known here.
+pub(super) struct Enqueuing(Arc<Group>);
+
+impl Drop for Enqueuing {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Drop for Aborting {
     fn drop(&mut self) {
         self.0.aborting.fetch_sub(1, Ordering::SeqCst);
@@ -41,6 +51,12 @@ impl Drop for Aborting {
 }
 
 impl Group {
+    /// Notes that operations are about to be enqueued.
+    pub(super) fn begin_enqueuing(self: &Arc<Self>) -> Enqueuing {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        Enqueuing(self.clone())
+    }
+
     /// Notes that the communicator is about to be aborted.
     pub(super) fn begin_abort(self: &Arc<Self>) -> Aborting {
         self.aborting.fetch_add(1, Ordering::SeqCst);

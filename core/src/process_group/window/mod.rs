@@ -18,6 +18,7 @@ use crate::backend::{
     Backend, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, IssueOptions, WindowOperation,
     Windows, closed_by,
 };
+use crate::blocking::block_on;
 use crate::completion::{Completion, Outcome, WaitIntent};
 use crate::generated::collective::Collective;
 use crate::generated::dtype::DType;
@@ -87,13 +88,10 @@ impl ProcessGroup {
     /// Makes a window. All ranks call it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the group's backend has none; the failure of a broken group.
+    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if another
+    /// rank gives a tensor; the failure of a broken group.
     pub fn new_window(&self) -> Result<Window> {
-        let (window, told, work) = self.begin_window(InitialTensor::Absent)?;
-        work.wait(None)?;
-        let window = window.check_told(InitialTensor::Absent, &told)?;
-        window.meet(WaitIntent::Soon)?.wait(None)?;
-        Ok(window)
+        block_on(self.new_window_async())
     }
 
     /// As [`ProcessGroup::new_window`], without blocking.
@@ -104,8 +102,26 @@ impl ProcessGroup {
         self.new_window_given(None).await
     }
 
-    /// As [`ProcessGroup::new_window_async`], with a tensor that is registered in it at once. Where
-    /// one rank gives none, or one that cannot be registered, all learn it.
+    /// Makes a window in which `tensor` is registered, as by [`Window::tensor_register`]. All ranks
+    /// call it.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::new_window`], and as [`Window::tensor_register`], if another rank gives
+    /// no tensor or one that cannot be registered.
+    pub fn new_window_with(&self, tensor: Tensor) -> Result<Window> {
+        block_on(self.new_window_with_async(tensor))
+    }
+
+    /// As [`ProcessGroup::new_window_with`], without blocking.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::new_window_with`].
+    pub async fn new_window_with_async(&self, tensor: Tensor) -> Result<Window> {
+        self.new_window_given(Some(tensor)).await
+    }
+
+    /// Makes a window, with or without a tensor that is registered in it at once. Where one rank
+    /// gives none, or one that cannot be registered, all learn it.
     pub(crate) async fn new_window_given(&self, tensor: Option<Tensor>) -> Result<Window> {
         let is_possible = tensor.as_ref().map(registration::check).unwrap_or(Ok(()));
         let given = match (&tensor, &is_possible) {
