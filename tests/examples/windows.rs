@@ -28,6 +28,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         window.tensor_deregister()?;
         assert!(window.put(&[1_i64], 0, 0).is_err(), "it is closed");
     }
+    let memory = Tensor::zeros(DType::I64, &[10])?;
+    let step = if rank == 0 { 2 } else { 1 };
+    let unfit = Tensor::strided(memory.region().clone(), DType::I64, vec![5], vec![step], 0);
+    let made = group.new_window_with(unfit);
+    assert!(
+        matches!(made, Err(polyrank::Error::InvalidArgument { .. })),
+        "rank 0 gives what is unfit"
+    );
     destroy_process_group(None)?;
     println!("Rust rank {rank} of {size}: windows passed");
     Ok(())

@@ -111,6 +111,9 @@ export async function main(pr, here) {
     const closed = () => window.put(new BigInt64Array(1), 0, 0);
     check(await refused("InvalidArgument", closed), "closed");
   }
+  const unfit = rank === 0 ? new BigInt64Array(5) : pr.alloc("i64", [5]);
+  const made = () => group.newWindow(unfit);
+  check(await refused("InvalidArgument", made), "rank 0 gives what cannot be registered");
   await pr.destroyProcessGroup();
   here.say(`${here.language} rank ${rank} of ${size}: windows passed`);
   return 0;

@@ -115,6 +115,9 @@ def main():
         del mapped
         window.tensor_deregister()
         check(refused("InvalidArgumentError", lambda: window.put(memory[:1], 0, 0)), "closed")
+    unfit = pr.empty(10, np.int64)[:: 2 if rank == 0 else 1]
+    made = refused("InvalidArgumentError", lambda: group.new_window(unfit))
+    check(made, "rank 0 gives what cannot be registered")
     pr.destroy_process_group()
     print(f"Python rank {rank} of {size}: windows passed", flush=True)
     return 0

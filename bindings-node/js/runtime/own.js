@@ -18,7 +18,7 @@ import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
 import { ANYTHING, DURATION, NUMBER, expectAtMost, optionsOf, told } from "./options.js";
-import { Tensor, inOwnMemory, tensorOver } from "./tensors.js";
+import { Tensor, inOwnMemory, infoInOwnMemory, isArray, tensorOver } from "./tensors.js";
 import { typeName } from "./views.js";
 
 export { probe } from "./probes.js";
@@ -283,15 +283,15 @@ function goTogether(operations) {
   return operations.every((one) => one.tensor instanceof CudaTensor && one.group === group);
 }
 
-/** Makes a window, and registers the tensor in it that the call was given. */
+/** Makes a window, and registers the tensor in it that the call was given. What cannot be registered
+ * goes along, so that the other ranks learn of it. */
 export function newWindow(spec, group, given) {
   const { positional, options } = split(spec, given);
   expectAtMost(1, spec.name, positional.length);
-  const { tensor = positional[0], ...others } = options ?? {};
-  return invokeAsync(spec, group, [others]).then(async (window) => {
-    if ((tensor ?? null) !== null) await window.tensorRegister(tensor, others);
-    return window;
-  });
+  const { tensor = positional[0] ?? null, ...others } = options ?? {};
+  const isGiven = tensor !== null && isArray(tensor);
+  const told = isGiven ? new Marked({ kind: "array", info: infoInOwnMemory(tensor) }) : tensor;
+  return invokeAsync(spec, group, [told, others]);
 }
 
 /** A tensor over the memory of another rank. */

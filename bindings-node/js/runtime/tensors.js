@@ -244,10 +244,23 @@ export function tensorOver({ memory, dtype, shape }) {
   return new Tensor(INTERNAL, name, null, memory, info);
 }
 
+/** Whether something is a tensor of the host, or a typed array. */
+export function isArray(object) {
+  return object instanceof Tensor || ArrayBuffer.isView(object);
+}
+
+/** A description of a tensor or typed array whose elements lie in memory of polyrank; null if they
+ * do not. */
+export function infoInOwnMemory(array) {
+  const isFlat = !(array instanceof Tensor);
+  const { info, view } = isFlat ? { info: codeOf(array), view: array } : described(array);
+  return info.memory === undefined ? inPlace(bytesOf(view), info) : info;
+}
+
 /** A description of a tensor whose elements lie in memory of polyrank, copied if need be; `free`
  * ends the copy. */
 export function inOwnMemory(array, called) {
-  if (!(array instanceof Tensor) && !ArrayBuffer.isView(array)) {
+  if (!isArray(array)) {
     const came = named(array);
     throw new InvalidTypeError(`${called}: expected a typed array or a tensor, not ${came}`);
   }

@@ -13,7 +13,7 @@ use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
 use crate::request::CustomOp;
-use crate::tensor::Region;
+use crate::tensor::{Region, Tensor};
 
 /// How many lists and records may be nested. A list may contain itself.
 const MAX_DEPTH: usize = 8;
@@ -268,9 +268,12 @@ impl Reader<'_> {
                 let tensor = self.tensors.value(integer(&position, c"index")?);
                 tensor.map_err(|error| value.failure(error))
             }
-            // In memory of the core, whichever call takes it.
+            // In memory of the core, whichever call takes it; or in memory that it cannot have.
             "array" => {
-                let info = member(value, c"info")?;
+                let Some(info) = value.member(c"info")? else {
+                    let elsewhere = Tensor::contiguous(Region::elsewhere(), DType::U8, vec![0]);
+                    return Ok(Value::Tensor(elsewhere));
+                };
                 let described = describe(&info, &info, &mut V::Pieces::default())?;
                 let tensor = Tensors::new(vec![described]).and_then(|tensors| tensors.value(0));
                 tensor.map_err(|error| value.failure(error))

@@ -62,6 +62,14 @@ impl Region {
         Self::from_owner(bytes, |bytes| (bytes.as_mut_ptr(), bytes.len()))
     }
 
+    /// No bytes, in the place of memory that a call cannot have where it lies, for its owner moves
+    /// it: who asks takes it for memory on loan.
+    pub(crate) fn elsewhere() -> Region {
+        let region = Self::zeroed(0);
+        region.piece.is_on_loan.store(true, Ordering::Release);
+        region
+    }
+
     /// Zeroed memory of `len` bytes.
     pub fn zeroed(len: usize) -> Region {
         Self::from_vec(vec![0; len])

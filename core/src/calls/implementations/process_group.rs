@@ -149,7 +149,7 @@ pub(crate) async fn allreduce_sparse(mut call: Invocation) -> Result<Answer> {
 /// Makes a window, and registers a tensor in it if it is given one.
 pub(crate) async fn new_window(mut call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
-    let tensor: Option<Tensor> = call.take(new_window::TENSOR)?;
+    let tensor: Result<Option<Tensor>> = call.take(new_window::TENSOR);
     group.new_window_given(tensor).await.into_answer()
 }
 

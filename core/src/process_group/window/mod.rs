@@ -99,7 +99,7 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::new_window`].
     pub async fn new_window_async(&self) -> Result<Window> {
-        self.new_window_given(None).await
+        self.new_window_given(Ok(None)).await
     }
 
     /// Makes a window in which `tensor` is registered, as by [`Window::tensor_register`]. All ranks
@@ -117,21 +117,25 @@ impl ProcessGroup {
     /// # Errors
     /// As [`ProcessGroup::new_window_with`].
     pub async fn new_window_with_async(&self, tensor: Tensor) -> Result<Window> {
-        self.new_window_given(Some(tensor)).await
+        self.new_window_given(Ok(Some(tensor))).await
     }
 
     /// Makes a window, with or without a tensor that is registered in it at once. Where one rank
-    /// gives none, or one that cannot be registered, all learn it.
-    pub(crate) async fn new_window_given(&self, tensor: Option<Tensor>) -> Result<Window> {
-        let is_possible = tensor.as_ref().map(registration::check).unwrap_or(Ok(()));
-        let given = match (&tensor, &is_possible) {
-            (None, _) => InitialTensor::Absent,
-            (Some(_), Ok(())) => InitialTensor::Usable,
-            (Some(_), Err(_)) => InitialTensor::Refused,
+    /// gives none, or one that cannot be registered, or what is not a tensor, all learn it.
+    pub(crate) async fn new_window_given(&self, tensor: Result<Option<Tensor>>) -> Result<Window> {
+        let tensor = tensor.and_then(|tensor| match &tensor {
+            Some(given) => registration::check(given).map(|()| tensor),
+            None => Ok(None),
+        });
+        let given = match &tensor {
+            Ok(None) => InitialTensor::Absent,
+            Ok(Some(_)) => InitialTensor::Usable,
+            Err(_) => InitialTensor::Refused,
         };
         let (window, told, work) = self.begin_window(given)?;
         work.settle().await?;
-        let window = is_possible.and_then(|()| window.check_told(given, &told))?;
+        let tensor = tensor?;
+        let window = window.check_told(given, &told)?;
         window.meet(WaitIntent::Later)?.settle().await?;
         if let Some(tensor) = tensor {
             window.issue_register(tensor)?.settle().await?;
@@ -511,7 +515,7 @@ impl Window {
 enum InitialTensor {
     Absent,
     Usable,
-    /// It cannot be registered.
+    /// It cannot be registered, or is not a tensor.
     Refused,
 }
 
