@@ -1403,30 +1403,31 @@ export class DeviceMesh {
     meshDimNames?: readonly string[] | null | undefined;
   }): DeviceMesh;
   /**
-   * The number of ranks, or the length of a dimension.
+   * The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link MeshDimensionError}
    */
   size(meshDim?: number | null): number;
   /**
-   * The number of ranks, or the length of a dimension.
+   * The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link MeshDimensionError}
    */
   size(meshDim: string): number;
   /**
-   * This process's global rank.
+   * This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
    *
    * @throws {@link NotInitializedError}
+   * @throws {@link InvalidGroupError}
    */
   getRank(): number;
   /** This process's index in each dimension; none if it is not in the mesh. */
   getCoordinate(): number[] | null;
   /**
    * This process's index in a dimension, which is its rank in that dimension's group. Without
-   * `meshDim`: in the only one.
+   * `meshDim`: in the only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1435,7 +1436,7 @@ export class DeviceMesh {
   getLocalRank(meshDim?: number | null): number;
   /**
    * This process's index in a dimension, which is its rank in that dimension's group. Without
-   * `meshDim`: in the only one.
+   * `meshDim`: in the only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1444,7 +1445,7 @@ export class DeviceMesh {
   getLocalRank(meshDim: string): number;
   /**
    * The group of this process along a dimension, by index or name. Without `meshDim`: along the
-   * only one.
+   * only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1453,7 +1454,7 @@ export class DeviceMesh {
   getGroup(meshDim?: number | null): ProcessGroup;
   /**
    * The group of this process along a dimension, by index or name. Without `meshDim`: along the
-   * only one.
+   * only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}

@@ -1299,7 +1299,7 @@ class DeviceMesh:
     def from_group(group: Sequence[ProcessGroup], device_type: str, mesh: object | None = None, mesh_dim_names: Sequence[str] | None = None) -> DeviceMesh: ...
     @overload
     def size(self, mesh_dim: SupportsIndex | None = None) -> int:
-        """The number of ranks, or the length of a dimension.
+        """The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
 
         Forms:
 
@@ -1311,16 +1311,16 @@ class DeviceMesh:
     @overload
     def size(self, mesh_dim: str) -> int: ...
     def get_rank(self) -> int:
-        """This process's global rank.
+        """This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
 
-        Raises `NotInitializedError`.
+        Raises `NotInitializedError`, `InvalidGroupError`.
         """
     def get_coordinate(self) -> list[int] | None:
         """This process's index in each dimension; none if it is not in the mesh."""
     @overload
     def get_local_rank(self, mesh_dim: SupportsIndex | None = None) -> int:
         """This process's index in a dimension, which is its rank in that dimension's group. Without
-        `mesh_dim`: in the only one.
+        `mesh_dim`: in the only one. A name may be one that `flatten` gave.
 
         Forms:
 
@@ -1334,7 +1334,7 @@ class DeviceMesh:
     @overload
     def get_group(self, mesh_dim: SupportsIndex | None = None) -> ProcessGroup:
         """The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
-        only one.
+        only one. A name may be one that `flatten` gave.
 
         Forms:
 
