@@ -3911,6 +3911,7 @@ export function destroyProcessGroup(group: GroupLike | null | undefined, options
  * notified, for a second at most.
  *
  * @throws {@link NotInitializedError}
+ * @throws {@link InvalidGroupError}
  */
 export function abortProcessGroup(options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -3924,6 +3925,7 @@ export function abortProcessGroup(options?: WaitOptions & {
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
+ * @throws {@link InvalidGroupError}
  */
 export function abortProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 

@@ -2779,14 +2779,14 @@ def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> N
     Does not wait for operations in flight, only until the other ranks have been notified, for a
     second at most.
 
-    Raises `NotInitializedError`.
+    Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
 def current_process_group() -> ProcessGroup:
     """The group of the innermost `process_group` block that this thread or task is in, else the
     default group.
 
-    Raises `NotInitializedError`.
+    Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
 def process_group(pg: ProcessGroup) -> CurrentProcessGroup:
@@ -3281,7 +3281,7 @@ def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup
     """
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
-    """Issues sends and receives together; returns a handle for each of them.
+    """Issues sends and receives of one group together; returns a handle for each of them.
 
     Raises `InvalidArgumentError`.
     """

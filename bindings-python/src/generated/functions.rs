@@ -94,7 +94,7 @@ fn py_destroy_process_group<'py>(
 /// Does not wait for operations in flight, only until the other ranks have been notified, for a
 /// second at most.
 ///
-/// Raises `NotInitializedError`.
+/// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
 #[pyo3(name = "abort_process_group", signature = (*positional, **keywords), text_signature = "(group=None)")]
 fn py_abort_process_group<'py>(
@@ -108,7 +108,7 @@ fn py_abort_process_group<'py>(
 /// The group of the innermost `process_group` block that this thread or task is in, else the
 /// default group.
 ///
-/// Raises `NotInitializedError`.
+/// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
 #[pyo3(name = "current_process_group", signature = ())]
 fn py_current_process_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -891,7 +891,7 @@ fn py_irecv<'py>(
     implementations::distributed::irecv(py, call)
 }
 
-/// Issues sends and receives together; returns a handle for each of them.
+/// Issues sends and receives of one group together; returns a handle for each of them.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]
