@@ -165,7 +165,7 @@ def failures(here):
     endless.append(endless)
     with pytest.raises(polyrank.InvalidTypeError, match="nested deeper.* takes two; send a list"):
         dist.all_gather_object([None] * here.size, endless)
-    with pytest.raises(ValueError, match="Must specify"):
+    with pytest.raises(ValueError, match="Must specify src or group_src"):
         dist.broadcast_object_list([1])
     dist.all_gather_object(gathered := [None] * here.size, here.rank)
     assert gathered == list(range(here.size))

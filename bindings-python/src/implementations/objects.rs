@@ -21,7 +21,7 @@ pub(crate) fn broadcast_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -
     let list = list_of(py, &call, broadcast_object_list::OBJECT_LIST)?;
     let root =
         call.take_rank(&group, broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
-    let root = root.ok_or_else(|| invalid(py, "Must specify global_rank or group_rank"))?;
+    let root = root.ok_or_else(|| invalid(py, "Must specify src or group_src"))?;
     let mine = (group.rank() == root).then(|| encoded(list.as_any(), codec));
     let payload = detached(py, || group.broadcast_payload(mine, root))?;
     if group.rank() != root {

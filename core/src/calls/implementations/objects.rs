@@ -26,7 +26,7 @@ mod here {
         only_cbor(&mut call, broadcast_object_list::CODEC)?;
         let root =
             call.rank(&group, broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
-        let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
+        let root = root.ok_or_else(|| invalid("Must specify src or group_src"))?;
         let is_root = group.rank() == root;
         is_list(call.value(broadcast_object_list::OBJECT_LIST))?;
         let mine = if is_root {
