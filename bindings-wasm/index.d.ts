@@ -4156,12 +4156,12 @@ export function isUccAvailable(): boolean;
 export function isXcclAvailable(): boolean;
 
 /**
- * The name of the backend that serves a kind of device: `cpu`, `cuda`.
+ * The name of the backend that serves a kind of device.
  *
- * @param device - The device.
+ * @param device - `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
  * @throws {@link InvalidArgumentError}
  */
-export function getDefaultBackendForDevice(device: string): string;
+export function getDefaultBackendForDevice(device: unknown): string;
 
 /**
  * What this build has, and what of it can be used here. Libraries and drivers are looked for,

@@ -2981,8 +2981,10 @@ def is_ucc_available() -> bool:
 def is_xccl_available() -> bool:
     """Whether the XCCL backend is available; it never is."""
 
-def get_default_backend_for_device(device: str) -> str:
-    """The name of the backend that serves a kind of device: `cpu`, `cuda`.
+def get_default_backend_for_device(device: object) -> str:
+    """The name of the backend that serves a kind of device.
+
+    - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
 
     Raises `InvalidArgumentError`.
     """

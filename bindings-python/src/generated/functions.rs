@@ -499,7 +499,9 @@ fn py_is_xccl_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_XCCL_AVAILABLE", positional, keywords)
 }
 
-/// The name of the backend that serves a kind of device: `cpu`, `cuda`.
+/// The name of the backend that serves a kind of device.
+///
+/// - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]

@@ -90,11 +90,7 @@ impl Exchange<'_> {
     }
 
     /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
-    pub(crate) async fn scatter(
-        self,
-        all: Option<EncodedList>,
-        root: u32,
-    ) -> Result<Payload> {
+    pub(crate) async fn scatter(self, all: Option<EncodedList>, root: u32) -> Result<Payload> {
         let run = async {
             self.require_sender(all.is_some(), "scatter_object_list from another rank")?;
             let size = self.group.size() as usize;
