@@ -135,11 +135,13 @@ partial namespace distributed {
   /// Makes `name` the name of all operations, of every group, that this thread or task calls in a
   /// block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
   /// the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
-  /// block counts. It changes nothing else, and ranks may name the same operation differently.
+  /// block counts. It changes nothing else, and ranks may name the same operation differently. In
+  /// Python it decorates functions, too: `@record_comm("layer1")`.
   [Handwritten, Own=javascript, Rust="polyrank::record_comm"]
   CommNameBlock record_comm(DOMString name);
 };
 
-/// The block in which operations have a name: `with record_comm(name):` in Python.
+/// The block in which operations have a name: `with record_comm(name):` in Python, or
+/// `@record_comm(name)` above a function.
 [Handwritten, NotIn=(javascript, rust), Since=0.1]
 interface CommNameBlock {};

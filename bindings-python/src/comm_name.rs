@@ -3,6 +3,7 @@
 
 use polyrank::{CommName, set_comm_name_source};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 use crate::context_variable::ContextBlocks;
@@ -35,6 +36,16 @@ impl CommNameBlock {
     fn __enter__(slf: &Bound<'_, Self>) -> PyResult<()> {
         set_comm_name_source(current);
         NAME.enter(slf.as_any(), slf.get().name.bind(slf.py()))
+    }
+
+    /// `function`, whose calls are in this block each; of a coroutine function, what it awaits.
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        function: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static DECORATED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = slf.py();
+        DECORATED.import(py, "polyrank._decorated", "decorated")?.call1((slf, function))
     }
 
     #[pyo3(signature = (_kind, _error, _traceback, /))]

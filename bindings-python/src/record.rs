@@ -122,6 +122,7 @@ fn check(
     positional: &Bound<'_, PyTuple>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    let arguments = arguments(None, positional, keywords, &mut OpaqueObjects::default())?;
+    let method = Some(record_type.constructor());
+    let arguments = arguments(method, positional, keywords, &mut OpaqueObjects::default())?;
     record_type.check(arguments).or_raise(positional.py())
 }

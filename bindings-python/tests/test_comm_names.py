@@ -159,6 +159,33 @@ def seen_names(group):
     return seen
 
 
+def test_it_decorates_functions():
+    group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="decorated")
+    seen = seen_names(group)
+
+    @polyrank.record_comm("layer 1")
+    def step(ones, *, scale):
+        """What it does."""
+        group.allreduce(ones).wait()
+        return scale * ones
+
+    @polyrank.record_comm("layer 2")
+    async def awaited():
+        await asyncio.sleep(0)
+        await group.barrier()
+        return "done"
+
+    assert (step.__name__, step.__doc__) == ("step", "What it does.")
+    for _ in range(2):
+        assert step(np.ones(2), scale=3).tolist() == [3, 3]
+    assert asyncio.run(awaited()) == "done"
+    with pytest.raises(TypeError):
+        step()
+    group.barrier().wait()
+    assert seen == ["layer 1", "layer 1", "layer 2", None]
+    group.shutdown()
+
+
 def shared_blocks():
     """Several threads enter one block at a time; blocks of generators end in any order."""
     group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="shared")

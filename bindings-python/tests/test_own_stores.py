@@ -513,3 +513,12 @@ def test_what_a_store_makes_up_is_quoted():
         with pytest.raises(polyrank.RendezvousError, match=said) as caught:
             polyrank.ProcessGroup(cls(Shared()), 0, 2, timeout=30, group_name=cls.__name__)
         assert not isinstance(caught.value, TimeoutError)
+
+
+def test_what_a_class_does_not_define_is_said():
+    class Bare(polyrank.Store):
+        pass
+
+    for store in (Bare(), polyrank.PrefixStore("under", Bare())):
+        with pytest.raises(polyrank.UnsupportedError, match="class 'Bare', which defines no 'get',"):
+            store.get("a")

@@ -158,6 +158,26 @@ def test_handles_come_in_any_iterable(kind):
     assert not polyrank.ReconfigureOptions(18, KINDS[kind](names), False).ordered
 
 
+def test_what_is_required_is_there():
+    make = polyrank.ReconfigureOptions
+    for given, name in (
+        ({"uuid": 1}, "handles"), ({"handles": []}, "uuid"), ({"ordered": True}, "uuid"),
+        ({"uuid": None, "handles": []}, "uuid"), ({"uuid": 1, "handles": None}, "handles"),
+    ):
+        with pytest.raises(polyrank.InvalidTypeError, match=f"ReconfigureOptions.*'{name}'"):
+            make(**given)
+    with pytest.raises(polyrank.InvalidTypeError, match="'uuid' must not be None"):
+        make().uuid = None
+    group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="blank")
+    with pytest.raises(polyrank.InvalidArgumentError, match="reconfigure.*whose uuid is an integer"):
+        group.reconfigure(make())
+    group.shutdown()
+    # As of `uuid.uuid4().int`.
+    for call in (lambda: make(uuid=2**127, handles=[]), lambda: make(2**127, [])):
+        with pytest.raises(polyrank.InvalidArgumentError, match=r"ReconfigureOptions\(\): .*'uuid'"):
+            call()
+
+
 def test_what_are_no_handles():
     for wrong in ("abc", b"abc", {"a": 1}, 5, [1, 2], {1, 2}):
         with pytest.raises(polyrank.InvalidTypeError, match="Closest: argument 'handles'"):

@@ -1438,9 +1438,12 @@ class P2POp:
 
 @final
 class CommNameBlock:
-    """The block in which operations have a name: `with record_comm(name):` in Python."""
+    """The block in which operations have a name: `with record_comm(name):` in Python, or
+    `@record_comm(name)` above a function.
+    """
 
     def __enter__(self) -> None: ...
+    def __call__[**P, R](self, function: Callable[P, R], /) -> Callable[P, R]: ...
     def __exit__(self, kind: object, error: object, traceback: object, /) -> None: ...
 
 
@@ -3300,7 +3303,8 @@ def record_comm(name: str) -> CommNameBlock:
     """Makes `name` the name of all operations, of every group, that this thread or task calls in a
     block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
     the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
-    block counts. It changes nothing else, and ranks may name the same operation differently.
+    block counts. It changes nothing else, and ranks may name the same operation differently. In
+    Python it decorates functions, too: `@record_comm("layer1")`.
     """
 
 @overload

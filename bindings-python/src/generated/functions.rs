@@ -926,7 +926,8 @@ fn py_nan_check<'py>(
 /// Makes `name` the name of all operations, of every group, that this thread or task calls in a
 /// block: `with record_comm("FSDP::all_gather (layer1)"):` in Python. Their errors say it beside
 /// the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
-/// block counts. It changes nothing else, and ranks may name the same operation differently.
+/// block counts. It changes nothing else, and ranks may name the same operation differently. In
+/// Python it decorates functions, too: `@record_comm("layer1")`.
 #[pyfunction]
 #[pyo3(name = "record_comm", signature = (*positional, **keywords), text_signature = "(name)")]
 fn py_record_comm<'py>(

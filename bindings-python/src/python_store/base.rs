@@ -13,89 +13,91 @@ use pyo3::types::{PyTuple, PyType};
 use crate::classes::Store;
 
 /// What the base class itself is: a store of which nothing is implemented. Its timeout is kept.
-struct AbstractStore(HashStore);
+struct AbstractStore {
+    /// The class of which it is an object.
+    class: String,
+    timeout: HashStore,
+}
 
 impl AbstractStore {
     /// One with the usual timeout.
-    fn new() -> AbstractStore {
-        AbstractStore(HashStore::new())
+    fn new(class: String) -> AbstractStore {
+        AbstractStore { class, timeout: HashStore::new() }
     }
-}
 
-fn not_implemented<T>(operation: &str) -> Result<T> {
-    Err(Error::Unsupported {
-        who: "a Store whose class lacks it".into(),
-        operation: operation.into(),
-    })
+    fn not_implemented<T>(&self, operation: &str) -> Result<T> {
+        let who = format!("the class '{}', which defines no '{operation}',", self.class);
+        Err(Error::Unsupported { who, operation: operation.to_owned() })
+    }
 }
 
 impl CoreStore for AbstractStore {
     fn set(&self, _: &str, _: &[u8]) -> Result<()> {
-        not_implemented("set")
+        self.not_implemented("set")
     }
 
     fn get(&self, _: &str) -> Result<Vec<u8>> {
-        not_implemented("get")
+        self.not_implemented("get")
     }
 
     fn add(&self, _: &str, _: i64) -> Result<i64> {
-        not_implemented("add")
+        self.not_implemented("add")
     }
 
     fn append(&self, _: &str, _: &[u8]) -> Result<()> {
-        not_implemented("append")
+        self.not_implemented("append")
     }
 
     fn check(&self, _: &[&str]) -> Result<bool> {
-        not_implemented("check")
+        self.not_implemented("check")
     }
 
     fn compare_set(&self, _: &str, _: &[u8], _: &[u8]) -> Result<Vec<u8>> {
-        not_implemented("compare_set")
+        self.not_implemented("compare_set")
     }
 
     fn delete_key(&self, _: &str) -> Result<bool> {
-        not_implemented("delete_key")
+        self.not_implemented("delete_key")
     }
 
     fn wait(&self, _: &[&str], _: Option<Duration>) -> Result<()> {
-        not_implemented("wait")
+        self.not_implemented("wait")
     }
 
     fn multi_get(&self, _: &[&str]) -> Result<Vec<Vec<u8>>> {
-        not_implemented("multi_get")
+        self.not_implemented("multi_get")
     }
 
     fn multi_set(&self, _: &[&str], _: &[&[u8]]) -> Result<()> {
-        not_implemented("multi_set")
+        self.not_implemented("multi_set")
     }
 
     fn num_keys(&self) -> Result<i64> {
-        not_implemented("num_keys")
+        self.not_implemented("num_keys")
     }
 
     fn list_keys(&self) -> Result<Vec<String>> {
-        not_implemented("list_keys")
+        self.not_implemented("list_keys")
     }
 
     fn queue_push(&self, _: &str, _: &[u8]) -> Result<()> {
-        not_implemented("queue_push")
+        self.not_implemented("queue_push")
     }
 
     fn queue_pop(&self, _: &str, _: bool) -> Result<Vec<u8>> {
-        not_implemented("queue_pop")
+        self.not_implemented("queue_pop")
     }
 
     fn queue_len(&self, _: &str) -> Result<i64> {
-        not_implemented("queue_len")
+        self.not_implemented("queue_len")
     }
 
     fn timeout(&self) -> Duration {
-        self.0.timeout()
+        self.timeout.timeout()
     }
 
     fn set_timeout(&self, timeout: Duration) {
-        self.0.set_timeout(timeout);
+        self.timeout.set_timeout(timeout);
     }
 
     fn has_extended_api(&self) -> bool {
@@ -103,7 +105,7 @@ impl CoreStore for AbstractStore {
     }
 
     fn clone_store(&self) -> Result<Arc<dyn CoreStore>> {
-        not_implemented("clone")
+        self.not_implemented("clone")
     }
 
     fn description(&self) -> String {
@@ -123,12 +125,14 @@ impl Store {
 
     /// For the classes that are derived from it.
     #[new]
-    #[pyo3(signature = (*positional, **_keywords), text_signature = None)]
+    #[classmethod]
+    #[pyo3(signature = (*_positional, **_keywords), text_signature = None)]
     fn py_new(
-        positional: &Bound<'_, PyTuple>,
+        class: &Bound<'_, PyType>,
+        _positional: &Bound<'_, PyTuple>,
         _keywords: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Store> {
-        let inner = polyrank::calls::StoreObject::any(Arc::new(AbstractStore::new()));
-        Store::of(positional.py(), inner)
+        let store = AbstractStore::new(class.name()?.to_string());
+        Store::of(class.py(), polyrank::calls::StoreObject::any(Arc::new(store)))
     }
 }

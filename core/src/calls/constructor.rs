@@ -16,7 +16,12 @@ impl RecordType {
     /// # Errors
     /// As [`resolve`].
     pub fn check(&'static self, members: Arguments) -> Result<()> {
-        resolve(constructor(self), members).map(drop)
+        resolve(self.constructor(), members).map(drop)
+    }
+
+    /// The constructor as a method: every member is an optional parameter.
+    pub fn constructor(&'static self) -> &'static Method {
+        constructor(self)
     }
 
     /// The position of the member that `keyword` names, in snake_case or in camelCase.

@@ -251,8 +251,21 @@ mod tests {
 
     #[test]
     fn other_names_and_devices_are_refused() {
-        let odd =
-            ["", "-", "_", "2d", "a:b", "a,b", "a b", "é", "cpu", "CUDA", "undefined", "None"];
+        let odd = [
+            "",
+            "-",
+            "_",
+            "2d",
+            "a:b",
+            "a,b",
+            "a b",
+            "é",
+            "cpu",
+            "CUDA",
+            "undefined",
+            "None",
+            "null",
+        ];
         for name in odd {
             let error = register_backend(name, &[], none).unwrap_err();
             assert!(matches!(error, Error::InvalidArgument { .. }), "'{name}': {error}");
