@@ -30,6 +30,7 @@ test("ranks that `polyrank run` started form the default group", async () => {
     assert.deepEqual(found.objects, [0, 1, 2].map((other) => [other, 3, [other]]));
     assert.deepEqual(found.told, ["hello", { deep: true }]);
     assert.equal(found.scattered, `for ${rank}`);
+    assert.deepEqual(found.unfit, ["InvalidArgument", "InvalidArgument", "InvalidArgument"]);
     assert.match(found.late, /Rank 1 failed to pass monitoredBarrier in 0 ms/);
     const nothings = [null, null, 2];
     assert.deepEqual(found.nothings, rank === 0 ? [...nothings, null, null, null] : nothings);

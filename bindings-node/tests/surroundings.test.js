@@ -29,7 +29,8 @@ test("a backend is recommended that can be used, with the reason", () => {
 });
 
 test("a kind of device has its backend", () => {
-  assert.deepEqual(["cpu", "cuda:1"].map(pr.getDefaultBackendForDevice), ["tcp", "nccl"]);
+  assert.equal(pr.getDefaultBackendForDevice("cpu"), "tcp");
+  assert.equal(pr.getDefaultBackendForDevice("cuda:1"), "nccl");
   for (const wrong of ["tpu", null]) {
     const refused = { kind: "InvalidArgument", message: /is not a device; expected one of cpu/ };
     assert.throws(() => pr.getDefaultBackendForDevice(wrong), refused);

@@ -283,7 +283,8 @@ function expectOneGroup(operations) {
   const at = operations.findIndex(({ group }) => group !== first);
   if (at < 0) return;
   const name = (group) => (group === NON_GROUP_MEMBER ? String(group) : `'${group.groupName}'`);
-  const found = `the first is of ${name(first)}, that at position ${at} of ${name(operations[at].group)}`;
+  const other = name(operations[at].group);
+  const found = `the first is of ${name(first)}, that at position ${at} of ${other}`;
   const advice = "Issue those of each group by a call of their own";
   throw new InvalidArgumentError(`All ops need to use the same group: ${found}. ${advice}`, {});
 }

@@ -378,7 +378,8 @@ test("messages can be issued together", async () => {
   const [ours, others] = [group, pr.NON_GROUP_MEMBER].map((one) => {
     return new pr.P2POp(pr.isend, here, null, { groupPeer: 0, group: one });
   });
-  const refused = { kind: "InvalidArgument", message: /All ops need to use the same group: .*position 1/ };
+  const message = /All ops need to use the same group: .*position 1/;
+  const refused = { kind: "InvalidArgument", message };
   assert.throws(() => pr.batchIsendIrecv([ours, others]), refused);
   assert.equal(native.calls.filter(({ key }) => key === "DISTRIBUTED_ISEND").length, before);
 });

@@ -45,6 +45,7 @@ export async function launched() {
   const parts = rank === 0 ? Array.from({ length: size }, (_, to) => `for ${to}`) : null;
   await pr.scatterObjectList(scattered, parts, { src: 0 });
   found.scattered = scattered[0];
+  found.unfit = await unfitLists(rank, size);
 
   if (rank === 0) await pr.send(Float64Array.of(2.5), { dst: 1, tag: 9 });
   if (rank === 1) {
@@ -63,6 +64,18 @@ export async function launched() {
   found.after = pr.isInitialized();
   if (rank === 0) console.log(JSON.stringify(everything));
   if (found.after) throw new Error("still initialized");
+}
+
+/** The kinds of error where rank 0 gives a list of another length. */
+async function unfitLists(rank, size) {
+  const calls = [
+    () => pr.allGatherObject(new Array(rank === 0 ? size + 1 : size).fill(null), 1),
+    () => pr.gatherObject(1, rank === 0 ? new Array(size + 1).fill(null) : null, { dst: 0 }),
+    () => pr.scatterObjectList([null], rank === 0 ? new Array(size + 1).fill(1) : null, { src: 0 }),
+  ];
+  const kinds = [];
+  for (const call of calls) kinds.push(await call().then(String, ({ kind }) => kind));
+  return kinds;
 }
 
 /** What a monitored barrier with a timeout of 0 says of rank 1 where it comes later, or not. */
