@@ -135,7 +135,7 @@ def failures(here):
         objects = [bad] * here.size if here.rank == 0 else None
         dist.scatter_object_list([None], objects)
     # A list of another length is a wrong argument, wherever it is one.
-    with pytest.raises(polyrank.InvalidArgumentError, match="0 gave .*: the list has 2 objects for 3"):
+    with pytest.raises(polyrank.InvalidArgumentError, match="0 gave .* has 2 objects for 3"):
         dist.scatter_object_list([None], [1, 2] if here.rank == 0 else None)
     for is_wrong in (here.rank == 0, True):
         for call in (
@@ -152,7 +152,7 @@ def failures(here):
             else:
                 assert "rank 0 gave no object" in str(raised.value) or is_wrong
     output = [] if here.rank == 0 else [None]
-    with pytest.raises(polyrank.InvalidArgumentError, match="output_list to be non-empty") as raised:
+    with pytest.raises(polyrank.InvalidArgumentError, match="to be non-empty") as raised:
         dist.scatter_object_list(output, [1, 2, 3] if here.rank == 0 else None)
     assert "Error" not in str(raised.value)
     if here.rank == 0:

@@ -71,7 +71,7 @@ def of_two_groups(here):
         dist.P2POp(dist.isend, np.full(1, 9), group=groups[0], group_peer=other),
         dist.P2POp(dist.irecv, into, group=groups[1], group_peer=other),
     ]
-    said = "All ops need to use the same group: the first is of 'one batch', .* 1 of 'another batch'"
+    said = "All ops need to use the same group: the first is of 'one batch', .* of 'another batch'"
     # As c10d raises a `ValueError`.
     with pytest.raises(ValueError, match=said) as raised:
         dist.batch_isend_irecv(operations)

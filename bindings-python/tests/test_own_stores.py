@@ -520,5 +520,5 @@ def test_what_a_class_does_not_define_is_said():
         pass
 
     for store in (Bare(), polyrank.PrefixStore("under", Bare())):
-        with pytest.raises(polyrank.UnsupportedError, match="class 'Bare', which defines no 'get',"):
+        with pytest.raises(polyrank.UnsupportedError, match="class 'Bare', which defines no 'get'"):
             store.get("a")

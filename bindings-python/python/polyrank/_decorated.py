@@ -9,7 +9,9 @@ from typing import Any
 __all__ = ["decorated"]
 
 
-def decorated(block: AbstractContextManager[Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def decorated(
+    block: AbstractContextManager[Any], function: Callable[..., Any]
+) -> Callable[..., Any]:
     """`function`, whose calls enter the block; of a coroutine function, while it runs."""
     if inspect.iscoroutinefunction(function):
 

@@ -119,8 +119,8 @@ impl DeviceMesh {
     ///
     /// # Errors
     /// [`Error::NotInitialized`] for a layout that was made without a default group, and after the
-    /// group whose ranks the mesh has was destroyed; [`Error::InvalidGroup`] for the latter if there
-    /// is another default group.
+    /// group whose ranks the mesh has was destroyed; [`Error::InvalidGroup`] for the latter if
+    /// there is another default group.
     pub fn rank(&self) -> Result<u32> {
         let rank = self.inner.rank.ok_or(Error::NotInitialized)?;
         let is_left = match &self.root().inner.world {
