@@ -69,6 +69,29 @@ fn every_collective_over_a_store_gives_the_results_of_numpy() {
 }
 
 #[test]
+fn each_device_may_have_a_backend_from_outside() {
+    for size in SIZES {
+        for backends in ["cpu:tcp,cuda:stubborn", "cpu:store,cuda:stubborn"] {
+            ranks_with(
+                size,
+                |_| over(backends),
+                |group| {
+                    assert_eq!(group.backend_config(), backends);
+                    let half = SplitOptions::default();
+                    let members: Vec<u32> = (0..size).collect();
+                    let again = group.split_group(&members, half).unwrap().unwrap();
+                    for group in [&group, &again] {
+                        let mut sum = [1_i32];
+                        group.allreduce(&mut sum[..], ReduceOp::Sum).unwrap();
+                        assert_eq!(sum, [size as i32]);
+                    }
+                },
+            );
+        }
+    }
+}
+
+#[test]
 fn messages_groups_hooks_and_awaiting_are_as_with_every_backend() {
     for size in [2, 3, 5] {
         ranks_with(
@@ -208,18 +231,20 @@ fn aborting_ends_what_is_in_flight_and_tells_the_backend() {
 
 #[test]
 fn a_factory_that_fails_on_one_rank_fails_the_group_on_all() {
-    let store: Arc<dyn Store> = Arc::new(HashStore::new());
-    let made = |rank: u32| {
-        let options = over("picky");
-        ProcessGroup::new(store.clone(), rank, 3, "picky", options).unwrap_err().to_string()
-    };
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..3).map(|rank| scope.spawn(move || made(rank))).collect();
-        for rank in ranks {
-            let said = rank.join().unwrap();
-            assert!(said.contains("the picky one dislikes rank 1"), "{said}");
-        }
-    });
+    for backends in ["picky", "cpu:tcp,cuda:picky"] {
+        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let made = |rank: u32| {
+            let options = over(backends);
+            ProcessGroup::new(store.clone(), rank, 3, "picky", options).unwrap_err().to_string()
+        };
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = (0..3).map(|rank| scope.spawn(move || made(rank))).collect();
+            for rank in ranks {
+                let said = rank.join().unwrap();
+                assert!(said.contains("the picky one dislikes rank 1"), "{said}");
+            }
+        });
+    }
 }
 
 #[test]

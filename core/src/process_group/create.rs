@@ -224,7 +224,10 @@ impl ProcessGroup {
         let size = members.len() as u32;
         let backends = (&options.backend, possible);
         agree_on_backends(&*own, name, (rank, size), backends, timeout).await?;
-        let connect = |backend: BackendName, store, share, host| {
+        // The backends of a group meet one after the other.
+        let meeting_for_cuda = format!("{name}:cuda");
+        let connect = |backend: BackendName, store, share, host: Option<Arc<dyn Backend>>| {
+            let meeting = if host.is_some() { &meeting_for_cuda } else { name };
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),
                 store,
@@ -232,7 +235,7 @@ impl ProcessGroup {
                 size,
                 members: &members,
                 group: name,
-                meeting: name,
+                meeting,
                 generation: 0,
                 timeout,
                 observer: None,
