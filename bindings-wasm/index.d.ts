@@ -4960,7 +4960,8 @@ export function send(tensor: TensorLike, dst: number | null | undefined, group: 
 
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @throws {@link InvalidArgumentError}
@@ -4983,7 +4984,8 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
   }): Work<T>;
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @param src - The sender's global rank.
@@ -5005,7 +5007,8 @@ export function recv<T extends TensorLike>(tensor: T, src: number | null | undef
   }): Work<T>;
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @param src - The sender's global rank.
@@ -5026,7 +5029,8 @@ export function recv<T extends TensorLike>(tensor: T, src: number | null | undef
   }): Work<T>;
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @param src - The sender's global rank.

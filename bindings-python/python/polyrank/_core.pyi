@@ -3263,7 +3263,8 @@ def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup 
 
 def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
     """Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
-    rank; -1 if this process is not in the group.
+    rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+    `Work.source_rank` is the sender's rank in the group.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """

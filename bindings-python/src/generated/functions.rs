@@ -845,7 +845,8 @@ fn py_send<'py>(
 }
 
 /// Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
-/// rank; -1 if this process is not in the group.
+/// rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+/// `Work.source_rank` is the sender's rank in the group.
 ///
 /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]

@@ -356,7 +356,7 @@ export function send(...given) {
 
 const DISTRIBUTED_RECV = { key: "DISTRIBUTED_RECV", name: "recv", required: 1, output: 0, outputName: "tensor", message: true, group: 2, groupName: "group", nonMember: -1 };
 
-/** Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global rank; -1 if this process is not in the group. */
+/** Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and `Work.sourceRank` is the sender's rank in the group. */
 export function recv(...given) {
   return calls.operate(DISTRIBUTED_RECV, null, given);
 }
