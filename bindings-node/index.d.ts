@@ -3936,9 +3936,12 @@ export function defaultGroup(): ProcessGroup;
 /**
  * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
  * may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
- * device, all its ranks must call it. Ranks that belong to several new groups must create them
- * in the same order: calls that deadlock fail, on all ranks involved, with an error that names
- * both.
+ * device, all its ranks must call it, and make all groups in the same order.
+ *
+ * Ranks that belong to several new groups make them one after the other in the same order:
+ * calls that deadlock fail, on all ranks involved, with an error that names both. Or they make
+ * them at the same time, from several threads, or in an event loop without awaiting one before
+ * the next: then in any order, if groups of the same ranks have names.
  *
  * @returns The group; on a rank that is not in it, the value for a non-member.
  * @throws {@link CollectiveMismatchError}
@@ -3953,9 +3956,12 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
 /**
  * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
  * may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
- * device, all its ranks must call it. Ranks that belong to several new groups must create them
- * in the same order: calls that deadlock fail, on all ranks involved, with an error that names
- * both.
+ * device, all its ranks must call it, and make all groups in the same order.
+ *
+ * Ranks that belong to several new groups make them one after the other in the same order:
+ * calls that deadlock fail, on all ranks involved, with an error that names both. Or they make
+ * them at the same time, from several threads, or in an event loop without awaiting one before
+ * the next: then in any order, if groups of the same ranks have names.
  *
  * @param ranks - Global ranks; none: all.
  * @returns The group; on a rank that is not in it, the value for a non-member.

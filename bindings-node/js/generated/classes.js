@@ -180,7 +180,7 @@ export class Topology {
 }
 register("Topology", Topology, ["Topology"]);
 
-const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4], inOrder: true };
+const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4] };
 const PROCESS_GROUP_RANK = { key: "PROCESS_GROUP_RANK", name: "rank", required: 0 };
 const PROCESS_GROUP_SIZE = { key: "PROCESS_GROUP_SIZE", name: "size", required: 0 };
 const PROCESS_GROUP_NAME = { key: "PROCESS_GROUP_NAME", name: "name", required: 0 };

@@ -59,7 +59,7 @@ export function defaultGroup(...given) {
 
 const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], integers: [[0, "ranks"], [null, "globalRanksInGroup"]], inOrder: true, gives: "group" };
 
-/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA device, all its ranks must call it. Ranks that belong to several new groups must create them in the same order: calls that deadlock fail, on all ranks involved, with an error that names both. */
+/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA device, all its ranks must call it, and make all groups in the same order. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }

@@ -2803,9 +2803,12 @@ _get_default_group = default_group
 def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True, enable_reconfigure: bool = False) -> ProcessGroup | NonGroupMember:
     """Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
     may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
-    device, all its ranks must call it. Ranks that belong to several new groups must create them
-    in the same order: calls that deadlock fail, on all ranks involved, with an error that names
-    both.
+    device, all its ranks must call it, and make all groups in the same order.
+
+    Ranks that belong to several new groups make them one after the other in the same order: calls
+    that deadlock fail, on all ranks involved, with an error that names both. Or they make them at
+    the same time, from several threads, or in an event loop without awaiting one before the next:
+    then in any order, if groups of the same ranks have names.
 
     - `ranks`: global ranks; none: all.
     - `timeout`: limit of the group's operations; none: the default.

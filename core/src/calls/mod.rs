@@ -36,7 +36,7 @@ pub use crate::request::{Constant, Method, Overload, Parameter, RecordType, Role
 pub use answer::{Answer, camel_case};
 pub use from_value::{FromValue, Members};
 pub use implementations::device_named;
-pub use invocation::{AnswerFuture, Entry, Invocation, StorePlace, entry};
+pub use invocation::{AnswerFuture, CallPlace, CallSequence, Entry, Invocation, entry};
 pub use object::{Object, StoreObject};
 pub use reader::{Content, OperationArguments, ScriptValue};
 pub use resolve::{ResolvedCall, resolve};

@@ -561,7 +561,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_NEW_GROUP",
         method: &calls::DISTRIBUTED_NEW_GROUP,
-        order: Order::Group,
+        order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::new_group(call)))),
     },
@@ -721,7 +721,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_SPLIT_GROUP",
         method: &calls::DISTRIBUTED_SPLIT_GROUP,
-        order: Order::Group,
+        order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::split_group(call)))),
     },
@@ -1077,7 +1077,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_NEW",
         method: &calls::PROCESS_GROUP_NEW,
-        order: Order::Group,
+        order: Order::Free,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::new(call)))),
     },
@@ -1371,7 +1371,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_SPLIT_GROUP",
         method: &calls::PROCESS_GROUP_SPLIT_GROUP,
-        order: Order::Group,
+        order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::split_group(call)))),
     },
