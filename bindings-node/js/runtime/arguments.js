@@ -102,10 +102,8 @@ export class Marked {
 }
 
 /** Milliseconds as the native half takes them. */
-export function duration(value) {
-  if (typeof value === "bigint") return duration(Number(value));
-  if (typeof value !== "number") return value;
-  return { kind: "duration", ms: value };
+export function duration(milliseconds) {
+  return { kind: "duration", ms: Number(milliseconds) };
 }
 
 /** `reduce_op` -> `reduceOp`, as JavaScript spells the IDL's names. */
@@ -142,7 +140,8 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
   for (let index = 0; index < args.length; index += 1) {
     const value = positional[index];
     try {
-      args[index] = spec.durations?.includes(index) ? duration(value) : one(value, ofObject, 0);
+      const convert = spec.durations?.includes(index) ? timeOr : one;
+      args[index] = convert(value, ofObject, 0);
     } catch (error) {
       const name = index === spec.output ? `'${spec.outputName}'` : index + 1;
       throw ofArgument(error, spec, `argument ${name}`);
@@ -202,9 +201,16 @@ function members(options, ofObject, depth, note = null) {
     const value = options[name];
     if (value === undefined || OWN.has(name)) continue;
     all ??= {};
-    all[idlName(name)] = DURATIONS.has(name) ? duration(value) : one(value, ofObject, depth);
+    const convert = DURATIONS.has(name) ? timeOr : one;
+    all[idlName(name)] = convert(value, ofObject, depth);
   }
   return all;
+}
+
+/** As `one`, where numbers are lengths of time. */
+function timeOr(value, ofObject, depth) {
+  const isTime = typeof value === "number" || typeof value === "bigint";
+  return isTime ? duration(value) : one(value, ofObject, depth);
 }
 
 function one(value, ofObject, depth) {
