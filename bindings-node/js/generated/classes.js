@@ -638,8 +638,8 @@ export class ProcessGroup {
     return own.newWindow(PROCESS_GROUP_NEW_WINDOW, this, given);
   }
 
-  getBackend(device) {
-    return getBackend(this, device);
+  getBackend(...given) {
+    return getBackend(this, given);
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {

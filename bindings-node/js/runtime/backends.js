@@ -9,7 +9,7 @@ import { described, forgetCauses, noteCause } from "./causes.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
-import { BOOLEAN, expectAtMost, optionsOf } from "./options.js";
+import { BOOLEAN, expectAtMost, expectFunction, optionsOf } from "./options.js";
 import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
 import { typeName } from "./views.js";
@@ -27,9 +27,7 @@ const sizes = new Map();
 /** Registers a backend, whose parts `factory` makes. */
 export function registerBackend(name, factory, options) {
   expectAtMost(3, "registerBackend", arguments.length);
-  if (typeof factory !== "function") {
-    throw new InvalidTypeError("registerBackend(): 'factory' must be a function");
-  }
+  expectFunction("registerBackend", "factory", factory);
   if (typeof name !== "string") {
     throw new InvalidTypeError("registerBackend(): 'name' must be a string");
   }
@@ -258,7 +256,9 @@ export class DeviceBackend {
 }
 
 /** The backend that serves a device in a group. */
-export function getBackend(group, device) {
+export function getBackend(group, given) {
+  expectAtMost(1, "getBackend", given.length);
+  const [device] = given;
   const handle = handleOf(group);
   if (handle?.type !== "ProcessGroup") {
     throw new InvalidTypeError("getBackend needs its group: write group.getBackend(…)");
