@@ -88,8 +88,8 @@ impl ProcessGroup {
     /// Makes a window. All ranks call it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if another
-    /// rank gives a tensor; the failure of a broken group.
+    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if
+    /// another rank gives a tensor; the failure of a broken group.
     pub fn new_window(&self) -> Result<Window> {
         block_on(self.new_window_async())
     }
