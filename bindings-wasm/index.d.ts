@@ -1173,8 +1173,12 @@ export interface InitProcessGroupOptions extends WaitOptions {
    * @defaultValue `""`
    */
   groupName?: string | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group, `NcclOptions` where NCCL serves a device. A backend that the program
+   * registered is given them as they are, and may have others: any object in Python, plain
+   * values in JavaScript.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /** The device that the group is bound to. */
   deviceId?: unknown;
   /**
@@ -1206,8 +1210,11 @@ export interface JoinGroupOptions extends WaitOptions {
   store?: StoreLike | null | undefined;
   /** None: as for `initProcessGroup`. */
   backend?: string | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /** The device. */
   deviceId?: unknown;
   /**
@@ -1225,8 +1232,11 @@ export interface NewGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** None: the default group's. */
   backend?: string | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /**
    * Accepted for c10d's callers, and ignored: only members wait.
    * @defaultValue `false`
@@ -1251,12 +1261,33 @@ export interface NewGroupOptions extends WaitOptions {
   ranks?: IntegerList | null | undefined;
 }
 
+/** Options of `ProcessGroup`. */
+export interface ProcessGroupOptions extends WaitOptions {
+  /** `tcp` unless given. */
+  backend?: string | null | undefined;
+  /** Limit of joining and of each operation, 30 min unless given. In ms. */
+  timeout?: number | null | undefined;
+  /** The new group's name. */
+  groupName?: string | null | undefined;
+  /**
+   * Make a group without members, which it gets by `reconfigure`: nobody is waited for, and
+   * `rank` and `size` have no meaning.
+   * @defaultValue `false`
+   */
+  enableReconfigure?: boolean | undefined;
+  /** Options of the group, as for `initProcessGroup`. */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
+}
+
 /** Options of `processGroupSplitGroup`. */
 export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   /** Limit of the new group's operations; none: this group's. In ms. */
   timeout?: number | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  opts?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  opts?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /**
    * None: made from this group's name. A name can be used once, even if the group is destroyed;
    * that of a group which this rank has is {@link DuplicateGroupError}.
@@ -1295,8 +1326,11 @@ export interface SplitGroupOptions extends WaitOptions {
   splitRanks?: readonly IntegerList[] | null | undefined;
   /** Limit of this call; none: the group's. In ms. */
   timeout?: number | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
 }
@@ -1685,20 +1719,7 @@ export class ProcessGroup {
    * @throws {@link RendezvousTimeoutError}
    * @throws {@link UnknownBackendError}
    */
-  static join(store: StoreLike, rank: number, size: number, options?: WaitOptions & {
-    /** `tcp` unless given. */
-    backend?: string | null | undefined;
-    /** Limit of joining and of each operation, 30 min unless given. In ms. */
-    timeout?: number | null | undefined;
-    /** The new group's name. */
-    groupName?: string | null | undefined;
-    /**
-     * Make a group without members, which it gets by `reconfigure`: nobody is waited for, and
-     * `rank` and `size` have no meaning.
-     * @defaultValue `false`
-     */
-    enableReconfigure?: boolean | undefined;
-  }): Promise<ProcessGroup>;
+  static join(store: StoreLike, rank: number, size: number, options?: ProcessGroupOptions): Promise<ProcessGroup>;
   /** This process's rank in the group. */
   rank(): number;
   /** The number of ranks. */
@@ -4017,8 +4038,11 @@ export function splitGroup(parentPg: GroupLike | null | undefined, options?: Wai
     splitRanks?: readonly IntegerList[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
-    /** Options of the group, `NcclOptions` where NCCL serves a device. */
-    pgOptions?: BackendOptions | NcclOptions | null | undefined;
+    /**
+     * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+     * program registered it.
+     */
+    pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
     /** A description for logs. */
     groupDesc?: string | null | undefined;
   }): Promise<GroupLike>;

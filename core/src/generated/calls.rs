@@ -933,6 +933,12 @@ pub static PROCESS_GROUP_NEW: Method = Method {
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("group_name", Type::Nullable(&Type::Str), Role::None, Constant::Null),
             optional("enable_reconfigure", Type::Bool, Role::None, Constant::Bool(false)),
+            optional(
+                "pg_options",
+                Type::Nullable(&Type::Record(&BACKEND_OPTIONS)),
+                Role::Options,
+                Constant::Null,
+            ),
         ],
     }],
 };

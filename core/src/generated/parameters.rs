@@ -163,6 +163,8 @@ pub mod process_group {
         pub const GROUP_NAME: usize = 5;
         /// `enable_reconfigure`
         pub const ENABLE_RECONFIGURE: usize = 6;
+        /// `pg_options`
+        pub const PG_OPTIONS: usize = 7;
     }
     /// `ProcessGroup.get_backend`
     pub mod get_backend {
