@@ -911,8 +911,6 @@ export interface AllreduceOptions extends WaitOptions {
    * @defaultValue `true`
    */
   asyncOp?: boolean | undefined;
-  /** Indices of a sparse tensor's values. Use `allreduceSparse`, which returns the sum. */
-  sparseIndices?: unknown;
   /**
    * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
    * elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
@@ -5752,6 +5750,61 @@ export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: numb
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+
+/**
+ * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
+ * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+ * the group. See `ProcessGroup.allreduceSparse`.
+ *
+ * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+ * @param values - Of the shape `[entries, ...]`.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link UnsupportedDTypeError}
+ */
+export function allReduceSparse(indices: TensorLike, values: TensorLike, options?: WaitOptions & {
+    /**
+     * `SUM` or `AVG`.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<TensorLike[] | null>;
+/**
+ * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
+ * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+ * the group. See `ProcessGroup.allreduceSparse`.
+ *
+ * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+ * @param values - Of the shape `[entries, ...]`.
+ * @param op - `SUM` or `AVG`.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link UnsupportedDTypeError}
+ */
+export function allReduceSparse(indices: TensorLike, values: TensorLike, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<TensorLike[] | null>;
+/**
+ * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
+ * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+ * the group. See `ProcessGroup.allreduceSparse`.
+ *
+ * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+ * @param values - Of the shape `[entries, ...]`.
+ * @param op - `SUM` or `AVG`.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link UnsupportedDTypeError}
+ */
+export function allReduceSparse(indices: TensorLike, values: TensorLike, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<TensorLike[] | null>;
 
 /**
  * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.

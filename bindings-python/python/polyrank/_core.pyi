@@ -107,6 +107,7 @@ __all__ = [
     "all_gather_v",
     "all_reduce",
     "all_reduce_coalesced",
+    "all_reduce_sparse",
     "all_to_all",
     "all_to_all_single",
     "all_to_all_v",
@@ -777,16 +778,6 @@ class AllreduceOptions(Options):
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
     @property
-    def sparse_indices(self) -> Any | None:
-        """Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum."""
-    @sparse_indices.setter
-    def sparse_indices(self, value: object | None) -> None: ...
-    @property
-    def sparseIndices(self) -> Any | None:
-        """c10d's spelling of `sparse_indices`."""
-    @sparseIndices.setter
-    def sparseIndices(self, value: object | None) -> None: ...
-    @property
     def compress(self) -> str | None:
         """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
         elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
@@ -795,13 +786,13 @@ class AllreduceOptions(Options):
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `allreduce_coalesced`: those of `allreduce`."""
 
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class ReduceOptions(Options):
@@ -3427,6 +3418,21 @@ def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src
 
 @overload
 def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: bool = False) -> Work | None: ...
+
+def all_reduce_sparse(indices: _Tensor, values: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None) -> list[Any] | None:
+    """Sums sparse tensors of all ranks in coordinate form, as `all_reduce` of PyTorch does. Returns
+    the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+    the group. See `ProcessGroup.allreduce_sparse`.
+
+    - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+    - `values`: of the shape `[entries, ...]`.
+    - `op`: `SUM` or `AVG`.
+    - `timeout`: limit of the operation; the group's by default.
+
+    `op` is `ReduceOp.SUM` by default.
+
+    Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+    """
 
 @overload
 def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:

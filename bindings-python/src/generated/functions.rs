@@ -1105,6 +1105,28 @@ fn py_sendrecv<'py>(
     implementations::distributed::sendrecv(py, call)
 }
 
+/// Sums sparse tensors of all ranks in coordinate form, as `all_reduce` of PyTorch does. Returns
+/// the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+/// the group. See `ProcessGroup.allreduce_sparse`.
+///
+/// - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+/// - `values`: of the shape `[entries, ...]`.
+/// - `op`: `SUM` or `AVG`.
+/// - `timeout`: limit of the operation; the group's by default.
+///
+/// `op` is `ReduceOp.SUM` by default.
+///
+/// Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+#[pyfunction]
+#[pyo3(name = "all_reduce_sparse", signature = (*positional, **keywords), text_signature = "(indices, values, op=..., group=None, timeout=None)")]
+fn py_all_reduce_sparse<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::invoke(py, "DISTRIBUTED_ALL_REDUCE_SPARSE", positional, keywords)
+}
+
 /// All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows.
 #[pyfunction]
 #[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, output_split_sizes, group=None, async_op=False)")]
@@ -1255,6 +1277,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_scan, module)?)?;
     module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
     module.add_function(wrap_pyfunction!(py_sendrecv, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_reduce_sparse, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_scatter_v, module)?)?;

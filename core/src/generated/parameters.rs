@@ -1128,4 +1128,17 @@ pub mod distributed {
         /// `async_op`
         pub const ASYNC_OP: usize = 7;
     }
+    /// `distributed.all_reduce_sparse`
+    pub mod all_reduce_sparse {
+        /// `indices`
+        pub const INDICES: usize = 0;
+        /// `values`
+        pub const VALUES: usize = 1;
+        /// `op`
+        pub const OP: usize = 2;
+        /// `group`
+        pub const GROUP: usize = 3;
+        /// `timeout`
+        pub const TIMEOUT: usize = 4;
+    }
 }
