@@ -123,6 +123,11 @@ impl ProcessGroup {
     /// Makes a window, with or without a tensor that is registered in it at once. Where one rank
     /// gives none, or one that cannot be registered, all learn it.
     pub(crate) async fn new_window_given(&self, tensor: Option<Tensor>) -> Result<Window> {
+        let made = self.make_window(tensor).await;
+        made.map_err(|error| of_whole(error, "new_window"))
+    }
+
+    async fn make_window(&self, tensor: Option<Tensor>) -> Result<Window> {
         let is_possible = tensor.as_ref().map(registration::check).unwrap_or(Ok(()));
         let given = match (&tensor, &is_possible) {
             (None, _) => InitialTensor::Absent,
