@@ -31,7 +31,9 @@ namespace distributed {
   /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
   /// - `store`: where ranks meet, instead of `init_method`.
   /// - `group_name`: the group's name; empty: `default_pg`.
-  /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
+  /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device. A backend that
+  ///   the program registered is given them as they are, and may have others: any object in Python,
+  ///   plain values in JavaScript.
   /// - `device_id`: the device that the group is bound to.
   /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
   ///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which

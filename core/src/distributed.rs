@@ -9,6 +9,7 @@ mod leaving;
 mod messages;
 mod p2p_op;
 mod registered;
+mod sparse;
 pub(crate) mod surroundings;
 mod without_members;
 
@@ -44,6 +45,7 @@ pub use p2p_op::{P2POp, batch_isend_irecv};
 pub use registered::with_default_group;
 #[cfg(not(feature = "internals"))]
 use registered::with_default_group;
+pub use sparse::{all_reduce_sparse, all_reduce_sparse_async};
 #[cfg(feature = "tcp")]
 pub use surroundings::create_store_client;
 pub use surroundings::{

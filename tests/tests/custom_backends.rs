@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use polyrank::backend::{
-    Backend, BackendContext, BackendType, Call, Capabilities, IssueOptions, IssuedOperation,
-    Leaving, Transfer, register_backend,
+    Backend, BackendContext, BackendOptions, BackendType, Call, Capabilities, IssueOptions,
+    IssuedOperation, Leaving, SpecificOptions, Transfer, register_backend,
 };
 use polyrank::process_group::SplitOptions;
 use polyrank::store::{HashStore, Store};
@@ -313,6 +313,43 @@ fn leaving_has_one_limit_for_what_is_in_flight_and_for_the_backend() {
             assert!(LIMITS.lock().unwrap().contains(&Duration::ZERO));
         },
     );
+}
+
+/// Options of the backend that notes them.
+#[derive(Debug, PartialEq)]
+struct Channels(u32);
+
+impl SpecificOptions for Channels {
+    const NAME: &'static str = "Channels";
+    const BACKEND: &'static str = "noting";
+}
+
+#[test]
+fn a_factory_is_given_the_options_of_its_group() {
+    static GIVEN: Mutex<Vec<Option<u32>>> = Mutex::new(Vec::new());
+    register_backend("noting", &["cpu"], |context: BackendContext| {
+        let options = context.options.as_ref().and_then(BackendOptions::get::<Channels>);
+        GIVEN.lock().unwrap().push(options.map(|it| it.0));
+        OverStore::make(context)
+    })
+    .unwrap();
+    let new = |name, options| ProcessGroup::new(Arc::new(HashStore::new()), 0, 1, name, options);
+    let group = new("four", over("noting").backend_options(Channels(4))).unwrap();
+    let split = |options| group.split_group(&[0], options).unwrap().unwrap();
+    let inherited = split(SplitOptions::default());
+    let own = split(SplitOptions::default().backend_options(Channels(5)));
+    let other = split(SplitOptions::default().backend("tcp".parse().unwrap()));
+    let none = new("none", over("noting")).unwrap();
+    assert_eq!(*GIVEN.lock().unwrap(), [Some(4), Some(4), Some(5), None]);
+    let error = new("wrong", over("tcp").backend_options(Channels(6))).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    assert!(
+        error.to_string().contains("Channels are for groups in which noting serves"),
+        "{error}"
+    );
+    for group in [inherited, own, other, none, group] {
+        group.shutdown().unwrap();
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 // a method.
 
 import { ReduceOp } from "../generated/constants.js";
+import { encode } from "./codec.js";
 import { CudaTensor, describedOnDevice } from "./cuda.js";
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { isStoreLike, lackOf, markedStore } from "./foreign_stores.js";
@@ -142,6 +143,7 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
     try {
       const convert = spec.durations?.includes(index) ? timeOr : one;
       args[index] = convert(value, ofObject, 0);
+      if (isGroupOptions(spec, index)) args[index] = withOwn(value, args[index]);
     } catch (error) {
       const name = index === spec.output ? `'${spec.outputName}'` : index + 1;
       throw ofArgument(error, spec, `argument ${name}`);
@@ -151,10 +153,27 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
   let current = null;
   try {
     const note = (name) => (current = name);
-    return { args, keywords: members(options, ofObject, 0, note) };
+    const keywords = members(options, ofObject, 0, note);
+    for (const [, name] of spec.groupOptions ?? []) {
+      const own = options[name];
+      if (own !== undefined) keywords[idlName(name)] = withOwn(own, keywords[idlName(name)]);
+    }
+    return { args, keywords };
   } catch (error) {
     throw ofArgument(error, spec, `option '${current}'`);
   }
+}
+
+function isGroupOptions(spec, index) {
+  return spec.groupOptions?.some(([position]) => position === index) ?? false;
+}
+
+/** Options of a group as the native half takes them, with what a backend that is written in
+ * JavaScript gets of them, on whichever thread: what a rank would get that they are sent to. */
+function withOwn(given, options) {
+  if (options?.kind !== "record") return options;
+  const set = Object.entries(given).filter(([, value]) => value !== undefined);
+  return { kind: "options", bytes: encode(Object.fromEntries(set)), options };
 }
 
 /** What is wrong with a value, with the call and the argument. What others threw is theirs. */

@@ -6,6 +6,7 @@ import { Backend, DTYPES, ReduceOp } from "../generated/constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { camelName } from "./arguments.js";
 import { described, forgetCauses, noteCause } from "./causes.js";
+import { decode } from "./codec.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
@@ -49,7 +50,8 @@ function isNames(value) {
 
 /** Runs a task until it is over. What does not wait is called in the order of the tasks. */
 async function run(parts) {
-  const [numbers, backend, method, inputs, outputs, store, groupId, globalRanks, place] = parts;
+  const [numbers, backend, method, inputs, outputs, store, groupId, globalRanks, ...more] = parts;
+  const [place, options, isOwn] = more;
   const [id, instance, dtype, reduceOp, root, peer, tag, timeout, ...about] = numbers;
   const task = { instance, dtype: nameOf(dtype), reduceOp, root, peer, tag, timeout };
   Object.assign(task, { method: camelName(method), inputs, outputs });
@@ -57,6 +59,7 @@ async function run(parts) {
     const [groupRank, groupSize, limit] = about;
     const told = { store: wrap(store), groupRank, groupSize, timeout: limit, groupId };
     Object.assign(task, { backend, told: { ...told, globalRanksInGroup: globalRanks } });
+    Object.assign(task, { options: options ? decode(options) : null, isOwn });
   }
   try {
     const { written = [], source = -1 } = await perform(task);
@@ -94,11 +97,17 @@ async function perform(task) {
   return {};
 }
 
-async function make({ backend: name, instance, told }) {
+async function make({ backend: name, instance, told, options, isOwn }) {
   const { factory, extendedApi } = factories.get(name);
+  if (isOwn && !extendedApi) {
+    throw new InvalidTypeError(
+      `the factory of the backend '${name}' takes no options, and the group was given ` +
+        `${Object.keys(options)}: register it with extendedApi`,
+    );
+  }
   const { store, groupRank, groupSize, timeout } = told;
   const backend = await (extendedApi
-    ? factory({ ...told, enableReconfigure: false }, null)
+    ? factory({ ...told, enableReconfigure: false }, options)
     : factory(store, groupRank, groupSize, timeout));
   if (typeof backend !== "object" || backend === null) {
     throw new InvalidTypeError(`the factory returned ${String(backend)}, not a backend`);

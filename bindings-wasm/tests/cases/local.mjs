@@ -142,6 +142,17 @@ export const local = {
     if (!pr.isBackendAvailable("over_store")) {
       pr.registerBackend("Over_Store", (store, rank, size) => new OverStore(store, rank, size));
     }
+    const given = [];
+    if (!pr.isBackendAvailable("told")) {
+      const told = (context, options) => (given.push(options), new OverStore(context.store, 0, 1));
+      pr.registerBackend("told", told, { extendedApi: true });
+      const pgOptions = { channels: 4, timeout: 500 };
+      const [alone] = await join(pr, 1, { backend: "told", pgOptions });
+      equal([given, alone.timeout], [[pgOptions], 500]);
+      await leave([alone]);
+      const said = "must be BackendOptions, which has no 'channels'";
+      await fails("InvalidType", said, () => join(pr, 1, { pgOptions }));
+    }
     equal(pr.Backend.OVER_STORE, "over_store");
     await fails("DuplicateBackend", "over_store", () => pr.registerBackend("OVER_STORE", () => {}));
     await fails("BackendUnavailable", "fake", join(pr, 1, { backend: "fake" }));

@@ -31,6 +31,7 @@ mod dispatch_tests;
 mod tests;
 
 /// The positions of the parameters of each method: `parameters::distributed::new_group::RANKS`.
+pub use crate::backend::options::GivenOptions;
 pub use crate::generated::parameters;
 pub use crate::request::{Constant, Method, Overload, Parameter, RecordType, Role, Type, tables};
 pub use answer::{Answer, camel_case};

@@ -218,6 +218,15 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_ALL_REDUCE_SPARSE",
+        method: &calls::DISTRIBUTED_ALL_REDUCE_SPARSE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::all_reduce_sparse(call))
+        })),
+    },
+    Entry {
         key: "DISTRIBUTED_ALL_TO_ALL",
         method: &calls::DISTRIBUTED_ALL_TO_ALL,
         order: Order::Free,

@@ -264,7 +264,8 @@ impl ProcessGroup {
     ) -> GroupOptions {
         let ours = &self.inner.options;
         let backend = options.backend.clone().unwrap_or_else(|| ours.backend.clone());
-        let inherited = ours.backend_options.clone().filter(|it| backend.has(it.backend()));
+        let inherited =
+            ours.backend_options.clone().filter(|it| ours.backend.hands_on(it, &backend));
         let cuda = |device: &Device| matches!(device, Device::Cuda(_));
         let bound = self.inner.bound_device.filter(|it| !cuda(it) || backend.serves("cuda"));
         GroupOptions {

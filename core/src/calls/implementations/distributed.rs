@@ -12,8 +12,8 @@ use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::distributed;
 use crate::generated::error::{Error, Result};
-use crate::process_group::DEFAULT_TIMEOUT;
-use crate::tensor::Device;
+use crate::process_group::{DEFAULT_TIMEOUT, SparseOptions};
+use crate::tensor::{Device, Tensor};
 
 /// Limit of operations of a group that was given none.
 pub(crate) fn default_pg_timeout(_: Invocation) -> Result<Answer> {
@@ -186,6 +186,20 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let (timeout, wait_all_ranks): (Option<Duration>, bool) =
         (call.take(monitored_barrier::TIMEOUT)?, call.take(monitored_barrier::WAIT_ALL_RANKS)?);
     group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
+}
+
+/// Sums sparse tensors of all ranks.
+pub(crate) async fn all_reduce_sparse(mut call: Invocation) -> Result<Answer> {
+    if call.is_outside(all_reduce_sparse::GROUP) {
+        return ().into_answer();
+    }
+    let group = call.group(all_reduce_sparse::GROUP)?;
+    let (indices, values): (Tensor, Tensor) =
+        (call.take(all_reduce_sparse::INDICES)?, call.take(all_reduce_sparse::VALUES)?);
+    let mut options = SparseOptions::default().reduce_op(call.take(all_reduce_sparse::OP)?);
+    options.timeout = call.take(all_reduce_sparse::TIMEOUT)?;
+    let (indices, values) = group.allreduce_sparse_async(indices, values, options).await?;
+    Ok(Answer::List(vec![Answer::Tensor(indices), Answer::Tensor(values)]))
 }
 
 fn takes_cuda_memory(answer: CudaMemory) -> Answer {

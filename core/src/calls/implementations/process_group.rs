@@ -22,12 +22,12 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
     let name: Option<String> = call.take(new::GROUP_NAME)?;
     let mut options = GroupOptions::default();
     let mut possible = Ok(());
-    let backend = backend.map(|backend| backend.parse()).transpose();
+    let settings = or_noted(settings_of(&call, new::PG_OPTIONS), &mut possible);
+    let backend = backend.or(settings.backend).map(|backend| backend.parse()).transpose();
     options.backend = or_noted(backend, &mut possible).unwrap_or_default();
-    if let Some(timeout) = timeout {
-        options = options.timeout(timeout);
-    }
-    let name = name.unwrap_or_else(|| "group".to_owned());
+    options.timeout = timeout.or(settings.timeout);
+    options.backend_options = settings.backend_options;
+    let name = name.or(settings.group_name).unwrap_or_else(|| "group".to_owned());
     let store = store.get().clone();
     if call.take(new::ENABLE_RECONFIGURE)? {
         possible?;
