@@ -1435,30 +1435,31 @@ export class DeviceMesh {
     meshDimNames?: readonly string[] | null | undefined;
   }): DeviceMesh;
   /**
-   * The number of ranks, or the length of a dimension.
+   * The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link MeshDimensionError}
    */
   size(meshDim?: number | null): number;
   /**
-   * The number of ranks, or the length of a dimension.
+   * The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link MeshDimensionError}
    */
   size(meshDim: string): number;
   /**
-   * This process's global rank.
+   * This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
    *
    * @throws {@link NotInitializedError}
+   * @throws {@link InvalidGroupError}
    */
   getRank(): number;
   /** This process's index in each dimension; none if it is not in the mesh. */
   getCoordinate(): number[] | null;
   /**
    * This process's index in a dimension, which is its rank in that dimension's group. Without
-   * `meshDim`: in the only one.
+   * `meshDim`: in the only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1467,7 +1468,7 @@ export class DeviceMesh {
   getLocalRank(meshDim?: number | null): number;
   /**
    * This process's index in a dimension, which is its rank in that dimension's group. Without
-   * `meshDim`: in the only one.
+   * `meshDim`: in the only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1476,7 +1477,7 @@ export class DeviceMesh {
   getLocalRank(meshDim: string): number;
   /**
    * The group of this process along a dimension, by index or name. Without `meshDim`: along the
-   * only one.
+   * only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1485,7 +1486,7 @@ export class DeviceMesh {
   getGroup(meshDim?: number | null): ProcessGroup;
   /**
    * The group of this process along a dimension, by index or name. Without `meshDim`: along the
-   * only one.
+   * only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -3929,6 +3930,7 @@ export function destroyProcessGroup(group: GroupLike | null | undefined, options
  * notified, for a second at most.
  *
  * @throws {@link NotInitializedError}
+ * @throws {@link InvalidGroupError}
  */
 export function abortProcessGroup(options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -3942,6 +3944,7 @@ export function abortProcessGroup(options?: WaitOptions & {
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
+ * @throws {@link InvalidGroupError}
  */
 export function abortProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
@@ -4181,12 +4184,12 @@ export function isUccAvailable(): boolean;
 export function isXcclAvailable(): boolean;
 
 /**
- * The name of the backend that serves a kind of device: `cpu`, `cuda`.
+ * The name of the backend that serves a kind of device.
  *
- * @param device - The device.
+ * @param device - `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
  * @throws {@link InvalidArgumentError}
  */
-export function getDefaultBackendForDevice(device: string): string;
+export function getDefaultBackendForDevice(device: unknown): string;
 
 /**
  * What this build has, and what of it can be used here. Libraries and drivers are looked for,

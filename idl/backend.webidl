@@ -182,7 +182,9 @@ partial namespace distributed {
   /// Whether the XCCL backend is available; it never is.
   boolean is_xccl_available();
 
-  /// The name of the backend that serves a kind of device: `cpu`, `cuda`.
+  /// The name of the backend that serves a kind of device.
+  ///
+  /// - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
   [Throws=InvalidArgument]
-  DOMString get_default_backend_for_device(DOMString device);
+  DOMString get_default_backend_for_device(Object device);
 };

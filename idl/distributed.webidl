@@ -66,12 +66,12 @@ namespace distributed {
   /// on all ranks.
   /// Does not wait for operations in flight, only until the other ranks have been notified, for a
   /// second at most.
-  [Waits, Leaves=immediately, Throws=NotInitialized]
+  [Waits, Leaves=immediately, Throws=(NotInitialized, InvalidGroup)]
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
   /// The group of the innermost `process_group` block that this thread or task is in, else the
   /// default group.
-  [Own=javascript, Throws=NotInitialized] ProcessGroup current_process_group();
+  [Own=javascript, Throws=(NotInitialized, InvalidGroup)] ProcessGroup current_process_group();
 
   /// Makes `pg` the current group for a block of this thread or task.
   [Handwritten, Own=javascript, JavaScript=withProcessGroup, Rust=with_process_group]

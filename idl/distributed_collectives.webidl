@@ -163,7 +163,7 @@ partial namespace distributed {
               [Tag, Positional] optional unsigned long tag = 0,
               [Peer] optional Rank? group_src = null);
 
-  /// Issues sends and receives together; returns a handle for each of them.
+  /// Issues sends and receives of one group together; returns a handle for each of them.
   [Handwritten, Own=javascript, Throws=InvalidArgument]
   sequence<Work> batch_isend_irecv(sequence<P2POp> p2p_op_list);
 };

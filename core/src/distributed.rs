@@ -40,7 +40,7 @@ pub use messages::{
     iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, ppermute, probe, recv, send,
     sendrecv,
 };
-pub use p2p_op::{P2POp, batch_isend_irecv};
+pub use p2p_op::{P2POp, batch_isend_irecv, check_one_group};
 #[cfg(feature = "internals")]
 pub use registered::with_default_group;
 #[cfg(not(feature = "internals"))]
@@ -500,7 +500,8 @@ fn take_unregistered(group: &ProcessGroup) -> Result<RemovedGroups> {
 /// second at most.
 ///
 /// # Errors
-/// [`Error::NotInitialized`] if there is no group to abort.
+/// [`Error::NotInitialized`] if there is no group to abort; [`Error::InvalidGroup`] for one that
+/// was destroyed.
 pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
     block_on(abort_process_group_async(group))
 }
@@ -511,7 +512,7 @@ pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// As [`abort_process_group`].
 pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     let left = match group.filter(|group| !is_registered(group)) {
-        Some(group) => RemovedGroups::Unregistered(group.clone()),
+        Some(group) => take_unregistered(group)?,
         None => take(group)?,
     };
     // What the others ran differently matters no more.

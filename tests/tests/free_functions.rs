@@ -108,6 +108,11 @@ fn the_current_group_is_the_threads_own() {
                 scope.spawn(|| dist::current_process_group().is_err()).join().unwrap()
             });
             assert!(elsewhere);
+            group.shutdown().unwrap();
+            let refused = dist::current_process_group();
+            assert!(matches!(refused, Err(Error::InvalidGroup { .. })), "{refused:?}");
+            let refused = dist::abort_process_group(Some(&group));
+            assert!(matches!(refused, Err(Error::InvalidGroup { .. })), "{refused:?}");
         });
         // A panic leaves nothing behind.
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -207,7 +207,7 @@ export function isXcclAvailable(...given) {
 
 const DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE = { key: "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE", name: "getDefaultBackendForDevice", required: 1 };
 
-/** The name of the backend that serves a kind of device: `cpu`, `cuda`. */
+/** The name of the backend that serves a kind of device. */
 export function getDefaultBackendForDevice(...given) {
   return calls.invoke(DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE, null, given);
 }

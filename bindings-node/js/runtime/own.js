@@ -53,13 +53,11 @@ export function parseBackend(name) {
 /** Runs `callback` with `group` as the current group, through everything that it awaits. */
 export function withProcessGroup(group, callback) {
   expectAtMost(2, "withProcessGroup", arguments.length);
-  const handle = handleOf(group);
-  if (handle?.type !== "ProcessGroup") {
+  if (handleOf(group)?.type !== "ProcessGroup") {
     throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
   }
   expectFunction("withProcessGroup", "callback", callback);
-  // One that was destroyed is refused.
-  wrapped(() => native.checkMembers(handle, undefined, "withProcessGroup"));
+  refuseDestroyed(group, "withProcessGroup");
   return platform.currentGroup.run(group, callback);
 }
 
@@ -68,7 +66,15 @@ const DEFAULT_GROUP = { key: "DISTRIBUTED_DEFAULT_GROUP", required: 0 };
 /** The group of the innermost `withProcessGroup`, else the default group. */
 export function currentProcessGroup() {
   expectAtMost(0, "currentProcessGroup", arguments.length);
-  return platform.currentGroup.get() ?? invoke(DEFAULT_GROUP, null, []);
+  const group = platform.currentGroup.get() ?? null;
+  if (group === null) return invoke(DEFAULT_GROUP, null, []);
+  refuseDestroyed(group, "currentProcessGroup");
+  return group;
+}
+
+/** Refuses a group that was destroyed. */
+function refuseDestroyed(group, method) {
+  wrapped(() => native.checkMembers(handleOf(group), undefined, method));
 }
 
 const handlers = new Map();
@@ -269,6 +275,7 @@ export function batchIsendIrecv(operations) {
   if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
     throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
   }
+  expectOneGroup(operations);
   const messages = operations.map(({ op, tensor, group, tag, ...ranks }) => {
     const other = ranks.groupPeer === undefined
       ? { isend: { dst: ranks.peer }, irecv: { src: ranks.peer } }
@@ -277,6 +284,17 @@ export function batchIsendIrecv(operations) {
   });
   if (goTogether(operations)) return operateTogether(messages);
   return messages.map(({ op, values }) => op(...values));
+}
+
+/** Refuses messages of several groups in one batch. */
+function expectOneGroup(operations) {
+  const [{ group: first } = {}] = operations;
+  const at = operations.findIndex(({ group }) => group !== first);
+  if (at < 0) return;
+  const name = (group) => (group === NON_GROUP_MEMBER ? String(group) : `'${group.groupName}'`);
+  const found = `the first is of ${name(first)}, that at position ${at} of ${name(operations[at].group)}`;
+  const advice = "Issue those of each group by a call of their own";
+  throw new InvalidArgumentError(`All ops need to use the same group: ${found}. ${advice}`, {});
 }
 
 const MESSAGES = {
@@ -289,7 +307,7 @@ for (const spec of Object.values(MESSAGES)) Object.assign(spec, { group: 2, grou
 function goTogether(operations) {
   const [{ group } = {}] = operations;
   if (operations.length < 2 || group === NON_GROUP_MEMBER) return false;
-  return operations.every((one) => one.tensor instanceof CudaTensor && one.group === group);
+  return operations.every((one) => one.tensor instanceof CudaTensor);
 }
 
 /** Makes a window, and registers the tensor in it that the call was given. What cannot be registered

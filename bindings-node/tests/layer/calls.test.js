@@ -378,6 +378,13 @@ test("messages can be issued together", async () => {
   assert.throws(() => new pr.P2POp(pr.allReduce, here, 1), pr.InvalidArgumentError);
   assert.throws(() => new pr.P2POp(pr.isend, here), pr.InvalidArgumentError);
   assert.throws(() => pr.batchIsendIrecv([5]), pr.InvalidTypeError);
+  const before = native.calls.filter(({ key }) => key === "DISTRIBUTED_ISEND").length;
+  const [ours, others] = [group, pr.NON_GROUP_MEMBER].map((one) => {
+    return new pr.P2POp(pr.isend, here, null, { groupPeer: 0, group: one });
+  });
+  const refused = { kind: "InvalidArgument", message: /All ops need to use the same group: .*position 1/ };
+  assert.throws(() => pr.batchIsendIrecv([ours, others]), refused);
+  assert.equal(native.calls.filter(({ key }) => key === "DISTRIBUTED_ISEND").length, before);
 });
 
 test("a message that is not sent yet says whose it is", () => {

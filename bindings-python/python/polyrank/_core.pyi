@@ -1290,7 +1290,7 @@ class DeviceMesh:
     def from_group(group: Sequence[ProcessGroup], device_type: str, mesh: object | None = None, mesh_dim_names: Sequence[str] | None = None) -> DeviceMesh: ...
     @overload
     def size(self, mesh_dim: SupportsIndex | None = None) -> int:
-        """The number of ranks, or the length of a dimension.
+        """The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
 
         Forms:
 
@@ -1302,16 +1302,16 @@ class DeviceMesh:
     @overload
     def size(self, mesh_dim: str) -> int: ...
     def get_rank(self) -> int:
-        """This process's global rank.
+        """This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
 
-        Raises `NotInitializedError`.
+        Raises `NotInitializedError`, `InvalidGroupError`.
         """
     def get_coordinate(self) -> list[int] | None:
         """This process's index in each dimension; none if it is not in the mesh."""
     @overload
     def get_local_rank(self, mesh_dim: SupportsIndex | None = None) -> int:
         """This process's index in a dimension, which is its rank in that dimension's group. Without
-        `mesh_dim`: in the only one.
+        `mesh_dim`: in the only one. A name may be one that `flatten` gave.
 
         Forms:
 
@@ -1325,7 +1325,7 @@ class DeviceMesh:
     @overload
     def get_group(self, mesh_dim: SupportsIndex | None = None) -> ProcessGroup:
         """The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
-        only one.
+        only one. A name may be one that `flatten` gave.
 
         Forms:
 
@@ -2773,14 +2773,14 @@ def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> N
     Does not wait for operations in flight, only until the other ranks have been notified, for a
     second at most.
 
-    Raises `NotInitializedError`.
+    Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
 def current_process_group() -> ProcessGroup:
     """The group of the innermost `process_group` block that this thread or task is in, else the
     default group.
 
-    Raises `NotInitializedError`.
+    Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
 def process_group(pg: ProcessGroup) -> CurrentProcessGroup:
@@ -2980,8 +2980,10 @@ def is_ucc_available() -> bool:
 def is_xccl_available() -> bool:
     """Whether the XCCL backend is available; it never is."""
 
-def get_default_backend_for_device(device: str) -> str:
-    """The name of the backend that serves a kind of device: `cpu`, `cuda`.
+def get_default_backend_for_device(device: object) -> str:
+    """The name of the backend that serves a kind of device.
+
+    - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
 
     Raises `InvalidArgumentError`.
     """
@@ -3281,7 +3283,7 @@ def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup
     """
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
-    """Issues sends and receives together; returns a handle for each of them.
+    """Issues sends and receives of one group together; returns a handle for each of them.
 
     Raises `InvalidArgumentError`.
     """

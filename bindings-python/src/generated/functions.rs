@@ -96,7 +96,7 @@ fn py_destroy_process_group<'py>(
 /// Does not wait for operations in flight, only until the other ranks have been notified, for a
 /// second at most.
 ///
-/// Raises `NotInitializedError`.
+/// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
 #[pyo3(name = "abort_process_group", signature = (*positional, **keywords), text_signature = "(group=None)")]
 fn py_abort_process_group<'py>(
@@ -110,7 +110,7 @@ fn py_abort_process_group<'py>(
 /// The group of the innermost `process_group` block that this thread or task is in, else the
 /// default group.
 ///
-/// Raises `NotInitializedError`.
+/// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
 #[pyo3(name = "current_process_group", signature = ())]
 fn py_current_process_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -506,7 +506,9 @@ fn py_is_xccl_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_XCCL_AVAILABLE", positional, keywords)
 }
 
-/// The name of the backend that serves a kind of device: `cpu`, `cuda`.
+/// The name of the backend that serves a kind of device.
+///
+/// - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]
@@ -899,7 +901,7 @@ fn py_irecv<'py>(
     implementations::distributed::irecv(py, call)
 }
 
-/// Issues sends and receives together; returns a handle for each of them.
+/// Issues sends and receives of one group together; returns a handle for each of them.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]

@@ -3872,7 +3872,7 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     coalesced: false,
     prepares: None,
     unbuilt: false,
-    overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
+    overloads: &[Overload { parameters: &[required("device", Type::Object, Role::None)] }],
 };
 
 /// `distributed.build_info`

@@ -294,7 +294,8 @@ impl Window {
     /// signal is.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `peer` is not a rank; the failure of a broken group.
+    /// [`Error::InvalidArgument`] if `peer` is not a rank; [`Error::InvalidGroup`] if the group was
+    /// destroyed; the failure of a broken group.
     pub fn signal(&self, peer: u32) -> Result<()> {
         self.issue_signal(peer, WaitIntent::Soon)?.wait(None)
     }
@@ -356,6 +357,7 @@ impl Window {
 
     pub(crate) fn issue_flush(&self, peer: Option<u32>, waiting: WaitIntent) -> Result<Work> {
         peer.map_or(Ok(()), |peer| self.check_rank("flush", peer))?;
+        self.check_members("flush")?;
         if let Some(rank) = peer.filter(|&peer| self.inner.backend.has_left(peer)) {
             return Err(self.left_by("flush", rank));
         }
@@ -447,8 +449,9 @@ impl Window {
         Err(outside(name, rank, size))
     }
 
-    /// Fails if the group has other members than those that made the window, or broke, or was left.
+    /// Fails if the group was left, has other members than those that made the window, or broke.
     fn check_members(&self, name: &str) -> Result<()> {
+        self.group().unless_left()?;
         self.group().check_epoch(self.inner.epoch, name)?;
         self.check_unbroken(name)
     }
@@ -460,6 +463,8 @@ impl Window {
         match self.inner.failure.as_ref().and_then(|failure| failure.error()) {
             None => Ok(()),
             Some(error) => {
+                // Leaving broke it, too.
+                self.group().unless_left()?;
                 self.group().check_epoch(self.inner.epoch, name)?;
                 describe_error(Err(of_whole(error, name)))
             }
