@@ -8,6 +8,7 @@ mod joined_groups;
 mod leaving;
 mod messages;
 mod p2p_op;
+mod refusals;
 mod registered;
 pub(crate) mod surroundings;
 mod without_members;
