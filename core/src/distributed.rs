@@ -8,6 +8,7 @@ mod joined_groups;
 mod leaving;
 mod messages;
 mod p2p_op;
+mod refusals;
 mod registered;
 mod sparse;
 pub(crate) mod surroundings;
