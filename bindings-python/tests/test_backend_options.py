@@ -78,7 +78,8 @@ def test_a_factory_without_extended_api_is_given_a_dict_as_keywords():
     dist.new_group([0], pg_options=dist.BackendOptions(timeout=9))
     assert TOLD == [3, 0]
     for options, said in (({"width": 1}, "width"), (Depth(), "Depth"), (TreeOptions(), "Backend")):
-        with pytest.raises(polyrank.DistBackendError, match=f"'keywords' takes no options .*{said}"):
+        refused = f"'keywords' takes no options .*{said}"
+        with pytest.raises(polyrank.DistBackendError, match=refused):
             dist.new_group([0], pg_options=options)
     dist.destroy_process_group()
 

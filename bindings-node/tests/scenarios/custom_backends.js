@@ -454,7 +454,8 @@ export async function options({ store, rank, size }) {
   assert.equal(sum[0], 2);
   const refused = (message) => ({ name: "InvalidTypeError", message });
   const elsewhere = pr.newGroup(null, { backend: "tcp", pgOptions: { channels: 5 } });
-  await assert.rejects(elsewhere, refused(/must be BackendOptions, which has no 'channels'.*cpu:tcp/));
+  const unknown = /must be BackendOptions, which has no 'channels'.*cpu:tcp/;
+  await assert.rejects(elsewhere, refused(unknown));
   const wrong = { timeout: "soon", channels: 5 };
   assert.throws(() => pr.newGroup(null, { pgOptions: wrong }), refused(/timeout is number/));
   assert.throws(() => pr.newGroup(null, { pgOptions: { then() {} } }), pr.InvalidTypeError);

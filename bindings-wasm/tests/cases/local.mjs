@@ -150,6 +150,7 @@ export const local = {
       const [alone] = await join(pr, 1, { backend: "told", pgOptions });
       equal([given, alone.timeout], [[pgOptions], 500]);
       await leave([alone]);
+      equal(ended.splice(0), [0]);
       const said = "must be BackendOptions, which has no 'channels'";
       await fails("InvalidType", said, () => join(pr, 1, { pgOptions }));
     }

@@ -208,8 +208,8 @@ impl BackendSpec {
         }
     }
 
-    /// Whether tensors of CUDA devices are to go by way of the host, over the backend for that: TCP,
-    /// or one that the program registered for both.
+    /// Whether tensors of CUDA devices are to go by way of the host, over the backend for that:
+    /// TCP, or one that the program registered for both.
     pub(crate) fn stages_cuda(&self) -> bool {
         let host = self.backend_for("cpu").unwrap_or_else(BackendName::tcp).registration().name;
         self.backend_for("cuda").is_some_and(|cuda| {

@@ -422,7 +422,7 @@ fn gathered(overload: &Overload, ty: &Type, keywords: &mut [(String, Value)]) ->
 }
 
 /// The record of this type, or of one that extends it, that has these members.
-fn typed(wanted: &'static RecordType, value: Value) -> Value {
+pub(super) fn typed(wanted: &'static RecordType, value: Value) -> Value {
     let Value::Members(mut members) = value else { return value };
     let record = record_for(wanted, &members).unwrap_or(wanted);
     let members = members.iter_mut();
@@ -430,7 +430,7 @@ fn typed(wanted: &'static RecordType, value: Value) -> Value {
     record_with(record, members)
 }
 
-pub(super) fn record_with<'a>(
+fn record_with<'a>(
     record: &'static RecordType,
     members: impl Iterator<Item = (&'a str, Value)>,
 ) -> Value {

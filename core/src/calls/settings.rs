@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::answer::camel_case;
 use super::from_value::Members;
-use super::resolve::{is_name, record_with, takes};
+use super::resolve::{is_name, takes, typed};
 use super::value::Value;
 use crate::backend::BackendOptions;
 use crate::backend::options::{GivenOptions, ProgramOptions};
@@ -12,7 +12,7 @@ use crate::generated::backend_options::of_record;
 use crate::generated::calls::BACKEND_OPTIONS;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{GroupHints, ReconfigureOptions};
-use crate::request::RecordType;
+use crate::request::{RecordType, Type};
 
 /// The members that `value` names, which is the argument `name` of the function `who`.
 ///
@@ -63,26 +63,32 @@ pub(super) fn is_foreign(options: &Value) -> bool {
 /// How a message goes on, that options must be `BackendOptions`, if they are something else; none
 /// for what no options can be.
 fn why_foreign(options: &Value) -> Option<String> {
-    let types =
-        || std::iter::once(&BACKEND_OPTIONS).chain(BACKEND_OPTIONS.extensions.iter().copied());
     match options {
         Value::Foreign(foreign) if foreign.interfaces.is_empty() => {
             Some(format!(", not {}", foreign.type_name))
         }
         Value::Members(members) => {
-            let is_in = |record: &RecordType, name: &str| {
-                record.members.iter().find(|known| is_name(name, known.name)).map(|it| it.ty)
-            };
-            let is_right = |(name, value): &(String, Value)| {
-                is_in(&BACKEND_OPTIONS, name).is_none_or(|ty| takes(&ty, value))
-            };
-            let unknown = |name: &str| types().all(|record| is_in(record, name).is_none());
-            let (own, _) = members.iter().find(|(name, _)| unknown(name))?;
-            let own = camel_case(own);
-            members.iter().all(is_right).then(|| format!(", which has no '{own}'"))
+            let mut own = None;
+            for (name, value) in members {
+                match type_of(&BACKEND_OPTIONS, name) {
+                    Some(ty) if !takes(&ty, value) => return None,
+                    Some(_) => {}
+                    None => {
+                        let mut extensions = BACKEND_OPTIONS.extensions.iter();
+                        if extensions.all(|record| type_of(record, name).is_none()) {
+                            own = own.or(Some(name));
+                        }
+                    }
+                }
+            }
+            own.map(|own| format!(", which has no '{}'", camel_case(own)))
         }
         _ => None,
     }
+}
+
+fn type_of(record: &RecordType, member: &str) -> Option<Type> {
+    record.members.iter().find(|known| is_name(member, known.name)).map(|known| known.ty)
 }
 
 /// A `BackendOptions` or one that extends it, as far as something of it was given.
@@ -124,13 +130,9 @@ impl Settings {
     /// What `options` say, with what the language `given` them as.
     fn of_given(who: &str, name: &str, given: &GivenOptions, options: &Value) -> Result<Settings> {
         let why_foreign = why_foreign(options);
-        let mut settings = match options {
-            Value::Members(members) => {
-                let members = members.iter().map(|(name, value)| (&**name, value.clone()));
-                Settings::of(who, name, &record_with(&BACKEND_OPTIONS, members))?
-            }
-            other => Settings::of(who, name, other)?,
-        };
+        // What else there is than those of all groups, is the backend's.
+        let known = typed(&BACKEND_OPTIONS, options.clone());
+        let mut settings = Settings::of(who, name, &known)?;
         let of_program = || ProgramOptions { why_foreign }.into();
         let chosen = settings.backend_options.unwrap_or_else(of_program);
         settings.backend_options = Some(chosen.with_given(Some(given.clone())));

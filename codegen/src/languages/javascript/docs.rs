@@ -280,8 +280,8 @@ fn named(name: &str) -> &'static str {
         "group_desc" => "A description for logs.",
         "backend" => "The backend's name.",
         "pg_options" | "opts" => {
-            "Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where \
-             the program registered it."
+            "Options of the group: `NcclOptions` where NCCL serves a device, the backend's own \
+             where the program registered it."
         }
         "device" | "device_id" => "The device.",
         "device_types" => "The kinds of devices that are used.",

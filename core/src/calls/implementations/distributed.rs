@@ -5,6 +5,7 @@ use std::time::Duration;
 pub(crate) use super::device_mesh::{current_device_mesh, extend_device_mesh, init_device_mesh};
 pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
+use super::process_group::sum_of_sparse;
 use super::settings::{device_named, device_of};
 pub(crate) use super::topology::compute_dims;
 use crate::backend::CudaMemory;
@@ -14,8 +15,7 @@ use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::distributed;
 use crate::generated::error::Result;
-use crate::process_group::{DEFAULT_TIMEOUT, SparseOptions};
-use crate::tensor::Tensor;
+use crate::process_group::DEFAULT_TIMEOUT;
 
 /// Limit of operations of a group that was given none.
 pub(crate) fn default_pg_timeout(_: Invocation) -> Result<Answer> {
@@ -184,17 +184,12 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
 }
 
 /// Sums sparse tensors of all ranks.
-pub(crate) async fn all_reduce_sparse(mut call: Invocation) -> Result<Answer> {
+pub(crate) async fn all_reduce_sparse(call: Invocation) -> Result<Answer> {
     if call.is_outside(all_reduce_sparse::GROUP) {
         return ().into_answer();
     }
     let group = call.group(all_reduce_sparse::GROUP)?;
-    let (indices, values): (Tensor, Tensor) =
-        (call.take(all_reduce_sparse::INDICES)?, call.take(all_reduce_sparse::VALUES)?);
-    let mut options = SparseOptions::default().reduce_op(call.take(all_reduce_sparse::OP)?);
-    options.timeout = call.take(all_reduce_sparse::TIMEOUT)?;
-    let (indices, values) = group.allreduce_sparse_async(indices, values, options).await?;
-    Ok(Answer::List(vec![Answer::Tensor(indices), Answer::Tensor(values)]))
+    sum_of_sparse(group, call, all_reduce_sparse::TIMEOUT).await
 }
 
 fn takes_cuda_memory(answer: CudaMemory) -> Answer {
