@@ -182,9 +182,9 @@ export interface ExtendedBackendOptions {
  *
  * @param name - Its name; case does not matter.
  * @param factory - Called on every rank when a group is made.
- * @param options - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`. The
- * name alone stands for all of them. Tensors of a CUDA device go by way of memory of the host, where
- * it serves `cpu` and no other backend serves `cuda`.
+ * @param options - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`.
+ * The name alone stands for all of them. Tensors of a CUDA device go by way of memory of the host,
+ * where it serves `cpu` and no other backend serves `cuda`.
  * @throws {@link DuplicateBackendError} if there is a backend of this name.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}

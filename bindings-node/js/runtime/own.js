@@ -310,8 +310,8 @@ function goTogether(operations) {
   return operations.every((one) => one.tensor instanceof CudaTensor);
 }
 
-/** Makes a window, and registers the tensor in it that the call was given. What cannot be registered
- * goes along, so that the other ranks learn of it. */
+/** Makes a window, and registers the tensor in it that the call was given. What cannot be
+ * registered goes along, so that the other ranks learn of it. */
 export function newWindow(spec, group, given) {
   const { positional, options } = split(spec, given);
   expectAtMost(1, spec.name, positional.length);
