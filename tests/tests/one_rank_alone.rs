@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use polyrank::backend::NcclOptions;
 use polyrank::distributed::{
@@ -192,6 +193,80 @@ fn what_one_rank_alone_gives_wrong_is_told_where_the_ranks_meet() {
                 let is_told = rank.to_string() == wrong || line.contains(&told);
                 assert!(is_told && line.contains(why), "rank {rank}: {line}");
             }
+        }
+    }
+}
+
+/// Calls `join_group` wrongly where `is_wrong`, and then rightly, as programs do that try one
+/// backend and then another: says how the first call failed.
+fn tried_twice(name: &str, is_wrong: bool) -> Error {
+    let options = || InitOptions::default().timeout(LIMIT);
+    let wrong = || options().backend("pigeon").timeout(Duration::from_millis(500));
+    let first = join_group(name, if is_wrong { wrong() } else { options() }).unwrap_err();
+    let group = join_group(name, options()).unwrap();
+    group.barrier(()).unwrap();
+    polyrank::distributed::destroy_process_group(Some(&group)).unwrap();
+    first
+}
+
+#[test]
+fn the_call_after_a_refused_one_meets_the_others_next_calls() {
+    let test = "the_call_after_a_refused_one_meets_the_others_next_calls";
+    // The ranks that are wrong, in a store that stands and in one that comes with the group.
+    for wrong in ["012", "1", "02"] {
+        let ended = with_variable("POLYRANK_TEST_WRONG", wrong, || {
+            bare_processes(test, 3, || {
+                let rank = std::env::var("RANK").unwrap();
+                let is_wrong = std::env::var("POLYRANK_TEST_WRONG").unwrap().contains(&rank);
+                tried_twice("new", is_wrong);
+                let kept = join_group("kept", InitOptions::default().timeout(LIMIT)).unwrap();
+                for round in 0..5 {
+                    report(tried_twice(&format!("joined {round}"), is_wrong));
+                }
+                drop(kept);
+            })
+        });
+        all_went_well(&ended);
+        for ended in &ended {
+            assert_eq!(ended.printed.len(), 5, "{}", ended.output);
+            for line in &ended.printed {
+                assert!(line.contains("'pigeon'"), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_comes_after_the_others_were_refused_is_told_in_its_first_call() {
+    let test = "a_rank_that_comes_after_the_others_were_refused_is_told_in_its_first_call";
+    for (wrong, late) in [("012", "0"), ("012", "2"), ("1", "0"), ("1", "2")] {
+        let ended = with_variable("POLYRANK_TEST_WRONG", wrong, || {
+            with_variable("POLYRANK_TEST_LATE", late, || {
+                bare_processes(test, 3, || {
+                    let variable = |name: &str| std::env::var(name).unwrap();
+                    let rank = variable("RANK");
+                    let is_wrong = variable("POLYRANK_TEST_WRONG").contains(&rank);
+                    let kept = join_group("kept", InitOptions::default().timeout(LIMIT)).unwrap();
+                    let store = kept.get_group_store();
+                    if variable("POLYRANK_TEST_LATE") == rank {
+                        store.wait(&["refused"], Some(LIMIT)).unwrap();
+                    } else if rank == "1" {
+                        let wrong = InitOptions::default().backend("pigeon");
+                        let wrong = wrong.timeout(Duration::from_millis(300));
+                        report(join_group("late", wrong).unwrap_err());
+                        store.set("refused", b"").unwrap();
+                        let right = InitOptions::default().timeout(LIMIT);
+                        join_group("late", right).unwrap().barrier(()).unwrap();
+                        return;
+                    }
+                    report(tried_twice("late", is_wrong));
+                })
+            })
+        });
+        all_went_well(&ended);
+        for ended in &ended {
+            let [line] = ended.printed.as_slice() else { panic!("{}", ended.output) };
+            assert!(line.contains("'pigeon'"), "{line}");
         }
     }
 }

@@ -17,7 +17,15 @@ import { isStore } from "./foreign_stores.js";
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { ANYTHING, DURATION, NUMBER, expectAtMost, optionsOf, told } from "./options.js";
+import {
+  ANYTHING,
+  DURATION,
+  NUMBER,
+  expectAtMost,
+  expectFunction,
+  optionsOf,
+  told,
+} from "./options.js";
 import { Tensor, inOwnMemory, infoInOwnMemory, isArray, tensorOver } from "./tensors.js";
 import { typeName } from "./views.js";
 
@@ -48,6 +56,7 @@ export function withProcessGroup(group, callback) {
   if (handleOf(group)?.type !== "ProcessGroup") {
     throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
   }
+  expectFunction("withProcessGroup", "callback", callback);
   refuseDestroyed(group, "withProcessGroup");
   return platform.currentGroup.run(group, callback);
 }
@@ -56,8 +65,9 @@ const DEFAULT_GROUP = { key: "DISTRIBUTED_DEFAULT_GROUP", required: 0 };
 
 /** The group of the innermost `withProcessGroup`, else the default group. */
 export function currentProcessGroup() {
-  const group = platform.currentGroup.get();
-  if (group === undefined) return invoke(DEFAULT_GROUP, null, []);
+  expectAtMost(0, "currentProcessGroup", arguments.length);
+  const group = platform.currentGroup.get() ?? null;
+  if (group === null) return invoke(DEFAULT_GROUP, null, []);
   refuseDestroyed(group, "currentProcessGroup");
   return group;
 }
@@ -79,9 +89,7 @@ export function registerRendezvousHandler(scheme, handler) {
       `registerRendezvousHandler(): 'scheme' must be a string, not ${came}`,
     );
   }
-  if (typeof handler !== "function") {
-    throw new InvalidTypeError("registerRendezvousHandler(): 'handler' must be a function");
-  }
+  expectFunction("registerRendezvousHandler", "handler", handler);
   if (handlers.has(scheme) || BUILT_IN.has(scheme)) {
     throw new RendezvousError(`the URL scheme '${scheme}' has a rendezvous handler already`, {});
   }
@@ -162,7 +170,7 @@ class Beginning {
 }
 
 function begin(spec, given, { initMethod, ...others }, watch) {
-  const handler = typeof initMethod === "string" ? handlerOf(initMethod) : undefined;
+  const handler = handlerOf(initMethod);
   if (handler === undefined) return invokeAsync(spec, null, given, watch);
   check(spec, given);
   return meet(handler, initMethod, others).then((met) => {
@@ -174,7 +182,7 @@ function begin(spec, given, { initMethod, ...others }, watch) {
 export function joinGroup(spec, given) {
   const call = split(spec, given);
   const url = argument(call, 1, "initMethod");
-  const handler = typeof url === "string" ? handlerOf(url) : undefined;
+  const handler = handlerOf(url);
   if (handler === undefined) return invokeAsync(spec, null, given);
   check(spec, given);
   const { initMethod, ...others } = call.options ?? {};
@@ -190,6 +198,7 @@ function check(spec, given) {
 }
 
 function handlerOf(url) {
+  if (typeof url !== "string") return undefined;
   return handlers.get(/^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]);
 }
 

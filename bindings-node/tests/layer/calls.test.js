@@ -60,7 +60,11 @@ test("what may be given by position may be", async () => {
   await pr.newGroup([0, 1], { pgOptions: { groupName: "x", timeout: 8 } });
   assert.deepEqual(last().args, [[0, 1]]);
   const members = { group_name: "x", timeout: duration(8) };
-  assert.deepEqual(last().keywords, { pg_options: { kind: "record", members } });
+  const { bytes, ...given } = last().keywords.pg_options;
+  assert.deepEqual(given, { kind: "options", options: { kind: "record", members } });
+  // What a backend that is written in JavaScript is given: a map of two, in CBOR.
+  const cbor = [0xa2, 0x69, ...new TextEncoder().encode("groupName"), 0x61, 0x78];
+  assert.deepEqual([...bytes], [...cbor, 0x67, ...new TextEncoder().encode("timeout"), 8]);
 });
 
 test("what no call takes is refused before the native half sees it", () => {

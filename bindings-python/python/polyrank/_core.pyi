@@ -107,6 +107,7 @@ __all__ = [
     "all_gather_v",
     "all_reduce",
     "all_reduce_coalesced",
+    "all_reduce_sparse",
     "all_to_all",
     "all_to_all_single",
     "all_to_all_v",
@@ -777,16 +778,6 @@ class AllreduceOptions(Options):
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
     @property
-    def sparse_indices(self) -> Any | None:
-        """Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum."""
-    @sparse_indices.setter
-    def sparse_indices(self, value: object | None) -> None: ...
-    @property
-    def sparseIndices(self) -> Any | None:
-        """c10d's spelling of `sparse_indices`."""
-    @sparseIndices.setter
-    def sparseIndices(self, value: object | None) -> None: ...
-    @property
     def compress(self) -> str | None:
         """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
         elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
@@ -795,13 +786,13 @@ class AllreduceOptions(Options):
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `allreduce_coalesced`: those of `allreduce`."""
 
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class ReduceOptions(Options):
@@ -1601,12 +1592,13 @@ class ProcessGroup:
     @property
     def supports_window(self) -> bool:
         """Whether the group has windows: those of `tcp` and `websocket` do."""
-    def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None, enable_reconfigure: bool = False) -> Self:
+    def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None, enable_reconfigure: bool = False, pg_options: BackendOptions | Any = None) -> Self:
         """Joins the group of `size` ranks that meet in `store` under `group_name`.
 
         - `rank`: this process's rank, from 0 to `size` - 1.
         - `backend`: `tcp` unless given.
         - `timeout`: limit of joining and of each operation, 30 min unless given.
+        - `pg_options`: options of the group, as for `init_process_group`.
         - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
           is waited for, and `rank` and `size` have no meaning.
 
@@ -1655,7 +1647,7 @@ class ProcessGroup:
         when its parent is left. Also raises what a collective of this rank failed with, if nobody has
         retrieved the outcome of any of them, unless the group was aborted.
         """
-    def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[str] | None = None) -> ProcessGroup | None:
+    def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | Any = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[str] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. Its members call it, and wait for one another:
         each rank passes the ranks of its own new group, so that one call can split the group into
         several. If the group is bound to a CUDA device, all its ranks must call it.
@@ -2739,7 +2731,7 @@ def is_torchelastic_launched() -> bool:
 
 is_launched = is_torchelastic_launched
 
-def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | None = None, device_id: object | None = None, enable_reconfigure: bool = False) -> None:
+def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | Any = None, device_id: object | None = None, enable_reconfigure: bool = False) -> None:
     """Makes the default group of all ranks. Waits until all have joined.
 
     - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind
@@ -2752,7 +2744,9 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
     - `store`: where ranks meet, instead of `init_method`.
     - `group_name`: the group's name; empty: `default_pg`.
-    - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
+    - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device. A backend that
+      the program registered is given them as they are, and may have others: any object in Python,
+      plain values in JavaScript.
     - `device_id`: the device that the group is bound to.
     - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
       for nobody; rank and size have no meaning, and `store` or `init_method` only say which
@@ -2803,12 +2797,15 @@ def default_group() -> ProcessGroup:
 
 _get_default_group = default_group
 
-def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True, enable_reconfigure: bool = False) -> ProcessGroup | NonGroupMember:
+def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | Any = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True, enable_reconfigure: bool = False) -> ProcessGroup | NonGroupMember:
     """Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
     may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
-    device, all its ranks must call it. Ranks that belong to several new groups must create them
-    in the same order: calls that deadlock fail, on all ranks involved, with an error that names
-    both.
+    device, all its ranks must call it, and make all groups in the same order.
+
+    Ranks that belong to several new groups make them one after the other in the same order: calls
+    that deadlock fail, on all ranks involved, with an error that names both. Or they make them at
+    the same time, from several threads, or in an event loop without awaiting one before the next:
+    then in any order, if groups of the same ranks have names.
 
     - `ranks`: global ranks; none: all.
     - `timeout`: limit of the group's operations; none: the default.
@@ -2824,7 +2821,7 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
     Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
-def join_group(group_name: str, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, device_id: object | None = None, version: str | None = None) -> ProcessGroup:
+def join_group(group_name: str, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, backend: str | None = None, pg_options: BackendOptions | Any = None, device_id: object | None = None, version: str | None = None) -> ProcessGroup:
     """Joins the group `group_name`, whose ranks meet in a store or at a URL, and waits until all of
     them are there: programs in any language, started in any order, that need have nothing else in
     common. The process has no default group for it, and may join several; groups in one store are
@@ -2846,7 +2843,7 @@ def join_group(group_name: str, init_method: str | None = None, timeout: _Durati
     Raises `DuplicateGroupError`, `InvalidArgumentError`, `DistNetworkError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
     """
 
-def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
+def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | Any = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
     """Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
     call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
     all its ranks must call it. Returns the group of this rank; none if it is in no list.
@@ -2938,8 +2935,10 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any
 
     When a group is made, `func` is called on every rank, with the group's store, the rank, the
     number of ranks and the limit of operations; with `extended_api`, with a
-    `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
-    awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+    `DistributedBackendOptions`, which has more, and what the group was given as its options: a
+    `BackendOptions`, or whatever else this backend takes. A group that is made from another gets
+    those of the other, unless it is given its own. What the factory returns (or awaits) is
+    an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
     `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
     as it has; a call of one that it lacks raises `UnsupportedError`. Its tensors are flat, in host
     memory, and its own: results are copied back when an operation has ended. A method returns
@@ -2950,8 +2949,8 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any
     - `name`: its name, which begins with a letter; case does not matter.
     - `func`: makes the backend of this rank in a new group.
     - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`, as in c10d.
-      The name alone stands for the first. Tensors of a CUDA device go by way of memory of the
-      host, where it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda`
+      The name alone stands for all of them. Tensors of a CUDA device go by way of memory of the
+      host, where it serves `cpu` and no other backend serves `cuda`; one that serves `cuda` alone
       is not given them.
 
     Raises `DuplicateBackendError`, `InvalidArgumentError`.
@@ -3268,7 +3267,8 @@ def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup 
 
 def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
     """Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
-    rank; -1 if this process is not in the group.
+    rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+    `Work.source_rank` is the sender's rank in the group.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
@@ -3428,6 +3428,21 @@ def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src
 
 @overload
 def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: bool = False) -> Work | None: ...
+
+def all_reduce_sparse(indices: _Tensor, values: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None) -> list[Any] | None:
+    """Sums sparse tensors of all ranks in coordinate form, as `all_reduce` of PyTorch does. Returns
+    the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+    the group. See `ProcessGroup.allreduce_sparse`.
+
+    - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+    - `values`: of the shape `[entries, ...]`.
+    - `op`: `SUM` or `AVG`.
+    - `timeout`: limit of the operation; the group's by default.
+
+    `op` is `ReduceOp.SUM` by default.
+
+    Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+    """
 
 @overload
 def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:

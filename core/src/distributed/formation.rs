@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::choice::default_backend;
-use super::{InitOptions, World};
+use super::{InitOptions, World, refusals};
 use crate::backend::registration::KnownPlace;
 use crate::backend::registry::BackendSpec;
 use crate::clock::Instant;
@@ -44,18 +44,22 @@ pub(super) async fn form(
     let (spec, group_options) = match possible.and_then(|()| group_options(options, description)) {
         Ok(found) => found,
         Err(why) => {
-            refuse(options, name, &why).await;
+            refusals::tell(options, name, &why).await;
             return Err(why);
         }
     };
     let timeout = options.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let start = Instant::now();
+    let left = match refusals::settle(options, name, timeout).await? {
+        true => incarnation::remaining(timeout, start),
+        false => timeout,
+    };
     // A store whose own limit is longer holds no rank up.
-    let bound = Bound::after(timeout);
+    let bound = Bound::after(left);
     let store = options.store.as_ref().map(|store| bound.of(store));
     let options = &InitOptions { store, ..options.clone() };
     let find = async |left| meet(options, &spec, left).await;
-    let met = incarnation::meet(timeout, name, find).await;
+    let met = incarnation::meet(left, name, find).await;
     let (met, mut claim) = met.map_err(rendezvous::explained)?;
     if options.store.is_none() {
         met.store.set_timeout(timeout);
@@ -69,12 +73,13 @@ pub(super) async fn form(
             Err(error @ Error::StoreTimeout { .. }) => return Err(error),
             Err(error) => {
                 claim.fail(rank, &error).await;
-                if rendezvous::is_shortage(&error) {
+                // It may have told the others itself.
+                if rendezvous::is_shortage(&error) && !claim.is_decided().await {
                     claim.refuse((rank, world_size), &error, timeout).await;
                 }
                 let is_superseded = claim.is_superseded().await;
                 // Where the store is lost, it is free with this process's connection.
-                let _ = claim.release().await;
+                let _ = refusals::leave(claim, world_size).await;
                 if !is_superseded {
                     return Err(incarnation::lost(error, hosting));
                 }
@@ -83,41 +88,17 @@ pub(super) async fn form(
         claim = incarnation::enter(&met, name, incarnation::remaining(timeout, start)).await?;
     };
     bound.lift();
+    refusals::forget_heard(name).await;
     let groups = vec![group.clone()];
     let process_id = crate::clock::process_id();
     Ok(World { process_id, hosting, claim: Some(claim), group, groups })
 }
 
-/// How long a rank that cannot be in a group looks for the others, to tell them: they may not be
-/// there yet, and it has its error already.
-const REFUSAL_LIMIT: Duration = Duration::from_secs(5);
-
-/// Tells the other ranks of group `name` why this one cannot be in it, where they meet: they would
-/// wait for it. What goes wrong here would only hide why.
-async fn refuse(options: &InitOptions, name: &str, why: &Error) {
-    let limit = options.timeout.filter(|limit| !limit.is_zero()).unwrap_or(REFUSAL_LIMIT);
-    let limit = limit.min(REFUSAL_LIMIT);
-    let told = async {
-        // Without a backend, only its launcher's knowledge lacks.
-        let none = BackendSpec { devices: Vec::new() };
-        let spec = options.backend.as_deref().and_then(|named| named.parse().ok()).unwrap_or(none);
-        let bound = Bound::after(limit);
-        let store = options.store.as_ref().map(|store| bound.of(store));
-        let options = &InitOptions { store, ..options.clone() };
-        let find = async |left| meet(options, &spec, left).await;
-        let (met, claim) = incarnation::meet(limit, name, find).await?;
-        if met.world_size == 1 {
-            return claim.release().await;
-        }
-        claim.refuse((met.rank, met.world_size), why, limit).await;
-        claim.release().await
-    };
-    if let Err(error) = told.await {
-        tracing::debug!(%error, "could not tell the others why this rank does not join");
-    }
-}
-
-async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Rendezvous> {
+pub(super) async fn meet(
+    options: &InitOptions,
+    spec: &BackendSpec,
+    timeout: Duration,
+) -> Result<Rendezvous> {
     let met = find(options, spec, timeout).await?;
     Ok(Rendezvous { version: options.version.clone(), ..met })
 }

@@ -63,7 +63,7 @@ pub(crate) mod window;
 
 pub use check::CheckedRequest;
 use comparisons::OpenComparisons;
-pub(crate) use composed::room_for;
+pub(crate) use composed::{of_whole, room_for};
 pub use create::GroupOptions;
 pub use device_backend::DeviceBackend;
 use device_backend::one_device;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::join::{Keys, fail_joining, refuse};
+use super::join::{Keys, fail_joining};
+use super::refusal::refuse;
 use crate::generated::error::{Error, Result};
 use crate::store::Store;
 

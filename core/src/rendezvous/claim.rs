@@ -9,6 +9,11 @@
 //! of another world size, of another run or of an earlier restart, of which nobody is there; or the
 //! last rank to come finds that another is gone. Then the newcomer begins the next generation, and
 //! tells those that wait in the last to come along.
+//!
+//! A generation that a rank refused is one attempt of every rank: it stays until all have heard of
+//! it, and each rank that comes for the first time comes there, and hears it. A rank that has been
+//! there passes it, and goes on to the one after it, so that the next call of one rank never meets
+//! the last call of another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +21,7 @@ use std::time::Duration;
 
 use super::generation::Generation;
 use super::verdict::not_of_ranks;
-use super::{Rendezvous, join};
+use super::{Rendezvous, join, present, refusal};
 use crate::blocking::sleep;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
@@ -50,6 +55,8 @@ pub(crate) struct RankClaim {
     scope: String,
     place: String,
     token: Token,
+    /// The generations before it that were refused, which this rank has been in.
+    passed: Vec<Generation>,
 }
 
 /// Whether a rank may be one of the generation that it came to.
@@ -60,6 +67,8 @@ enum Fit {
     Ended,
     /// Nobody can complete it any more.
     Abandoned,
+    /// It was refused, and this rank has been there before.
+    Passed,
     /// Its ranks are in the way for the reason given, and may be about to leave.
     Occupied(String),
     /// The rank and those that wait there do not belong together, for the reason given.
@@ -81,13 +90,15 @@ impl RankClaim {
         if met.world_size == 1 {
             // Nobody else belongs to it, so it needs no agreed place.
             let scope = format!("{}/alone-{}", base_of(name), token.0);
-            let claim = RankClaim::new(met, name, Generation::first(None), scope, &token);
+            let first = Generation::first(None);
+            let claim = RankClaim::new(met, name, (first, Vec::new()), scope, &token);
             met.store.add_async(&member_key(&claim.scope, &token.0), 1).await?;
             return Ok(claim);
         }
         let patience = Deadline::after(PATIENCE);
+        let mut passed = Vec::new();
         loop {
-            let claim = RankClaim::of_present(met, name, &token).await?;
+            let claim = RankClaim::of_present(met, name, &token, &passed).await?;
             let fit = claim.enter(met).await;
             if let Err(why) = &fit {
                 claim.fail(met.rank, why).await;
@@ -96,6 +107,8 @@ impl RankClaim {
                 Fit::Joined => return Ok(claim),
                 Fit::Ended => claim.abandon().await?,
                 Fit::Abandoned => claim.supersede(met.restart_count).await?,
+                // Those that come later find it as long as this rank is there.
+                Fit::Passed => passed.push(claim.generation),
                 Fit::Occupied(why) => match patience.slice(PAUSE) {
                     Ok(pause) => {
                         claim.abandon().await?;
@@ -117,23 +130,27 @@ impl RankClaim {
     fn new(
         met: &Rendezvous,
         name: &str,
-        generation: Generation,
+        (generation, passed): (Generation, Vec<Generation>),
         scope: String,
         token: &Token,
     ) -> RankClaim {
         let (base, place) = (base_of(name), place_of(&scope, met.rank));
         let (store, name, token) = (met.store.clone(), name.to_owned(), token.clone());
-        RankClaim { store, name, base, generation, scope, place, token }
+        RankClaim { store, name, base, generation, scope, place, token, passed }
     }
 
-    /// A member of the present generation, without a place in it.
-    async fn of_present(met: &Rendezvous, name: &str, token: &Token) -> Result<RankClaim> {
+    /// A member of the present generation, without a place in it: the first one that is not among
+    /// `passed`.
+    async fn of_present(
+        met: &Rendezvous,
+        name: &str,
+        token: &Token,
+        passed: &[Generation],
+    ) -> Result<RankClaim> {
         let base = base_of(name);
-        let first = Generation::first(met.restart_count).to_string();
-        let key = generation_key(&base);
-        let present = met.store.compare_set_async(&key, b"", first.as_bytes()).await?;
-        let present = Generation::read(&present);
-        let claim = RankClaim::new(met, name, present, format!("{base}/{present}"), token);
+        let present = present::first_beside(&*met.store, &base, met.restart_count, passed).await?;
+        let of_generation = (present, passed.to_vec());
+        let claim = RankClaim::new(met, name, of_generation, scope_of(&base, present), token);
         met.store.add_async(&member_key(&claim.scope, &token.0), 1).await?;
         Ok(claim)
     }
@@ -151,13 +168,12 @@ impl RankClaim {
         if owner != ours {
             return match is_there(&*met.store, &self.scope, &owner).await? {
                 true => self.occupied(met).await,
+                false if self.is_refused().await? => Ok(Fit::Passed),
                 false => Ok(Fit::Abandoned),
             };
         }
         // The place may have been free because the generation had gone in the meantime.
-        let (key, present) = (generation_key(&self.base), self.generation.to_string());
-        let now = met.store.compare_set_async(&key, b"", present.as_bytes()).await?;
-        if now != present.as_bytes() {
+        if !present::has(&*met.store, &self.base, self.generation).await? {
             return Ok(Fit::Ended);
         }
         let (run, version) = (self.compare_runs(met).await?, self.compare_versions(met).await?);
@@ -165,7 +181,8 @@ impl RankClaim {
             return Ok(fit);
         }
         let came = met.store.add_async(&format!("{}/came", self.scope), 1).await?;
-        match came == i64::from(met.world_size) && !self.are_all_there(met).await? {
+        let is_last = came == i64::from(met.world_size);
+        match is_last && !self.are_all_there(met).await? && !self.is_refused().await? {
             true => Ok(Fit::Abandoned),
             false => Ok(Fit::Joined),
         }
@@ -205,10 +222,50 @@ impl RankClaim {
     /// Tells those that wait for this generation to be complete why this rank does not join it,
     /// unless they have been told, or are done waiting.
     pub(crate) async fn refuse(&self, ranks: (u32, u32), why: &Error, timeout: Duration) {
-        let store = self.group_store();
-        if let Ok(false) = join::is_decided(&store, &self.name).await {
-            join::refuse(&store, &self.name, ranks, why, timeout).await;
+        refusal::refuse(&self.group_store(), &self.name, ranks, why, timeout).await;
+    }
+
+    /// Whether all ranks of this generation have come, or it is known that they do not.
+    pub(crate) async fn is_decided(&self) -> bool {
+        join::is_decided(&self.group_store(), &self.name).await.unwrap_or(true)
+    }
+
+    /// Whether a rank of this generation refused it.
+    async fn is_refused(&self) -> Result<bool> {
+        refusal::is_refused(&self.group_store(), &self.name).await
+    }
+
+    /// Leaves the place. A refusal that not all `world_size` ranks have heard stays for those that
+    /// come later, as long as what this returns is there.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn leave(self, world_size: u32) -> Result<Option<RankClaim>> {
+        if world_size == 1 || !self.is_refused().await? {
+            return self.release().await.map(|()| None);
         }
+        self.store.compare_set_async(&self.place, self.token.0.as_bytes(), LEFT).await?;
+        self.end_if_heard(world_size).await.map(|has_ended| (!has_ended).then_some(self))
+    }
+
+    /// Ends a generation that was refused and releases this, if all `world_size` ranks have heard
+    /// of it; whether that is so.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn end_if_heard(&self, world_size: u32) -> Result<bool> {
+        let has_ended =
+            refusal::have_all_heard(&self.group_store(), &self.name, world_size).await?;
+        if has_ended {
+            present::remove(&*self.store, &self.base, self.generation, None).await?;
+            self.release().await?;
+        }
+        Ok(has_ended)
+    }
+
+    /// The group whose generation this is.
+    pub(crate) fn group_name(&self) -> &str {
+        &self.name
     }
 
     /// Tells the others of this generation that the store failed this rank while it came, if that
@@ -232,6 +289,10 @@ impl RankClaim {
     pub(crate) async fn release_in(&self, store: &dyn Store) -> Result<()> {
         store.compare_set_async(&self.place, self.token.0.as_bytes(), LEFT).await?;
         store.delete_key_async(&member_key(&self.scope, &self.token.0)).await?;
+        for passed in &self.passed {
+            let scope = scope_of(&self.base, *passed);
+            store.delete_key_async(&member_key(&scope, &self.token.0)).await?;
+        }
         store.delete_key_async(&member_key(&self.base, &self.token.0)).await?;
         Ok(())
     }
@@ -243,10 +304,7 @@ impl RankClaim {
 
     /// Begins the next generation, and tells those who wait for this one to be complete.
     async fn supersede(&self, restart_count: Option<u32>) -> Result<()> {
-        let (present, next) = (self.generation, self.generation.next(restart_count));
-        let (present, next) = (present.to_string(), next.to_string());
-        let generation = generation_key(&self.base);
-        self.store.compare_set_async(&generation, present.as_bytes(), next.as_bytes()).await?;
+        present::remove(&*self.store, &self.base, self.generation, restart_count).await?;
         join::supersede(&self.group_store(), &self.name).await?;
         // Some may wait for rank 0 first.
         self.store.set_async(&self.opened(), b"0").await?;
@@ -446,8 +504,9 @@ fn base_of(name: &str) -> String {
     format!("polyrank/world/{name}")
 }
 
-fn generation_key(base: &str) -> String {
-    format!("{base}/generation")
+/// What begins the keys of one generation.
+fn scope_of(base: &str, generation: Generation) -> String {
+    format!("{base}/{generation}")
 }
 
 fn place_of(scope: &str, rank: u32) -> String {

@@ -37,6 +37,56 @@ impl Generation {
     }
 }
 
+/// The generations that ranks of one group may come to: those that were refused and of which not all
+/// ranks have heard it, oldest first, and then the present one. Written with commas between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Generations(Vec<Generation>);
+
+impl Generations {
+    /// Those that a store names; the first one if it names none.
+    pub(super) fn read(text: &[u8]) -> Generations {
+        Generations(text.split(|byte| *byte == b',').map(Generation::read).collect())
+    }
+
+    pub(super) fn has(&self, generation: Generation) -> bool {
+        self.0.contains(&generation)
+    }
+
+    /// The first one that is not among `passed`.
+    pub(super) fn first_beside(&self, passed: &[Generation]) -> Option<Generation> {
+        self.0.iter().find(|generation| !passed.contains(generation)).copied()
+    }
+
+    /// With the one after the last, for a rank that knows so many restarts.
+    pub(super) fn with_next(&self, restart_count: Option<u32>) -> Generations {
+        let next = self.0.last().map(|last| last.next(restart_count));
+        Generations(self.0.iter().copied().chain(next).collect())
+    }
+
+    /// Without `generation`; if that is the last, the one after it is in its place.
+    pub(super) fn without(
+        &self,
+        generation: Generation,
+        restart_count: Option<u32>,
+    ) -> Generations {
+        let all = match self.0.last() == Some(&generation) {
+            true => self.with_next(restart_count),
+            false => self.clone(),
+        };
+        Generations(all.0.into_iter().filter(|other| *other != generation).collect())
+    }
+}
+
+impl fmt::Display for Generations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, generation) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{generation}")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.restart_count {
@@ -67,5 +117,22 @@ mod tests {
             assert_eq!(Generation::read(generation.to_string().as_bytes()), generation);
             assert_eq!(generation.next(restart_count).to_string(), next);
         }
+    }
+
+    #[test]
+    fn a_rank_comes_to_the_first_generation_that_it_has_not_passed() {
+        let present = Generations::read(b"3");
+        let three = Generation::read(b"3");
+        assert_eq!(present.first_beside(&[]), Some(three));
+        assert_eq!(present.first_beside(&[three]), None);
+        let both = present.with_next(None);
+        assert_eq!((both.to_string().as_str(), present.to_string().as_str()), ("3,4", "3"));
+        assert_eq!(Generations::read(b"3,4"), both);
+        assert_eq!(both.first_beside(&[three]), Some(Generation::read(b"4")));
+        for (without, left) in [("3", "4"), ("4", "3,5"), ("9", "3,4")] {
+            let without = both.without(Generation::read(without.as_bytes()), None);
+            assert_eq!(without.to_string(), left);
+        }
+        assert_eq!(present.without(three, None).to_string(), "4");
     }
 }

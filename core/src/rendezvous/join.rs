@@ -10,9 +10,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::explained;
 use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, named, timed_out};
 use super::presence::{self, PresenceObserver};
+use super::refusal::linger_for_all;
 use super::verdict::{
     JOINED, MISTAKE, REFUSED, SUPERSEDED, TIMED_OUT, UNDECIDED, kind_and_message, not_of_ranks,
     verdict_of,
@@ -23,8 +23,6 @@ use crate::store::{Deadline, Store};
 
 /// How long a rank that failed stays for the others to learn why, as it may host the store.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a rank that does not join stays for all the others to come and learn why.
-const LINGER_FOR_ALL: Duration = Duration::from_secs(5);
 /// How long a rank waits for the others before its observer looks, and between the first looks.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 /// How many looks follow one another so fast. After them, each pause is twice as long as the last,
@@ -186,26 +184,6 @@ pub(super) fn sizes_differ(group_name: &str, rank: u32, world_size: u32, theirs:
     )
 }
 
-/// Tells those that come to the group, and those that wait for it to be complete, that `rank` does
-/// not, and why: they fail with that, and not with what follows from it. Stays a moment for them to
-/// learn it, as this rank may host the store.
-pub(crate) async fn refuse(
-    store: &dyn Store,
-    group_name: &str,
-    (rank, world_size): (u32, u32),
-    why: &Error,
-    timeout: Duration,
-) {
-    let keys = Keys { group_name };
-    let why = explained(why.clone());
-    let message = format!("rank {rank} does not join group '{group_name}': {why}");
-    let verdict = verdict_of(REFUSED, &message);
-    if let Err(error) = tell(store, &keys, world_size, &verdict, timeout).await {
-        // It would only hide why this rank does not join.
-        tracing::debug!(%error, "could not tell the others why this rank does not join");
-    }
-}
-
 /// Ends the wait of those that wait for the group to be complete, and of those that have joined and
 /// wait for the others to continue: they are to look for another.
 pub(super) async fn supersede(store: &dyn Store, group_name: &str) -> Result<()> {
@@ -232,10 +210,15 @@ pub(super) async fn is_decided(store: &dyn Store, group_name: &str) -> Result<bo
 }
 
 async fn has_verdict(store: &dyn Store, group_name: &str, expected: &[u8]) -> Result<bool> {
+    Ok(verdict_so_far(store, group_name).await? == expected)
+}
+
+/// The verdict; if there is none yet, something else.
+pub(super) async fn verdict_so_far(store: &dyn Store, group_name: &str) -> Result<Vec<u8>> {
     let verdict = Keys { group_name }.of("verdict");
     // A host that was told may be gone by now, and its next store in its place: there, a get would
     // wait for what never comes. This reads what there is, and says the same if there is nothing.
-    Ok(store.compare_set_async(&verdict, UNDECIDED, UNDECIDED).await? == expected)
+    store.compare_set_async(&verdict, UNDECIDED, UNDECIDED).await
 }
 
 /// Tells the others, for whom this rank has joined, that it failed then, and why: they do not wait
@@ -347,36 +330,6 @@ async fn end_of_joined(
     let Some(observer) = observer else { return Ok(None) };
     let why = observer.look().await?;
     Ok(why.map(|message| Error::Rendezvous { message }))
-}
-
-async fn tell(
-    store: &dyn Store,
-    keys: &Keys<'_>,
-    world_size: u32,
-    verdict: &[u8],
-    timeout: Duration,
-) -> Result<()> {
-    let theirs = store.compare_set_async(&keys.of("verdict"), b"", verdict).await?;
-    match kind_and_message(&theirs) {
-        Some((REFUSED, _)) => linger_for_all(store, keys, world_size, timeout).await,
-        // It was decided before; nobody waits for this.
-        _ => Ok(()),
-    }
-}
-
-/// As [`linger`], for those too who have not come yet, and no longer than `timeout`; zero is none.
-async fn linger_for_all(
-    store: &dyn Store,
-    keys: &Keys<'_>,
-    world_size: u32,
-    timeout: Duration,
-) -> Result<()> {
-    let all_told = keys.of("all_told");
-    let limit = if timeout.is_zero() { LINGER_FOR_ALL } else { timeout.min(LINGER_FOR_ALL) };
-    match store.add_async(&keys.of("told"), 1).await? >= i64::from(world_size) {
-        true => store.set_async(&all_told, b"1").await,
-        false => store.wait_async(&[&all_told], Some(limit)).await,
-    }
 }
 
 /// Tells the host of the store that `rank` is done with it. The host itself (`hosting`) waits up to

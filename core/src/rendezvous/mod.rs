@@ -11,6 +11,8 @@ pub(crate) mod kept_place;
 pub(crate) mod meeting_place;
 mod missing;
 mod presence;
+mod present;
+mod refusal;
 mod shortage;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
@@ -35,10 +37,11 @@ pub(crate) use agreement::agree;
 pub(crate) use claim::RankClaim;
 pub(crate) use join::{
     GoneRanks, JoinObserver, PendingLook, absent, await_joined, end_join, fail_joined,
-    find_store_free, has_come, join_observed, keys_of_group, leave_at_once, refuse,
+    find_store_free, has_come, join_observed, keys_of_group, leave_at_once,
 };
 pub use join::{join, join_async, leave, leave_async};
 pub(crate) use missing::timed_out;
+pub(crate) use refusal::refuse;
 pub(crate) use shortage::{explained, is_shortage};
 pub(crate) use websocket::open_web_socket_store;
 pub use websocket::{OpeningStore, StoreOpener, install_store_opener};

@@ -5,6 +5,7 @@ use std::time::Duration;
 pub(crate) use super::device_mesh::{current_device_mesh, extend_device_mesh, init_device_mesh};
 pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
+use super::process_group::sum_of_sparse;
 use super::settings::{device_named, device_of};
 pub(crate) use super::topology::compute_dims;
 use crate::backend::CudaMemory;
@@ -180,6 +181,15 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let (timeout, wait_all_ranks): (Option<Duration>, bool) =
         (call.take(monitored_barrier::TIMEOUT)?, call.take(monitored_barrier::WAIT_ALL_RANKS)?);
     group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
+}
+
+/// Sums sparse tensors of all ranks.
+pub(crate) async fn all_reduce_sparse(call: Invocation) -> Result<Answer> {
+    if call.is_outside(all_reduce_sparse::GROUP) {
+        return ().into_answer();
+    }
+    let group = call.group(all_reduce_sparse::GROUP)?;
+    sum_of_sparse(group, call, all_reduce_sparse::TIMEOUT).await
 }
 
 fn takes_cuda_memory(answer: CudaMemory) -> Answer {

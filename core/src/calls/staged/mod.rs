@@ -12,6 +12,7 @@ mod overlaps;
 mod pool;
 mod prepared;
 mod short;
+mod short_groups;
 mod short_methods;
 mod tensors;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use lending::Loans;
 use operation::{Operation, on_topology, on_window, operation};
 use overlaps::refuse_overlaps;
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
+pub use short_groups::ShortGroups;
 pub use short_methods::ShortMethods;
 use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};

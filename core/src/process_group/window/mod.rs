@@ -88,8 +88,8 @@ impl ProcessGroup {
     /// Makes a window. All ranks call it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if another
-    /// rank gives a tensor; the failure of a broken group.
+    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if
+    /// another rank gives a tensor; the failure of a broken group.
     pub fn new_window(&self) -> Result<Window> {
         block_on(self.new_window_async())
     }
@@ -123,6 +123,11 @@ impl ProcessGroup {
     /// Makes a window, with or without a tensor that is registered in it at once. Where one rank
     /// gives none, or one that cannot be registered, or what is not a tensor, all learn it.
     pub(crate) async fn new_window_given(&self, tensor: Result<Option<Tensor>>) -> Result<Window> {
+        let made = self.make_window(tensor).await;
+        made.map_err(|error| of_whole(error, "new_window"))
+    }
+
+    async fn make_window(&self, tensor: Result<Option<Tensor>>) -> Result<Window> {
         let tensor = tensor.and_then(|tensor| match &tensor {
             Some(given) => registration::check(given).map(|()| tensor),
             None => Ok(None),
