@@ -62,7 +62,7 @@ impl ProcessGroup {
     /// # Errors
     /// Those of the collective.
     pub(crate) async fn run_part(&self, call: TypedCall) -> Result<(u64, Vec<Tensor>)> {
-        let request = call.request(self.rank(), self.size())?;
+        let request = self.request(call)?;
         let work = self.issue_unhooked(request, WaitMode::current().waiting())?;
         work.settle().await?;
         Ok((work.sequence(), work.into_result()?))
