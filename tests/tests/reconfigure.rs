@@ -554,3 +554,51 @@ fn operations_beside_a_call_raise_what_it_is_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn members_that_call_with_another_number_are_told_both() {
+    let members = world(3);
+    let all: Vec<&Member> = members.iter().collect();
+    let handles = handles(&all);
+    let asked: Vec<_> = (0..3)
+        .map(|rank| {
+            let options = ReconfigureOptions::new(40 + rank as i64, handles.clone());
+            all[rank].ask(move |group| group.reconfigure(options)?.wait(None))
+        })
+        .collect();
+    for (rank, answer) in asked.into_iter().enumerate() {
+        let error = answer.recv().unwrap().unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, Error::Rendezvous { .. }), "{error:?}");
+        assert!(said.contains("it called reconfigure with uuid 4"), "{said}");
+        assert!(said.contains(&format!("rank {rank} with uuid {}", 40 + rank)), "{said}");
+    }
+    reconfigure(50, &all);
+}
+
+#[test]
+fn whoever_comes_when_members_disagree_hears_it_and_no_group_differs() {
+    let members = world(3);
+    let all: Vec<&Member> = members.iter().collect();
+    for (uuid, odd) in (1..).zip([0, 1, 2]) {
+        let handles = handles(&all);
+        let reversed = handles.iter().rev().cloned().collect::<Vec<_>>();
+        let ask = |rank: usize| {
+            let handles = if rank == odd { reversed.clone() } else { handles.clone() };
+            let options = ReconfigureOptions::new(uuid, handles);
+            members[rank].ask(move |group| {
+                let error = group.reconfigure(options)?.wait(None).unwrap_err();
+                Ok::<_, Error>((error, group.get_error()))
+            })
+        };
+        for answer in [0, 1, 2].map(ask) {
+            let (error, stands) = answer.recv().unwrap().unwrap();
+            let said = error.to_string();
+            assert!(said.contains("members disagree on who they are"), "{said}");
+            let size = said.split("which has ").nth(1).unwrap();
+            assert!(size.starts_with("3 handles"), "{said}");
+            assert_eq!(stands, WorkResult::CommError, "{said}");
+        }
+    }
+    reconfigure(9, &all);
+}
