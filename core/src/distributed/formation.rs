@@ -94,7 +94,11 @@ pub(super) async fn form(
     Ok(World { process_id, hosting, claim: Some(claim), group, groups })
 }
 
-pub(super) async fn meet(options: &InitOptions, spec: &BackendSpec, timeout: Duration) -> Result<Rendezvous> {
+pub(super) async fn meet(
+    options: &InitOptions,
+    spec: &BackendSpec,
+    timeout: Duration,
+) -> Result<Rendezvous> {
     let met = find(options, spec, timeout).await?;
     Ok(Rendezvous { version: options.version.clone(), ..met })
 }

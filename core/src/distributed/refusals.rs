@@ -10,7 +10,7 @@ use crate::backend::registry::BackendSpec;
 use crate::clock::process_id;
 use crate::generated::error::{Error, Result};
 use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
-use crate::rendezvous::{Rendezvous, RankClaim, incarnation};
+use crate::rendezvous::{RankClaim, Rendezvous, incarnation};
 use crate::store::Bound;
 
 /// How long a rank that cannot be in a group looks for the others, to tell them: they may not be

@@ -254,7 +254,8 @@ impl RankClaim {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn end_if_heard(&self, world_size: u32) -> Result<bool> {
-        let has_ended = refusal::have_all_heard(&self.group_store(), &self.name, world_size).await?;
+        let has_ended =
+            refusal::have_all_heard(&self.group_store(), &self.name, world_size).await?;
         if has_ended {
             present::remove(&*self.store, &self.base, self.generation, None).await?;
             self.release().await?;
