@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use polyrank::process_group::ReconfigureOptions;
 use polyrank::{Error, ProcessGroup, ReduceOp, Tensor, WorkResult};
 use polyrank_tests::LIMIT;
-use polyrank_tests::members::{Member, call, check, failures, handles, reconfigure, world};
+use polyrank_tests::members::{self, Member, call, check, failures, handles, reconfigure, world};
 
 #[test]
 fn identity() {
@@ -601,4 +601,16 @@ fn whoever_comes_when_members_disagree_hears_it_and_no_group_differs() {
         }
     }
     reconfigure(9, &all);
+}
+
+#[test]
+fn a_group_without_members_says_that_it_has_none() {
+    let group = ProcessGroup::without_members(None, "g", members::options()).unwrap();
+    assert_eq!(format!("{group:?}"), "ProcessGroup(g, rank 0 of 0, tcp, no members)");
+    let error = group.get_group_store().set("key", b"value").unwrap_err();
+    assert!(matches!(error, Error::NoMembers { .. }), "{error:?}");
+    group.shutdown().unwrap();
+    assert_eq!(format!("{group:?}"), "ProcessGroup(g, rank 0 of 0, tcp, left)");
+    let error = group.get_group_store().set("key", b"value").unwrap_err();
+    assert!(matches!(error, Error::InvalidGroup { .. }), "{error:?}");
 }

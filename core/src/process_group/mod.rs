@@ -556,7 +556,11 @@ pub(crate) fn next_identity() -> u64 {
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, rank, members, spec, store, .. } = &**self.inner;
-        let left = if store.is_closed() { ", left" } else { "" };
+        let left = match (store.is_closed(), store.lacks_members()) {
+            (_, true) => ", no members",
+            (true, _) => ", left",
+            _ => "",
+        };
         let spec = spec.to_string();
         // With one backend, its name is enough.
         let backends = if spec.contains(',') { &spec } else { self.backend_name() };
