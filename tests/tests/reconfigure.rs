@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrank::process_group::ReconfigureOptions;
-use polyrank::{Error, ProcessGroup, ReduceOp, Tensor, WorkResult};
+use polyrank::{Error, ProcessGroup, ReduceOp, SplitOptions, Tensor, WorkResult};
 use polyrank_tests::LIMIT;
 use polyrank_tests::members::{self, Member, call, check, failures, handles, reconfigure, world};
 
@@ -613,4 +613,26 @@ fn a_group_without_members_says_that_it_has_none() {
     assert_eq!(format!("{group:?}"), "ProcessGroup(g, rank 0 of 0, tcp, left)");
     let error = group.get_group_store().set("key", b"value").unwrap_err();
     assert!(matches!(error, Error::InvalidGroup { .. }), "{error:?}");
+}
+
+#[test]
+fn every_call_of_a_rank_that_was_left_out_says_that_the_others_go_on() {
+    let members = world(3);
+    let [a, b, c] = [&members[0], &members[1], &members[2]];
+    check(&[a, b, c]);
+    reconfigure(1, &[a, b]);
+    assert_eq!(end_of(c), WorkResult::CommError);
+    let calls: [fn(&ProcessGroup) -> Result<(), Error>; 7] = [
+        |group| group.monitored_barrier(None, false),
+        |group| group.split_group(&[0, 2], SplitOptions::default()).map(drop),
+        |group| group.split_group(&[2], SplitOptions::default()).map(drop),
+        |group| group.shrink_group(&[0], None)?.wait(None),
+        |group| group.agree(1, None).map(drop),
+        |group| group.new_window().map(drop),
+        |group| group.barrier(()),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let error = c.ask(move |group| call(group).unwrap_err()).recv().unwrap();
+        assert!(matches!(error, Error::Reconfigured { .. }), "{number}: {error:?}");
+    }
 }

@@ -45,6 +45,8 @@ impl ProcessGroup {
             let waiting = WaitMode::current().waiting();
             PreHookArgs { name, ..arguments(waiting) }
         })?;
+        let operation = name.to_lowercase();
+        let run = self.among_members(&operation, run);
         let result = match CommName::current() {
             Some(name) => name.apply_to(run).await,
             None => run.await,

@@ -41,6 +41,7 @@ mod hooks;
 #[cfg(feature = "cuda")]
 mod host_staging;
 mod kept_memory;
+mod left_out;
 mod liveness;
 mod memberships;
 mod messages;
