@@ -110,7 +110,8 @@ impl ProcessGroup {
     }
 
     /// How often the members were replaced.
-    pub(crate) fn epoch(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn epoch(&self) -> u64 {
         self.inner.epoch
     }
 

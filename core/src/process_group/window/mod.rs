@@ -550,7 +550,9 @@ impl Drop for Inner {
         let registered = self.registered.get_mut().unwrap_or_else(PoisonError::into_inner);
         // What is mapped is detached before the others hear of it.
         drop(std::mem::take(registered));
-        if let Some(windows) = self.backend.windows() {
+        // Those whose place others took hear that, and nothing that only follows from it.
+        let is_of_former = self.group.epoch() != self.epoch;
+        if let Some(windows) = self.backend.windows().filter(|_| !is_of_former) {
             windows.close(self.number);
         }
     }
