@@ -911,8 +911,6 @@ export interface AllreduceOptions extends WaitOptions {
    * @defaultValue `true`
    */
   asyncOp?: boolean | undefined;
-  /** Indices of a sparse tensor's values. Use `allreduceSparse`, which returns the sum. */
-  sparseIndices?: unknown;
   /**
    * In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
    * elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
@@ -1173,8 +1171,12 @@ export interface InitProcessGroupOptions extends WaitOptions {
    * @defaultValue `""`
    */
   groupName?: string | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group, `NcclOptions` where NCCL serves a device. A backend that the program
+   * registered is given them as they are, and may have others: any object in Python, plain
+   * values in JavaScript.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /** The device that the group is bound to. */
   deviceId?: unknown;
   /**
@@ -1206,8 +1208,11 @@ export interface JoinGroupOptions extends WaitOptions {
   store?: StoreLike | null | undefined;
   /** None: as for `initProcessGroup`. */
   backend?: string | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /** The device. */
   deviceId?: unknown;
   /**
@@ -1225,8 +1230,11 @@ export interface NewGroupOptions extends WaitOptions {
   timeout?: number | null | undefined;
   /** None: the default group's. */
   backend?: string | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /**
    * Accepted for c10d's callers, and ignored: only members wait.
    * @defaultValue `false`
@@ -1251,12 +1259,33 @@ export interface NewGroupOptions extends WaitOptions {
   ranks?: IntegerList | null | undefined;
 }
 
+/** Options of `ProcessGroup`. */
+export interface ProcessGroupOptions extends WaitOptions {
+  /** `tcp` unless given. */
+  backend?: string | null | undefined;
+  /** Limit of joining and of each operation, 30 min unless given. In ms. */
+  timeout?: number | null | undefined;
+  /** The new group's name. */
+  groupName?: string | null | undefined;
+  /**
+   * Make a group without members, which it gets by `reconfigure`: nobody is waited for, and
+   * `rank` and `size` have no meaning.
+   * @defaultValue `false`
+   */
+  enableReconfigure?: boolean | undefined;
+  /** Options of the group, as for `initProcessGroup`. */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
+}
+
 /** Options of `processGroupSplitGroup`. */
 export interface ProcessGroupSplitGroupOptions extends WaitOptions {
   /** Limit of the new group's operations; none: this group's. In ms. */
   timeout?: number | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  opts?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  opts?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /**
    * None: made from this group's name. A name can be used once, even if the group is destroyed;
    * that of a group which this rank has is {@link DuplicateGroupError}.
@@ -1295,8 +1324,11 @@ export interface SplitGroupOptions extends WaitOptions {
   splitRanks?: readonly IntegerList[] | null | undefined;
   /** Limit of this call; none: the group's. In ms. */
   timeout?: number | null | undefined;
-  /** Options of the group, `NcclOptions` where NCCL serves a device. */
-  pgOptions?: BackendOptions | NcclOptions | null | undefined;
+  /**
+   * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+   * program registered it.
+   */
+  pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
   /** A description for logs. */
   groupDesc?: string | null | undefined;
 }
@@ -1403,30 +1435,31 @@ export class DeviceMesh {
     meshDimNames?: readonly string[] | null | undefined;
   }): DeviceMesh;
   /**
-   * The number of ranks, or the length of a dimension.
+   * The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link MeshDimensionError}
    */
   size(meshDim?: number | null): number;
   /**
-   * The number of ranks, or the length of a dimension.
+   * The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link MeshDimensionError}
    */
   size(meshDim: string): number;
   /**
-   * This process's global rank.
+   * This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
    *
    * @throws {@link NotInitializedError}
+   * @throws {@link InvalidGroupError}
    */
   getRank(): number;
   /** This process's index in each dimension; none if it is not in the mesh. */
   getCoordinate(): number[] | null;
   /**
    * This process's index in a dimension, which is its rank in that dimension's group. Without
-   * `meshDim`: in the only one.
+   * `meshDim`: in the only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1435,7 +1468,7 @@ export class DeviceMesh {
   getLocalRank(meshDim?: number | null): number;
   /**
    * This process's index in a dimension, which is its rank in that dimension's group. Without
-   * `meshDim`: in the only one.
+   * `meshDim`: in the only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1444,7 +1477,7 @@ export class DeviceMesh {
   getLocalRank(meshDim: string): number;
   /**
    * The group of this process along a dimension, by index or name. Without `meshDim`: along the
-   * only one.
+   * only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1453,7 +1486,7 @@ export class DeviceMesh {
   getGroup(meshDim?: number | null): ProcessGroup;
   /**
    * The group of this process along a dimension, by index or name. Without `meshDim`: along the
-   * only one.
+   * only one. A name may be one that `flatten` gave.
    *
    * @throws {@link InvalidArgumentError}
    * @throws {@link InvalidGroupError}
@@ -1685,20 +1718,7 @@ export class ProcessGroup {
    * @throws {@link RendezvousTimeoutError}
    * @throws {@link UnknownBackendError}
    */
-  static join(store: StoreLike, rank: number, size: number, options?: WaitOptions & {
-    /** `tcp` unless given. */
-    backend?: string | null | undefined;
-    /** Limit of joining and of each operation, 30 min unless given. In ms. */
-    timeout?: number | null | undefined;
-    /** The new group's name. */
-    groupName?: string | null | undefined;
-    /**
-     * Make a group without members, which it gets by `reconfigure`: nobody is waited for, and
-     * `rank` and `size` have no meaning.
-     * @defaultValue `false`
-     */
-    enableReconfigure?: boolean | undefined;
-  }): Promise<ProcessGroup>;
+  static join(store: StoreLike, rank: number, size: number, options?: ProcessGroupOptions): Promise<ProcessGroup>;
   /** This process's rank in the group. */
   rank(): number;
   /** The number of ranks. */
@@ -3910,6 +3930,7 @@ export function destroyProcessGroup(group: GroupLike | null | undefined, options
  * notified, for a second at most.
  *
  * @throws {@link NotInitializedError}
+ * @throws {@link InvalidGroupError}
  */
 export function abortProcessGroup(options?: WaitOptions & {
     /** The process group; none: the default group. */
@@ -3923,6 +3944,7 @@ export function abortProcessGroup(options?: WaitOptions & {
  *
  * @param group - The process group; none: the default group.
  * @throws {@link NotInitializedError}
+ * @throws {@link InvalidGroupError}
  */
 export function abortProcessGroup(group: GroupLike | null | undefined, options?: WaitOptions): Promise<void>;
 
@@ -3936,9 +3958,12 @@ export function defaultGroup(): ProcessGroup;
 /**
  * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
  * may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
- * device, all its ranks must call it. Ranks that belong to several new groups must create them
- * in the same order: calls that deadlock fail, on all ranks involved, with an error that names
- * both.
+ * device, all its ranks must call it, and make all groups in the same order.
+ *
+ * Ranks that belong to several new groups make them one after the other in the same order:
+ * calls that deadlock fail, on all ranks involved, with an error that names both. Or they make
+ * them at the same time, from several threads, or in an event loop without awaiting one before
+ * the next: then in any order, if groups of the same ranks have names.
  *
  * @returns The group; on a rank that is not in it, the value for a non-member.
  * @throws {@link CollectiveMismatchError}
@@ -3953,9 +3978,12 @@ export function newGroup(options?: NewGroupOptions): Promise<GroupLike>;
 /**
  * Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
  * may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
- * device, all its ranks must call it. Ranks that belong to several new groups must create them
- * in the same order: calls that deadlock fail, on all ranks involved, with an error that names
- * both.
+ * device, all its ranks must call it, and make all groups in the same order.
+ *
+ * Ranks that belong to several new groups make them one after the other in the same order:
+ * calls that deadlock fail, on all ranks involved, with an error that names both. Or they make
+ * them at the same time, from several threads, or in an event loop without awaiting one before
+ * the next: then in any order, if groups of the same ranks have names.
  *
  * @param ranks - Global ranks; none: all.
  * @returns The group; on a rank that is not in it, the value for a non-member.
@@ -4017,8 +4045,11 @@ export function splitGroup(parentPg: GroupLike | null | undefined, options?: Wai
     splitRanks?: readonly IntegerList[] | null | undefined;
     /** Limit of this call; none: the group's. In ms. */
     timeout?: number | null | undefined;
-    /** Options of the group, `NcclOptions` where NCCL serves a device. */
-    pgOptions?: BackendOptions | NcclOptions | null | undefined;
+    /**
+     * Options of the group: `NcclOptions` where NCCL serves a device, the backend's own where the
+     * program registered it.
+     */
+    pgOptions?: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null | undefined;
     /** A description for logs. */
     groupDesc?: string | null | undefined;
   }): Promise<GroupLike>;
@@ -4153,12 +4184,12 @@ export function isUccAvailable(): boolean;
 export function isXcclAvailable(): boolean;
 
 /**
- * The name of the backend that serves a kind of device: `cpu`, `cuda`.
+ * The name of the backend that serves a kind of device.
  *
- * @param device - The device.
+ * @param device - `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
  * @throws {@link InvalidArgumentError}
  */
-export function getDefaultBackendForDevice(device: string): string;
+export function getDefaultBackendForDevice(device: unknown): string;
 
 /**
  * What this build has, and what of it can be used here. Libraries and drivers are looked for,
@@ -4960,7 +4991,8 @@ export function send(tensor: TensorLike, dst: number | null | undefined, group: 
 
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @throws {@link InvalidArgumentError}
@@ -4983,7 +5015,8 @@ export function recv<T extends TensorLike>(tensor: T, options?: WaitOptions & {
   }): Work<T>;
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @param src - The sender's global rank.
@@ -5005,7 +5038,8 @@ export function recv<T extends TensorLike>(tensor: T, src: number | null | undef
   }): Work<T>;
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @param src - The sender's global rank.
@@ -5026,7 +5060,8 @@ export function recv<T extends TensorLike>(tensor: T, src: number | null | undef
   }): Work<T>;
 /**
  * Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's
- * global rank; -1 if this process is not in the group.
+ * global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+ * `Work.sourceRank` is the sender's rank in the group.
  *
  * @param tensor - What the result is written to.
  * @param src - The sender's global rank.
@@ -5728,6 +5763,61 @@ export function sendrecv<T extends TensorLike>(sendTensor: TensorLike, dst: numb
     /** As in c10d. Here a call returns a {@link Work} either way, which can be awaited. */
     asyncOp?: boolean | undefined;
   }): Work<T>;
+
+/**
+ * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
+ * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+ * the group. See `ProcessGroup.allreduceSparse`.
+ *
+ * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+ * @param values - Of the shape `[entries, ...]`.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link UnsupportedDTypeError}
+ */
+export function allReduceSparse(indices: TensorLike, values: TensorLike, options?: WaitOptions & {
+    /**
+     * `SUM` or `AVG`.
+     * @defaultValue `ReduceOp.SUM`
+     */
+    op?: ReduceOp | undefined;
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<TensorLike[] | null>;
+/**
+ * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
+ * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+ * the group. See `ProcessGroup.allreduceSparse`.
+ *
+ * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+ * @param values - Of the shape `[entries, ...]`.
+ * @param op - `SUM` or `AVG`.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link UnsupportedDTypeError}
+ */
+export function allReduceSparse(indices: TensorLike, values: TensorLike, op: ReduceOp | undefined, options?: WaitOptions & {
+    /** The process group; none: the default group. */
+    group?: GroupLike | null | undefined;
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<TensorLike[] | null>;
+/**
+ * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
+ * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+ * the group. See `ProcessGroup.allreduceSparse`.
+ *
+ * @param indices - Whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+ * @param values - Of the shape `[entries, ...]`.
+ * @param op - `SUM` or `AVG`.
+ * @param group - The process group; none: the default group.
+ * @throws {@link InvalidArgumentError}
+ * @throws {@link UnsupportedDTypeError}
+ */
+export function allReduceSparse(indices: TensorLike, values: TensorLike, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
+    /** Limit of the operation; the group's by default. In ms. */
+    timeout?: number | null | undefined;
+  }): Promise<TensorLike[] | null>;
 
 /**
  * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.

@@ -136,8 +136,10 @@ partial namespace distributed {
   ///
   /// When a group is made, `func` is called on every rank, with the group's store, the rank, the
   /// number of ranks and the limit of operations; with `extended_api`, with a
-  /// `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
-  /// awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+  /// `DistributedBackendOptions`, which has more, and what the group was given as its options: a
+  /// `BackendOptions`, or whatever else this backend takes. A group that is made from another gets
+  /// those of the other, unless it is given its own. What the factory returns (or awaits) is
+  /// an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
   /// `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
   /// as it has; a call of one that it lacks raises `Unsupported`. Its tensors are flat, in host
   /// memory, and its own: results are copied back when an operation has ended. A method returns
@@ -148,8 +150,8 @@ partial namespace distributed {
   /// - `name`: its name, which begins with a letter; case does not matter.
   /// - `func`: makes the backend of this rank in a new group.
   /// - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`, as in c10d.
-  ///   The name alone stands for the first. Tensors of a CUDA device go by way of memory of the
-  ///   host, where it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda`
+  ///   The name alone stands for all of them. Tensors of a CUDA device go by way of memory of the
+  ///   host, where it serves `cpu` and no other backend serves `cuda`; one that serves `cuda` alone
   ///   is not given them.
   [Handwritten, Own=javascript, Rust="polyrank::register_backend",
    Throws=(DuplicateBackend, InvalidArgument)]
@@ -180,7 +182,9 @@ partial namespace distributed {
   /// Whether the XCCL backend is available; it never is.
   boolean is_xccl_available();
 
-  /// The name of the backend that serves a kind of device: `cpu`, `cuda`.
+  /// The name of the backend that serves a kind of device.
+  ///
+  /// - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
   [Throws=InvalidArgument]
-  DOMString get_default_backend_for_device(DOMString device);
+  DOMString get_default_backend_for_device(Object device);
 };

@@ -55,25 +55,25 @@ interface DeviceMesh {
   /// The length of each dimension.
   [Handwritten] readonly attribute sequence<unsigned long> shape;
 
-  /// The number of ranks, or the length of a dimension.
+  /// The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
   [Handwritten, Throws=(InvalidArgument, MeshDimension)]
   unsigned long size([Positional] optional long? mesh_dim = null);
   [Handwritten] unsigned long size(DOMString mesh_dim);
 
-  /// This process's global rank.
-  [Handwritten, Rust=rank, Throws=NotInitialized] Rank get_rank();
+  /// This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
+  [Handwritten, Rust=rank, Throws=(NotInitialized, InvalidGroup)] Rank get_rank();
 
   /// This process's index in each dimension; none if it is not in the mesh.
   [Handwritten, Rust=coordinate] sequence<unsigned long>? get_coordinate();
 
   /// This process's index in a dimension, which is its rank in that dimension's group. Without
-  /// `mesh_dim`: in the only one.
+  /// `mesh_dim`: in the only one. A name may be one that `flatten` gave.
   [Handwritten, Rust=local_rank, Throws=(InvalidArgument, InvalidGroup, MeshDimension)]
   Rank get_local_rank([Positional] optional long? mesh_dim = null);
   [Handwritten] Rank get_local_rank(DOMString mesh_dim);
 
   /// The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
-  /// only one.
+  /// only one. A name may be one that `flatten` gave.
   [Handwritten, Rust=group, Throws=(InvalidArgument, InvalidGroup, MeshDimension)]
   ProcessGroup get_group([Positional] optional long? mesh_dim = null);
   [Handwritten] ProcessGroup get_group(DOMString mesh_dim);

@@ -31,7 +31,9 @@ namespace distributed {
   /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
   /// - `store`: where ranks meet, instead of `init_method`.
   /// - `group_name`: the group's name; empty: `default_pg`.
-  /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
+  /// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device. A backend that
+  ///   the program registered is given them as they are, and may have others: any object in Python,
+  ///   plain values in JavaScript.
   /// - `device_id`: the device that the group is bound to.
   /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
   ///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which
@@ -64,12 +66,12 @@ namespace distributed {
   /// on all ranks.
   /// Does not wait for operations in flight, only until the other ranks have been notified, for a
   /// second at most.
-  [Waits, Leaves=immediately, Throws=NotInitialized]
+  [Waits, Leaves=immediately, Throws=(NotInitialized, InvalidGroup)]
   undefined abort_process_group([Positional] optional ProcessGroup? group = null);
 
   /// The group of the innermost `process_group` block that this thread or task is in, else the
   /// default group.
-  [Own=javascript, Throws=NotInitialized] ProcessGroup current_process_group();
+  [Own=javascript, Throws=(NotInitialized, InvalidGroup)] ProcessGroup current_process_group();
 
   /// Makes `pg` the current group for a block of this thread or task.
   [Handwritten, Own=javascript, JavaScript=withProcessGroup, Rust=with_process_group]
@@ -80,9 +82,12 @@ namespace distributed {
 
   /// Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
   /// may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
-  /// device, all its ranks must call it. Ranks that belong to several new groups must create them
-  /// in the same order: calls that deadlock fail, on all ranks involved, with an error that names
-  /// both.
+  /// device, all its ranks must call it, and make all groups in the same order.
+  ///
+  /// Ranks that belong to several new groups make them one after the other in the same order: calls
+  /// that deadlock fail, on all ranks involved, with an error that names both. Or they make them at
+  /// the same time, from several threads, or in an event loop without awaiting one before the next:
+  /// then in any order, if groups of the same ranks have names.
   ///
   /// - `ranks`: global ranks; none: all.
   /// - `timeout`: limit of the group's operations; none: the default.

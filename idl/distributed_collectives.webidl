@@ -141,7 +141,8 @@ partial namespace distributed {
                  [Peer] optional Rank? group_dst = null);
 
   /// Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
-  /// rank; -1 if this process is not in the group.
+  /// rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+  /// `Work.source_rank` is the sender's rank in the group.
   [Handwritten, Throws=(InvalidArgument, MessageSize, MessageDType, RankFailed)]
   long recv([Out] Tensor tensor, [GlobalPeer, Positional] optional Rank? src = null,
             [Group, Positional] optional ProcessGroup? group = null,
@@ -162,7 +163,7 @@ partial namespace distributed {
               [Tag, Positional] optional unsigned long tag = 0,
               [Peer] optional Rank? group_src = null);
 
-  /// Issues sends and receives together; returns a handle for each of them.
+  /// Issues sends and receives of one group together; returns a handle for each of them.
   [Handwritten, Own=javascript, Throws=InvalidArgument]
   sequence<Work> batch_isend_irecv(sequence<P2POp> p2p_op_list);
 };

@@ -9,8 +9,6 @@ dictionary AllreduceOptions {
   Duration? timeout = null;
   /// Kept for c10d: method calls return a `Work` either way.
   [AsyncOp] boolean async_op = true;
-  /// Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum.
-  [Unbuilt] Object? sparse_indices = null;
   /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
   /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
   /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.

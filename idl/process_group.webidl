@@ -15,6 +15,7 @@ interface ProcessGroup {
   /// - `rank`: this process's rank, from 0 to `size` - 1.
   /// - `backend`: `tcp` unless given.
   /// - `timeout`: limit of joining and of each operation, 30 min unless given.
+  /// - `pg_options`: options of the group, as for `init_process_group`.
   /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
   ///   is waited for, and `rank` and `size` have no meaning.
   ///
@@ -25,7 +26,8 @@ interface ProcessGroup {
                                 UnknownBackend)]
   constructor(Store store, Rank rank, unsigned long size, optional DOMString? backend = null,
               optional Duration? timeout = null, optional DOMString? group_name = null,
-              optional boolean enable_reconfigure = false);
+              optional boolean enable_reconfigure = false,
+              optional BackendOptions? pg_options = null);
 
   /// This process's rank in the group.
   Rank rank();

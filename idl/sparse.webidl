@@ -16,3 +16,19 @@ partial interface ProcessGroup {
                                     [Positional] optional ReduceOp reduce_op = "SUM",
                                     optional Duration? timeout = null);
 };
+
+partial namespace distributed {
+  /// Sums sparse tensors of all ranks in coordinate form, as `all_reduce` of PyTorch does. Returns
+  /// the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+  /// the group. See `ProcessGroup.allreduce_sparse`.
+  ///
+  /// - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+  /// - `values`: of the shape `[entries, ...]`.
+  /// - `op`: `SUM` or `AVG`.
+  /// - `timeout`: limit of the operation; the group's by default.
+  [Waits, Throws=(InvalidArgument, UnsupportedDType)]
+  sequence<Tensor>? all_reduce_sparse(Tensor indices, Tensor values,
+                                      [Positional] optional ReduceOp op = "SUM",
+                                      [Group, Positional] optional ProcessGroup? group = null,
+                                      optional Duration? timeout = null);
+};

@@ -49,6 +49,10 @@ class NativeCall {
     this.groups = addon.callGroups(call);
   }
 
+  get isConcurrent() {
+    return addon.callIsConcurrent(this.#call);
+  }
+
   peer() {
     return addon.callPeer(this.#call);
   }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use napi::bindgen_prelude::{ClassInstance, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
-use polyrank::calls::event_loop::{store_queues, threads};
+use polyrank::calls::event_loop::{sequences, threads};
 use polyrank::calls::staged::StagedOperation;
 use polyrank::calls::{self, Entry, Invocation, OperationArguments, ScriptValue};
 
@@ -134,6 +134,12 @@ pub fn call_groups(call: Unknown<'_>) -> Result<Vec<f64>> {
     Ok(groups.into_iter().map(|group| group as f64).collect())
 }
 
+/// Whether a call runs beside the others of its groups.
+#[napi]
+pub fn call_is_concurrent(call: Unknown<'_>) -> Result<bool> {
+    Ok(seen(call, Invocation::is_concurrent)?.unwrap_or_default())
+}
+
 /// The rank in the group with which a call exchanges a message, if it is with one.
 #[napi]
 pub fn call_peer(env: Env, call: Unknown<'_>) -> Result<Option<u32>> {
@@ -223,14 +229,14 @@ fn begin<'env>(env: Env, call: Invocation, cancel: Option<u32>) -> Result<Unknow
     let flag: Arc<AtomicBool> = realm.flag(id);
     realm.expect_event(env);
     let mailbox = realm.mailbox.clone();
-    let place = call.store_place();
+    let place = call.place();
     call.prepare();
     let run = move || {
         let result = threads::cancellable(flag, || call.run());
         mailbox.send(Event::Ended(deferred, Some(id), result));
     };
     match place {
-        Some(place) => store_queues::run(place, run),
+        Some(place) => sequences::run(place, run),
         None => threads::run(run),
     }
     Ok(promise.into_unknown())

@@ -3,16 +3,15 @@
 //! of all operations.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::time::Instant;
 
 use napi::bindgen_prelude::Unknown;
 use napi::{Env, Result};
 use napi_derive::napi;
 use polyrank::calls::staged::{
-    CallerMemory, ShortArray, ShortCall, ShortMethods, ShortNames, ShortOutcome,
+    CallerMemory, ShortArray, ShortCall, ShortGroups, ShortMethods, ShortNames, ShortOutcome,
 };
-use polyrank::{DType, ProcessGroup, distributed};
+use polyrank::{DType, ProcessGroup};
 
 use crate::convert::{Js, View};
 use crate::memory::home_of;
@@ -25,31 +24,21 @@ const COPIED_BYTES: usize = 16 << 10;
 thread_local! {
     /// Methods that have short calls, by the numbers that JavaScript was given for them.
     static METHODS: RefCell<ShortMethods> = const { RefCell::new(ShortMethods::new()) };
-    /// The groups that this thread has handles on, and how many.
-    static GROUPS: RefCell<HashMap<u64, (ProcessGroup, usize)>> = RefCell::default();
+    /// The groups that this thread has handles on.
+    static GROUPS: RefCell<ShortGroups> = const { RefCell::new(ShortGroups::new()) };
     /// Where short calls work.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Notes a handle of this thread on `group`.
 pub(crate) fn note_handle(group: &ProcessGroup) {
-    GROUPS.with_borrow_mut(|groups| {
-        groups.entry(group.identity()).or_insert_with(|| (group.clone(), 0)).1 += 1;
-    });
+    GROUPS.with_borrow_mut(|groups| groups.add(group));
 }
 
 /// Forgets a handle; the group, if that was the last one.
 pub(crate) fn forget_handle(group: &ProcessGroup) {
     // The thread may be ending, with what belongs to it.
-    let _ = GROUPS.try_with(|groups| {
-        let mut groups = groups.borrow_mut();
-        if let Some((_, handles)) = groups.get_mut(&group.identity()) {
-            *handles -= 1;
-            if *handles == 0 {
-                groups.remove(&group.identity());
-            }
-        }
-    });
+    let _ = GROUPS.try_with(|groups| groups.borrow_mut().remove(group));
 }
 
 /// The number of a method for `run_short`, in calls that have so many arrays first, and then an
@@ -233,9 +222,6 @@ fn short_arrays(dtype: DType, views: &[View<'_>]) -> Option<Vec<ShortArray>> {
     views.iter().map(described).collect()
 }
 
-fn group_of(identity: f64) -> Option<ProcessGroup> {
-    if identity == 0.0 {
-        return distributed::default_group().ok();
-    }
-    GROUPS.with_borrow(|groups| groups.get(&(identity as u64)).map(|(group, _)| group.clone()))
+fn group_of(number: f64) -> Option<ProcessGroup> {
+    GROUPS.with_borrow(|groups| groups.get(number))
 }

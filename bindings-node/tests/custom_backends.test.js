@@ -43,6 +43,10 @@ test("a factory that fails on one rank fails the group on all", async () => {
   }
 });
 
+test("options of a group come to the factory", async () => {
+  assert.deepEqual(await onRanks(2, SCENARIOS, "options"), ["over", "over"]);
+});
+
 test("fake is a rank of any world", async () => {
   assert.deepEqual(await onRanks(1, SCENARIOS, "fake"), ["over"]);
 });

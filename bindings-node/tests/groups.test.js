@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -76,6 +77,28 @@ test("calls that cross are told, however many groups were made before", async ()
     assert.equal(kind, "Rendezvous");
     for (const name of ["one", "other"]) assert.ok(message.includes(`(group '${name}')`), message);
   }
+});
+
+for (const size of [2, 3]) {
+  test(`${size} ranks make groups at once, each in an order of its own`, async (context) => {
+    const seed = randomInt(2 ** 31);
+    context.diagnostic(`seed ${seed}`);
+    const options = { argument: { repetitions: 50, seed } };
+    for (const count of await onRanks(size, SCENARIOS, "anyOrder", options)) {
+      assert.ok(count >= 150, `${count} groups of seed ${seed}`);
+    }
+  });
+}
+
+test("of two groups of one name that are made at once, one is", async () => {
+  for (const found of await onRanks(3, SCENARIOS, "oneName")) {
+    assert.deepEqual(found, [3, 3, "DuplicateGroup"]);
+  }
+});
+
+test("a group is left though one is being made out of it", async () => {
+  const [kind] = await onRanks(2, SCENARIOS, "leftWhileMaking");
+  assert.match(kind, /^(Aborted|RankFailed|Rendezvous)$/);
 });
 
 test("a hundred groups of eight ranks fit a process", async () => {

@@ -82,7 +82,12 @@ test("members that are replaced may bring hints", async () => {
 
 test("a group that was destroyed is refused", async () => {
   const group = await pr.ProcessGroup.join(new pr.HashStore(), 0, 1, { groupName: "over" });
-  await group.shutdown();
+  await pr.withProcessGroup(group, async () => {
+    assert.equal(pr.currentProcessGroup(), group);
+    await group.shutdown();
+    assert.throws(() => pr.currentProcessGroup(), pr.InvalidGroupError);
+  });
+  await assert.rejects(pr.abortProcessGroup(group), pr.InvalidGroupError);
   const calls = [
     () => group.setTimeout(5),
     () => pr.setTimeout(5, group),

@@ -50,6 +50,17 @@ test("dimensions, blocks, strides and averages", async () => {
   });
 });
 
+test("the free function sums in the default group, and in others", async () => {
+  await pr.initProcessGroup({ store: new pr.HashStore(), rank: 0, worldSize: 1 });
+  const [places, ones] = [BigInt64Array.of(7n, 2n, 7n), Float32Array.of(1, 2, 3)];
+  const lists = (sum) => sum.map((tensor) => [...tensor.data].map(Number));
+  assert.deepEqual(lists(await pr.allReduceSparse(places, ones)), [[2, 7], [2, 4]]);
+  const group = await pr.newGroup([0]);
+  const options = { op: pr.ReduceOp.AVG, group, timeout: 20_000 };
+  assert.deepEqual(lists(await pr.allReduceSparse(places, ones, options)), [[2, 7], [2, 4]]);
+  await pr.destroyProcessGroup();
+});
+
 test("what cannot be summed is refused on all ranks", async () => {
   await inGroups(2, async (group, rank) => {
     const places = BigInt64Array.of(rank === 0 ? -1n : 0n);

@@ -27,3 +27,11 @@ test("a backend is recommended that can be used, with the reason", () => {
   }
   assert.ok(reason.length > 20, reason);
 });
+
+test("a kind of device has its backend", () => {
+  assert.deepEqual(["cpu", "cuda:1"].map(pr.getDefaultBackendForDevice), ["tcp", "nccl"]);
+  for (const wrong of ["tpu", null]) {
+    const refused = { kind: "InvalidArgument", message: /is not a device; expected one of cpu/ };
+    assert.throws(() => pr.getDefaultBackendForDevice(wrong), refused);
+  }
+});

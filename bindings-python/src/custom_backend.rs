@@ -130,6 +130,12 @@ impl Task {
         Ok(Some(members))
     }
 
+    /// What the group was given as options, for the factory.
+    #[getter]
+    fn options(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        Some(self.task.given_options()?.get::<Py<PyAny>>()?.clone_ref(py))
+    }
+
     /// Arrays of what is read.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

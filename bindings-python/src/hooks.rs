@@ -40,47 +40,51 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// The functions that are hooks, by numbers, with the group of each. They stand here, where
-/// Python's collector finds those of a group.
-static FUNCTIONS: Mutex<BTreeMap<u64, (u64, Py<PyAny>)>> = Mutex::new(BTreeMap::new());
+/// The functions that are hooks. They stand here, where Python's collector finds those of a group.
+static FUNCTIONS: Mutex<Functions> = Mutex::new(BTreeMap::new());
+
+/// By the identity of the group, and numbers.
+type Functions = BTreeMap<(u64, u64), Py<PyAny>>;
 
 /// A function that is a hook of a group, as long as this is there.
-pub(crate) struct HookFunction(u64);
+pub(crate) struct HookFunction {
+    key: (u64, u64),
+}
 
 impl HookFunction {
     /// `function` as a hook of the group of this identity.
     pub(crate) fn new(group: u64, function: &Bound<'_, PyAny>) -> HookFunction {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed);
-        functions().insert(number, (group, function.clone().unbind()));
-        HookFunction(number)
+        let key = (group, LAST.fetch_add(1, Ordering::Relaxed));
+        functions().insert(key, function.clone().unbind());
+        HookFunction { key }
     }
 
     fn get<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         let functions = functions();
-        let function = functions.get(&self.0).map(|(_, function)| function.bind(py).clone());
+        let function = functions.get(&self.key).map(|function| function.bind(py).clone());
         function.unwrap_or_else(|| py.None().into_bound(py))
     }
 }
 
 impl Drop for HookFunction {
     fn drop(&mut self) {
-        let function = functions().remove(&self.0);
+        let function = functions().remove(&self.key);
         // Without the lock: that may run any code.
         drop(function);
     }
 }
 
 /// Nobody runs code of Python while holding them.
-fn functions() -> MutexGuard<'static, BTreeMap<u64, (u64, Py<PyAny>)>> {
+fn functions() -> MutexGuard<'static, Functions> {
     FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Shows Python's collector the hooks of the group of this identity.
 pub(crate) fn visit(group: u64, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
     let functions = functions();
-    let hooks = functions.values().filter(|(of, _)| *of == group);
-    hooks.into_iter().try_for_each(|(_, function)| visit.call(function))
+    let mut hooks = functions.range((group, 0)..=(group, u64::MAX));
+    hooks.try_for_each(|(_, function)| visit.call(function))
 }
 
 /// Calls `issue` where hooks find the objects of the call, if there are hooks for which to keep

@@ -166,6 +166,12 @@ def flattened(here):
     assert dp_cp.mesh_dim_names == ("dp_cp",) and dp_cp.get_root_mesh() is mesh
     assert mesh["dp_cp"] == dp_cp and mesh["dp_cp"].get_group() is dp_cp.get_group()
     assert mesh.get_group("dp_cp") is dp_cp.get_group()
+    # torch's `get_local_rank` is `get_rank(self.get_group(mesh_dim))`.
+    for part in (mesh, mesh["dp"], dp_cp, mesh["dp_cp", "tp"]):
+        assert part.get_local_rank("dp_cp") == here.rank // 2 == dist.get_rank(dp_cp.get_group())
+        assert part.size("dp_cp") == 4 and part.get_group("dp_cp") is dp_cp.get_group()
+    with pytest.raises(polyrank.MeshDimensionError, match=r"no dimension .*\['dp', 'cp', 'tp'\]"):
+        _mesh_resources.get_mesh_dim_by_name(mesh, "dp_cp")
     # Not contiguous: torch puts the remaining dimension first.
     with_tp = mesh["dp_cp", "tp"]
     has_layout(here, with_tp, np.arange(8).reshape(4, 2))
@@ -216,7 +222,9 @@ def of_groups(here):
         ((groups, "cpu"), ("a", "b"), "Must pass mesh if"),
         ((groups, "cpu", ranks), None, "Must pass mesh_dim_names"),
         ((groups, "cpu", ranks[0]), ("a",), "2 groups make a mesh of 2 dimensions, not 1"),
-        ((groups, "cpu", ranks.T), ("a", "b"), "cannot be that of dimension 0"),
+        ((groups, "cpu", ranks.T), ("a", "b"),
+         f"dimension 0 .*which has 4 ranks here: {re.escape(str(ranks[row].tolist()))}"),
+        ((world, "cpu", [0, 1, 2]), None, r"dimension 0 .*, which has 3 ranks here: \[0, 1, 2\]"),
         ((groups, "cpu", ranks[:, ::-1]), ("a", "b"), "cannot be that of dimension"),
         ((groups, "cpu", [[0], [1]]), ("a", "b"), "cannot be that of dimension 1"),
         (([], "cpu", ranks), ("a", "b"), "0 groups make a mesh of 0 dimensions"),
@@ -234,6 +242,12 @@ def of_standalone_groups(here):
     assert not dist.is_initialized()
     mesh = DeviceMesh.from_group(here.group, "cpu", mesh_dim_names=["dp"])
     assert mesh.get_coordinate() == [here.rank] and mesh.get_rank() == here.rank
+    lonely = here.make_group("lonely")
+    of_lonely = DeviceMesh.from_group(lonely, "cpu")
+    assert of_lonely.get_rank() == here.rank
+    lonely.shutdown()
+    with pytest.raises(polyrank.NotInitializedError):
+        of_lonely.get_rank()
     layout = DeviceMesh("cpu", [[0, 1], [2, 3]], _init_backend=False)
     assert layout.get_coordinate() is None and layout.shape == (2, 2)
     with pytest.raises(polyrank.NotInitializedError):
@@ -299,9 +313,17 @@ def outlived(here):
         dist.init_process_group("tcp", rank=here.rank, world_size=3, **options)
         mesh = init_device_mesh("cpu", (3, 1), mesh_dim_names=("dp", "tp"))
         meshes.append((mesh, mesh.get_group("dp")))
+        layout = DeviceMesh("cpu", [0, 1, 2], _init_backend=False)
+        asked = [mesh, mesh["dp"], layout]
+        assert [one.get_rank() for one in asked] == [here.rank] * 3
         if run == "first":
             dist.destroy_process_group()
+            for one in asked:
+                with pytest.raises(polyrank.NotInitializedError):
+                    one.get_rank()
     (old, group), (present, _) = meshes
+    with pytest.raises(polyrank.InvalidGroupError, match="destroyed"):
+        old.get_rank()
     with pytest.raises(polyrank.InvalidGroupError, match="destroyed"):
         old.flatten("all")
     assert present.flatten("all").size() == 3

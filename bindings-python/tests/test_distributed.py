@@ -57,9 +57,10 @@ def abort_forgets(here):
     left = [polyrank.default_group(), dist.new_group()]
     dist.abort_process_group(left[1])
     assert dist.is_initialized() and dist.get_pg_count() == 1
-    # What was registered is forgotten; another abort of it does no harm.
-    with pytest.raises(polyrank.InvalidGroupError, match="was destroyed"):
-        dist.destroy_process_group(left[1])
+    # What was registered is forgotten.
+    for leave in (dist.destroy_process_group, dist.abort_process_group):
+        with pytest.raises(polyrank.InvalidGroupError, match="was destroyed"):
+            leave(left[1])
     dist.abort_process_group()
     assert not dist.is_initialized()
     for group in left:
@@ -327,6 +328,7 @@ def destroyed(here):
             lambda: group.prepare_allreduce(ones),
             lambda: group.split_group([0]),
             lambda: dist.destroy_process_group(group),
+            lambda: dist.abort_process_group(group),
         ):
             with pytest.raises(polyrank.InvalidGroupError, match=message):
                 call()

@@ -68,7 +68,11 @@ def test_members_that_are_replaced_may_bring_hints():
 
 def test_a_group_that_was_destroyed_is_refused():
     group = polyrank.ProcessGroup(polyrank.HashStore(), 0, 1, group_name="over")
-    group.shutdown()
+    with dist.process_group(group):
+        assert dist.current_process_group() is group
+        group.shutdown()
+        with pytest.raises(polyrank.InvalidGroupError, match="'over' was destroyed"):
+            dist.current_process_group()
     calls = [
         lambda: group.set_timeout(5),
         lambda: dist.set_timeout(5, group),

@@ -134,10 +134,27 @@ def failures(here):
     with pytest.raises(polyrank.InvalidTypeError, match="rank 0 gave no object"):
         objects = [bad] * here.size if here.rank == 0 else None
         dist.scatter_object_list([None], objects)
-    with pytest.raises(polyrank.InvalidTypeError, match="2 objects for 3 ranks"):
+    # A list of another length is a wrong argument, wherever it is one.
+    with pytest.raises(polyrank.InvalidArgumentError, match="0 gave .*: the list has 2 objects for 3"):
         dist.scatter_object_list([None], [1, 2] if here.rank == 0 else None)
-    with pytest.raises((polyrank.InvalidArgumentError, polyrank.InvalidTypeError), match="places"):
-        dist.all_gather_object([None] * (here.size + (here.rank == 0)), 1)
+    for is_wrong in (here.rank == 0, True):
+        for call in (
+            lambda: dist.all_gather_object([None] * (here.size + is_wrong), 1),
+            lambda: dist.gather_object(
+                1, [None] * (here.size + 1) if here.rank == 0 else None, dst=0),
+        ):
+            with pytest.raises(polyrank.InvalidArgumentError) as raised:
+                call()
+            assert "Error" not in str(raised.value)
+            where = "the list has 4 places for the objects of 3 ranks"
+            if here.rank == 0:
+                assert str(raised.value) == where
+            else:
+                assert "rank 0 gave no object" in str(raised.value) or is_wrong
+    output = [] if here.rank == 0 else [None]
+    with pytest.raises(polyrank.InvalidArgumentError, match="output_list to be non-empty") as raised:
+        dist.scatter_object_list(output, [1, 2, 3] if here.rank == 0 else None)
+    assert "Error" not in str(raised.value)
     if here.rank == 0:
         with pytest.raises(polyrank.InvalidTypeError):
             dist.send_object_list([bad], dst=1)
@@ -148,7 +165,7 @@ def failures(here):
     endless.append(endless)
     with pytest.raises(polyrank.InvalidTypeError, match="nested deeper.* takes two; send a list"):
         dist.all_gather_object([None] * here.size, endless)
-    with pytest.raises(ValueError, match="Must specify"):
+    with pytest.raises(ValueError, match="Must specify src or group_src"):
         dist.broadcast_object_list([1])
     dist.all_gather_object(gathered := [None] * here.size, here.rank)
     assert gathered == list(range(here.size))

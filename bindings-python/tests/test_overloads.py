@@ -154,17 +154,6 @@ def test_wrong_calls_are_type_errors_that_list_the_forms(pair):
     pair.run(wrong_calls)
 
 
-def unbuilt(here):
-    options = polyrank.AllreduceOptions(sparse_indices=np.array([1]))
-    with pytest.raises(polyrank.UnsupportedError, match="'sparse_indices' of allreduce") as caught:
-        here.group.allreduce([np.ones(2)], options)
-    assert isinstance(caught.value, NotImplementedError)
-
-
-def test_what_is_not_built_says_so(pair):
-    pair.run(unbuilt)
-
-
 def test_options_have_defaults_and_take_keywords():
     options = polyrank.AllreduceOptions()
     assert options.reduce_op == ReduceOp.SUM

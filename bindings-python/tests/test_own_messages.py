@@ -63,6 +63,30 @@ def test_the_free_functions_batches_objects_and_await_take_them(world):
     world.run(free_functions)
 
 
+def of_two_groups(here):
+    dist, other = polyrank.distributed, 1 - here.rank
+    groups = [here.make_group("one batch"), here.make_group("another batch")]
+    sent, into = np.full(1, here.rank), np.full(1, -1)
+    operations = [
+        dist.P2POp(dist.isend, np.full(1, 9), group=groups[0], group_peer=other),
+        dist.P2POp(dist.irecv, into, group=groups[1], group_peer=other),
+    ]
+    said = "All ops need to use the same group: the first is of 'one batch', .* 1 of 'another batch'"
+    # As c10d raises a `ValueError`.
+    with pytest.raises(ValueError, match=said) as raised:
+        dist.batch_isend_irecv(operations)
+    assert raised.type is polyrank.InvalidArgumentError
+    # Nothing was sent: the next message is the first.
+    work = groups[0].send([sent], other)
+    groups[0].recv([into], other).wait()
+    work.wait()
+    assert into == [other]
+
+
+def test_a_batch_of_several_groups_is_refused(pair):
+    pair.run(of_two_groups)
+
+
 def among_others(here):
     group, rank, size = here.group, here.rank, here.size
     works = [group.send([np.full(1, rank)], other, 8) for other in range(size)]

@@ -112,3 +112,25 @@ def refusals(here):
 
 def test_what_cannot_be_summed_is_refused_on_all_ranks(trio):
     trio.run(refusals)
+
+
+def of_the_default_group(here):
+    store = polyrank.PrefixStore("sparse default", here.store)
+    polyrank.init_process_group(store=store, rank=here.rank, world_size=here.size)
+    places, values = np.array([7, here.rank]), np.array([1.0, 2.0])
+    for group in (None, polyrank.default_group()):
+        indices, summed = polyrank.all_reduce_sparse(places, values, group=group)
+        assert (list(indices), list(summed)) == ([0, 1, 7], [2, 2, 2])
+    indices, summed = polyrank.all_reduce_sparse(places, values, ReduceOp.AVG, timeout=20)
+    assert (list(indices), list(summed)) == ([0, 1, 7], [1, 1, 1])
+    alone = polyrank.new_group([0])
+    outcome = polyrank.all_reduce_sparse(places, values, group=alone)
+    if here.rank == 0:
+        assert [list(one) for one in outcome] == [[0, 7], [2, 1]]
+    else:
+        assert outcome is None
+    polyrank.destroy_process_group()
+
+
+def test_the_free_function_sums_in_the_default_group_and_in_others(pair):
+    pair.run(of_the_default_group)

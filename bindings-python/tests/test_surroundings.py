@@ -1,6 +1,7 @@
 """What a program asks of its surroundings, the names of backends, and what errors say."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -61,11 +62,25 @@ def test_a_backend_is_available_or_there_is_a_reason():
         assert (dist.backend_unavailable_reason(name) == "") == is_available
 
 
+class TorchDevice:
+    """What a device of PyTorch says of itself."""
+
+    def __init__(self, kind, index=None):
+        self.text = kind if index is None else f"{kind}:{index}"
+
+    def __str__(self):
+        return self.text
+
+
 def test_a_kind_of_device_has_its_backend():
     assert dist.get_default_backend_for_device("cpu") == "tcp"
     assert dist.get_default_backend_for_device("cuda:1") == "nccl"
-    with pytest.raises(polyrank.InvalidArgumentError, match="'tpu'"):
-        dist.get_default_backend_for_device("tpu")
+    for device, backend in ((TorchDevice("cpu"), "tcp"), (TorchDevice("cuda", 1), "nccl")):
+        assert dist.get_default_backend_for_device(device) == backend
+    for wrong in ("tpu", TorchDevice("tpu"), None):
+        text = re.escape(f"'{wrong}' is not a device; expected one of cpu")
+        with pytest.raises(polyrank.InvalidArgumentError, match=text):
+            dist.get_default_backend_for_device(wrong)
 
 
 WITHOUT_NCCL = """

@@ -119,9 +119,12 @@ def what_is_wrong_with_sizes(here):
         gather(whole, own, [5, -1])
     with pytest.raises(invalid, match=r"add up to"):
         gather(whole, own, [2**62, 2**62])
-    message = rf"rank {here.rank} gives and gets .* 6 elements of input and"
+    message = (rf"rank {here.rank} gives and gets .* 6 elements of input \(shape \[2, 3\]\) and "
+               r"3 elements of output \(shape \[1, 3\]\)")
     with pytest.raises(invalid, match=message):
         gather(whole, own, [1, 3] if here.rank == 0 else [3, 1])
+    with pytest.raises(invalid, match="specify both dst and group_dst"):
+        polyrank.gather_v(own, dst=0, group_dst=0, group=here.group)
     with pytest.raises(invalid, match=r"splits \[1, 1\] add up to 2"):
         here.group.reduce_scatter_v(own, whole, [1, 1])
     # Equal parts where no sizes are given.

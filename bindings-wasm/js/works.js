@@ -2,6 +2,7 @@
 // memory and from there, which is cheaper than to hand them over. Knows nothing of what operations
 // are for.
 
+import { commName } from "./runtime/comm_name.js";
 import { NativeWork, installWorks } from "./runtime/native_works.js";
 import { codeOf } from "./runtime/tensors.js";
 import { byteLengthOf, bytesOf } from "./runtime/views.js";
@@ -25,7 +26,7 @@ export function operationsOf(module, memory) {
   });
   const { shortMethod, shortIsReceive, shortTimeoutMs, shortGroupName } = module;
   return {
-    nameCalls: (name) => works.nameCalls(name),
+    nameCalls: (name) => module.nameCalls(name ?? undefined),
     prepare(group, method, args, keywords, tensors, infos, maxEagerBytes) {
       const { prepare } = module;
       const work = prepare(group, method, args, keywords, tensors, infos, maxEagerBytes);
@@ -54,9 +55,8 @@ class Works {
   #memory;
   /** All bytes of the memory; of none, when that has grown, which then lies elsewhere. */
   #bytes;
-  /** How many numbers were given, and how many names count now. */
+  /** How many numbers were given. */
   #last = 0;
-  #names = 0;
 
   constructor(module, memory) {
     this.#module = module;
@@ -64,15 +64,10 @@ class Works {
     this.#bytes = new Uint8Array(memory.buffer);
   }
 
-  nameCalls(name) {
-    this.#names += name === null ? -1 : 1;
-    this.#module.nameCalls(name ?? undefined);
-  }
-
   made(work, method, isNew) {
     this.#last += 1;
     // A name that the caller gives is a part of it.
-    const named = this.#names === 0 ? method : null;
+    const named = commName() === null ? method : null;
     return new NativeWork(work, this.#last, { method: named, isNew });
   }
 

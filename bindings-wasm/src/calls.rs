@@ -75,6 +75,12 @@ impl NativeCall {
         self.0.groups().into_iter().map(|group| JsValue::from(group as f64)).collect()
     }
 
+    /// Whether it runs beside the others of its groups.
+    #[wasm_bindgen(getter, js_name = isConcurrent)]
+    pub fn is_concurrent(&self) -> bool {
+        self.0.is_concurrent()
+    }
+
     /// The rank in the group with which it exchanges a message, if it is with one.
     ///
     /// # Errors

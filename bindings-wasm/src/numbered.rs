@@ -41,11 +41,6 @@ impl<T> Numbered<T> {
         self.place(number).map(|at| &self.entries[at].1)
     }
 
-    /// The first that is as `is` says.
-    pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<&T> {
-        self.entries.iter().map(|(_, entry)| entry).find(|entry| is(entry))
-    }
-
     /// What has this number, to be changed.
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.place(number).map(|at| &mut self.entries[at].1)

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use js_sys::Reflect;
 use polyrank::calls::Object;
+use polyrank::calls::staged::ShortGroups;
 use polyrank::{ProcessGroup, Result};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -14,6 +15,8 @@ use crate::numbered::Numbered;
 
 thread_local! {
     static OBJECTS: RefCell<Numbered<Object>> = const { RefCell::new(Numbered::new()) };
+    /// The groups among them.
+    static GROUPS: RefCell<ShortGroups> = const { RefCell::new(ShortGroups::new()) };
 }
 
 /// A group or a store. Opaque: its methods are called by name.
@@ -46,7 +49,10 @@ impl NativeObject {
 
     /// Releases the object. Later calls on this handle fail.
     pub fn release(&self) {
-        OBJECTS.with_borrow_mut(|objects| objects.remove(self.slot));
+        let object = OBJECTS.with_borrow_mut(|objects| objects.remove(self.slot));
+        if let Some(Object::Group(group)) = &object {
+            GROUPS.with_borrow_mut(|groups| groups.remove(group));
+        }
     }
 }
 
@@ -55,6 +61,9 @@ impl NativeObject {
     pub(crate) fn new(object: Object) -> NativeObject {
         // Numbers are given one after the other, and never reach 2^53.
         let (type_name, id) = (object.type_name(), object.identity() as f64);
+        if let Object::Group(group) = &object {
+            GROUPS.with_borrow_mut(|groups| groups.add(group));
+        }
         let slot = OBJECTS.with_borrow_mut(|objects| objects.add(object));
         NativeObject { slot, type_name, id }
     }
@@ -102,12 +111,9 @@ pub fn check_members(
     check().map(|epoch| epoch as f64).map_err(|error| convert::error(&error))
 }
 
-/// The group with this identity that JavaScript has a handle on.
-pub(crate) fn group(identity: f64) -> Option<ProcessGroup> {
-    OBJECTS.with_borrow(|objects| {
-        let is = |it: &Object| matches!(it, Object::Group(it) if it.identity() as f64 == identity);
-        objects.find(is).and_then(|object| object.group().ok().cloned())
-    })
+/// The group of this number that JavaScript has a handle on; 0 stands for the default group.
+pub(crate) fn group(number: f64) -> Option<ProcessGroup> {
+    GROUPS.with_borrow(|groups| groups.get(number))
 }
 
 /// The object of a handle that was given; none for null.

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 
 use polyrank::calls::staged::{ShortArray, ShortCall, ShortMethods, ShortNames};
-use polyrank::{DType, ProcessGroup, Result, Work, distributed};
+use polyrank::{DType, ProcessGroup, Result, Work};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -52,13 +52,13 @@ pub fn short_is_receive(method: usize) -> bool {
 /// such group.
 #[wasm_bindgen(js_name = shortTimeoutMs)]
 pub fn short_timeout_ms(group: f64) -> f64 {
-    group_of(group).map_or(f64::NAN, |group| group.timeout().as_secs_f64() * 1e3)
+    objects::group(group).map_or(f64::NAN, |group| group.timeout().as_secs_f64() * 1e3)
 }
 
 /// The name of a group, as there; nothing if there is no such group.
 #[wasm_bindgen(js_name = shortGroupName)]
 pub fn short_group_name(group: f64) -> Option<String> {
-    group_of(group).map(|group| group.group_name().to_owned())
+    objects::group(group).map(|group| group.group_name().to_owned())
 }
 
 /// Where the arrays of the next call are to be written, which have so many bytes.
@@ -91,7 +91,7 @@ pub fn short_run(
     timeout_ms: f64,
 ) -> Result<i32, JsValue> {
     let Some(call) = short_call(method, reduce_op, rank) else { return Ok(DECLINED) };
-    let group = group_of(group).filter(|it| it.timeout().as_secs_f64() * 1e3 == timeout_ms);
+    let group = objects::group(group).filter(|it| it.timeout().as_secs_f64() * 1e3 == timeout_ms);
     let Some(group) = group else { return Ok(DECLINED) };
     run(&call, &group, dtype, [first, second])
 }
@@ -155,8 +155,4 @@ fn run(
         }
         Ok(WORKS + keep(staged) as i32)
     })
-}
-
-fn group_of(identity: f64) -> Option<ProcessGroup> {
-    if identity == 0.0 { distributed::default_group().ok() } else { objects::group(identity) }
 }

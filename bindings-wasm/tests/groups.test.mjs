@@ -2,6 +2,7 @@
 // results, large tensors, objects, splitting, and tabs that are closed.
 
 import assert from "node:assert/strict";
+import { randomInt } from "node:crypto";
 import { after, before, test } from "node:test";
 
 import { launchChromium } from "../../tests/javascript/chromium.mjs";
@@ -99,6 +100,21 @@ test("tabs exchange objects, split, and use the store", { timeout: 120_000 }, as
   }`);
   assert.deepEqual(counts, [6, 6, 6]);
   await close(pages);
+});
+
+test("tabs make groups at once, each in an order of its own", { timeout: 120_000 }, async (it) => {
+  const seed = randomInt(2 ** 31);
+  it.diagnostic(`seed ${seed}`);
+  for (const size of [2, 3]) {
+    const pages = await ranks(size);
+    const counts = await runAll(pages, `async ({ pr, group }) => {
+      const { makeInAnyOrder } = await import("/bindings-wasm/tests/cases/new_groups.mjs");
+      return makeInAnyOrder(pr, group, { repetitions: 10, seed: ${seed} });
+    }`);
+    const isCount = (count) => Number.isInteger(count) && count >= 30;
+    assert.ok(counts.every(isCount), `seed ${seed}: ${JSON.stringify(counts)}`);
+    await close(pages);
+  }
 });
 
 test("hooks see operations of a tab, and NaN does not spread", { timeout: 120_000 }, async () => {

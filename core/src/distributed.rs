@@ -7,9 +7,11 @@ mod formation;
 mod joined_groups;
 mod leaving;
 mod messages;
+mod options;
 mod p2p_op;
 mod refusals;
 mod registered;
+mod sparse;
 pub(crate) mod surroundings;
 mod without_members;
 
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::backend;
 use crate::backend::registry::BackendSpec;
-use crate::backend::{self, BackendOptions};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{ProcessGroup, SplitOptions};
@@ -26,7 +28,6 @@ use crate::process_mutex::{ProcessMutex, ProcessMutexGuard};
 use crate::rendezvous::{self, RankClaim};
 use crate::sorted::sort;
 use crate::store::{PrefixStore, Store};
-use crate::tensor::Device;
 
 pub use crate::generated::distributed::*;
 pub use crate::process_group::topology::compute_dims;
@@ -40,11 +41,13 @@ pub use messages::{
     iprobe, irecv, isend, monitored_barrier, monitored_barrier_async, ppermute, probe, recv, send,
     sendrecv,
 };
-pub use p2p_op::{P2POp, batch_isend_irecv};
+pub use options::{InitOptions, NewGroupOptions};
+pub use p2p_op::{P2POp, batch_isend_irecv, check_one_group};
 #[cfg(feature = "internals")]
 pub use registered::with_default_group;
 #[cfg(not(feature = "internals"))]
 use registered::with_default_group;
+pub use sparse::{all_reduce_sparse, all_reduce_sparse_async};
 #[cfg(feature = "tcp")]
 pub use surroundings::create_store_client;
 pub use surroundings::{
@@ -52,93 +55,6 @@ pub use surroundings::{
     is_launched, is_mpi_available, is_nccl_available, is_torchelastic_launched, is_ucc_available,
     is_xccl_available,
 };
-
-/// How the default group is made.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct InitOptions {
-    /// `tcp`, or pairs as `cpu:tcp`. By default those that serve the kind of `device`, else the
-    /// accelerator that is found here: `cpu:tcp,cuda:nccl` for CUDA devices where NCCL can be
-    /// used, else `tcp`.
-    pub backend: Option<String>,
-    /// Where ranks meet: `env://` (the default), `tcp://host:port`, `file:///path`.
-    pub init_method: Option<String>,
-    /// Limit of the rendezvous and of operations; 30 minutes by default.
-    pub timeout: Option<Duration>,
-    /// Number of ranks; from the URL or the environment by default.
-    pub world_size: Option<u32>,
-    /// This rank; from the URL or the environment by default.
-    pub rank: Option<u32>,
-    /// The store to meet in, instead of an URL; needs `rank` and `world_size`.
-    pub store: Option<Arc<dyn Store>>,
-    /// Name of the group, `default_pg` by default.
-    pub group_name: Option<String>,
-    /// The device of this rank.
-    pub device: Option<Device>,
-    /// What is chosen about one of its backends, as `NcclOptions`.
-    pub backend_options: Option<BackendOptions>,
-    /// The version of what this program has to say to the others: a rank of another one is refused.
-    /// One that gives none belongs to any.
-    pub version: Option<String>,
-    /// Whether the group is made without members, which it gets by [`ProcessGroup::reconfigure`]:
-    /// then no rank is waited for, and rank and size have no meaning.
-    pub enable_reconfigure: bool,
-}
-
-setters! {
-    InitOptions {
-        backend: impl Into<String> => Some(backend.into()),
-        init_method: impl Into<String> => Some(init_method.into()),
-        timeout: Duration => Some(timeout),
-        world_size: u32 => Some(world_size),
-        rank: u32 => Some(rank),
-        store: Arc<dyn Store> => Some(store),
-        group_name: impl Into<String> => Some(group_name.into()),
-        device: Device => Some(device),
-        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
-        version: impl Into<String> => Some(version.into()),
-        enable_reconfigure: bool => enable_reconfigure,
-    }
-}
-
-/// How [`new_group`] makes a group.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct NewGroupOptions {
-    /// Global ranks of the members; all by default.
-    pub ranks: Option<Vec<u32>>,
-    /// Limit of operations; the default group's by default.
-    pub timeout: Option<Duration>,
-    /// Free text.
-    pub description: Option<String>,
-    /// Whether members keep the order of `ranks` instead of being sorted.
-    pub keep_order: bool,
-    /// `tcp`, or pairs as `cpu:tcp`; the default group's by default.
-    pub backend: Option<String>,
-    /// The device of this rank; the default group's by default.
-    pub device: Option<Device>,
-    /// Name of the group; made of the members by default.
-    pub group_name: Option<String>,
-    /// What is chosen about one of its backends, as `NcclOptions`; the default group's by default.
-    pub backend_options: Option<BackendOptions>,
-    /// Whether the group is made without members, as with [`InitOptions::enable_reconfigure`]:
-    /// `ranks` have no meaning then.
-    pub enable_reconfigure: bool,
-}
-
-setters! {
-    NewGroupOptions {
-        ranks: impl Into<Vec<u32>> => Some(ranks.into()),
-        timeout: Duration => Some(timeout),
-        description: impl Into<String> => Some(description.into()),
-        keep_order: bool => keep_order,
-        backend: impl Into<String> => Some(backend.into()),
-        device: Device => Some(device),
-        group_name: impl Into<String> => Some(group_name.into()),
-        backend_options: impl Into<BackendOptions> => Some(backend_options.into()),
-        enable_reconfigure: bool => enable_reconfigure,
-    }
-}
 
 struct World {
     process_id: u32,
@@ -499,7 +415,8 @@ fn take_unregistered(group: &ProcessGroup) -> Result<RemovedGroups> {
 /// second at most.
 ///
 /// # Errors
-/// [`Error::NotInitialized`] if there is no group to abort.
+/// [`Error::NotInitialized`] if there is no group to abort; [`Error::InvalidGroup`] for one that
+/// was destroyed.
 pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
     block_on(abort_process_group_async(group))
 }
@@ -510,7 +427,7 @@ pub fn abort_process_group(group: Option<&ProcessGroup>) -> Result<()> {
 /// As [`abort_process_group`].
 pub async fn abort_process_group_async(group: Option<&ProcessGroup>) -> Result<()> {
     let left = match group.filter(|group| !is_registered(group)) {
-        Some(group) => RemovedGroups::Unregistered(group.clone()),
+        Some(group) => take_unregistered(group)?,
         None => take(group)?,
     };
     // What the others ran differently matters no more.

@@ -36,9 +36,39 @@ fn main() -> Result<(), Box<dyn Error>> {
         matches!(made, Err(polyrank::Error::InvalidArgument { .. })),
         "rank 0 gives what is unfit"
     );
+    let new = |elements| group.new_window_with(Tensor::zeros(DType::I64, &[elements])?);
+    let windows = ELEMENTS.map(new);
     destroy_process_group(None)?;
+    for window in windows {
+        check_destroyed(&window?, (rank + 1) % size);
+    }
     println!("Rust rank {rank} of {size}: windows passed");
     Ok(())
+}
+
+/// Each call of a window is refused whose group was destroyed.
+fn check_destroyed(window: &Window, peer: u32) {
+    let mut old = [0_i64];
+    let ended = [
+        window.put(&[1_i64], peer, 0),
+        window.get(&mut [1_i64], peer, 0),
+        window.accumulate(&[1_i64], peer, 0, ReduceOp::Sum),
+        window.fetch_and_add(&[1_i64], &mut old, peer, 0),
+        window.compare_and_swap(&[1_i64], &[0_i64], &mut old, peer, 0),
+        window.signal(peer),
+        window.wait_signal(peer),
+        window.flush(Some(peer)),
+        window.flush(None),
+        window.fence(),
+        window.map_remote_tensor(peer).map(drop),
+        window.get_attr(peer).map(drop),
+        window.tensor_deregister(),
+        window.tensor_register(vec![0_i64]),
+    ];
+    for (at, ended) in ended.into_iter().enumerate() {
+        let is_refused = matches!(ended, Err(polyrank::Error::InvalidGroup { .. }));
+        assert!(is_refused, "call {at}: {ended:?}");
+    }
 }
 
 /// What a rank registers.

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use polyrank::backend::{
-    Backend, BackendContext, BackendType, Call, Capabilities, IssueOptions, IssuedOperation,
-    Leaving, Transfer, register_backend,
+    Backend, BackendContext, BackendOptions, BackendType, Call, Capabilities, IssueOptions,
+    IssuedOperation, Leaving, SpecificOptions, Transfer, register_backend,
 };
 use polyrank::process_group::SplitOptions;
 use polyrank::store::{HashStore, Store};
@@ -65,6 +65,29 @@ fn every_collective_over_a_store_gives_the_results_of_numpy() {
                 }
             },
         );
+    }
+}
+
+#[test]
+fn each_device_may_have_a_backend_from_outside() {
+    for size in SIZES {
+        for backends in ["cpu:tcp,cuda:stubborn", "cpu:store,cuda:stubborn"] {
+            ranks_with(
+                size,
+                |_| over(backends),
+                |group| {
+                    assert_eq!(group.backend_config(), backends);
+                    let half = SplitOptions::default();
+                    let members: Vec<u32> = (0..size).collect();
+                    let again = group.split_group(&members, half).unwrap().unwrap();
+                    for group in [&group, &again] {
+                        let mut sum = [1_i32];
+                        group.allreduce(&mut sum[..], ReduceOp::Sum).unwrap();
+                        assert_eq!(sum, [size as i32]);
+                    }
+                },
+            );
+        }
     }
 }
 
@@ -208,18 +231,20 @@ fn aborting_ends_what_is_in_flight_and_tells_the_backend() {
 
 #[test]
 fn a_factory_that_fails_on_one_rank_fails_the_group_on_all() {
-    let store: Arc<dyn Store> = Arc::new(HashStore::new());
-    let made = |rank: u32| {
-        let options = over("picky");
-        ProcessGroup::new(store.clone(), rank, 3, "picky", options).unwrap_err().to_string()
-    };
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = (0..3).map(|rank| scope.spawn(move || made(rank))).collect();
-        for rank in ranks {
-            let said = rank.join().unwrap();
-            assert!(said.contains("the picky one dislikes rank 1"), "{said}");
-        }
-    });
+    for backends in ["picky", "cpu:tcp,cuda:picky"] {
+        let store: Arc<dyn Store> = Arc::new(HashStore::new());
+        let made = |rank: u32| {
+            let options = over(backends);
+            ProcessGroup::new(store.clone(), rank, 3, "picky", options).unwrap_err().to_string()
+        };
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = (0..3).map(|rank| scope.spawn(move || made(rank))).collect();
+            for rank in ranks {
+                let said = rank.join().unwrap();
+                assert!(said.contains("the picky one dislikes rank 1"), "{said}");
+            }
+        });
+    }
 }
 
 #[test]
@@ -288,6 +313,43 @@ fn leaving_has_one_limit_for_what_is_in_flight_and_for_the_backend() {
             assert!(LIMITS.lock().unwrap().contains(&Duration::ZERO));
         },
     );
+}
+
+/// Options of the backend that notes them.
+#[derive(Debug, PartialEq)]
+struct Channels(u32);
+
+impl SpecificOptions for Channels {
+    const NAME: &'static str = "Channels";
+    const BACKEND: &'static str = "noting";
+}
+
+#[test]
+fn a_factory_is_given_the_options_of_its_group() {
+    static GIVEN: Mutex<Vec<Option<u32>>> = Mutex::new(Vec::new());
+    register_backend("noting", &["cpu"], |context: BackendContext| {
+        let options = context.options.as_ref().and_then(BackendOptions::get::<Channels>);
+        GIVEN.lock().unwrap().push(options.map(|it| it.0));
+        OverStore::make(context)
+    })
+    .unwrap();
+    let new = |name, options| ProcessGroup::new(Arc::new(HashStore::new()), 0, 1, name, options);
+    let group = new("four", over("noting").backend_options(Channels(4))).unwrap();
+    let split = |options| group.split_group(&[0], options).unwrap().unwrap();
+    let inherited = split(SplitOptions::default());
+    let own = split(SplitOptions::default().backend_options(Channels(5)));
+    let other = split(SplitOptions::default().backend("tcp".parse().unwrap()));
+    let none = new("none", over("noting")).unwrap();
+    assert_eq!(*GIVEN.lock().unwrap(), [Some(4), Some(4), Some(5), None]);
+    let error = new("wrong", over("tcp").backend_options(Channels(6))).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    assert!(
+        error.to_string().contains("Channels are for groups in which noting serves"),
+        "{error}"
+    );
+    for group in [inherited, own, other, none, group] {
+        group.shutdown().unwrap();
+    }
 }
 
 #[test]

@@ -124,7 +124,13 @@ fn parts_and_flattened_dimensions_are_those_that_torch_documents() {
         let flat = part.flatten(None).unwrap();
         check(&flat, rank, &[4], &expected);
         assert_eq!(mesh.slice(["dp_cp"]).unwrap(), flat);
-        assert_eq!(mesh.group("dp_cp").unwrap().group_name(), flat.group(()).unwrap().group_name());
+        let place = expected.iter().position(|&it| it == rank).unwrap() as u32;
+        for whole in [&mesh, &part, &flat, &mesh.slice(["pp"]).unwrap()] {
+            let group = whole.group("dp_cp").unwrap();
+            assert_eq!(group.group_name(), flat.group(()).unwrap().group_name());
+            assert_eq!(whole.local_rank("dp_cp").unwrap(), place);
+            assert_eq!(whole.size("dp_cp").unwrap(), 4);
+        }
         for names in [&["cp", "dp"][..], &["dp", "dp"], &[], &["dp_cp", "dp"], &["ep"]] {
             let error = mesh.slice(names).unwrap_err();
             assert!(matches!(error, Error::MeshDimension { .. }), "{names:?}: {error:?}");

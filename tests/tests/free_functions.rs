@@ -55,6 +55,7 @@ fn functions_are_the_default_groups_methods() {
         assert_eq!(dist::iprobe(None, 5).unwrap(), Some(found));
         dist::recv(&mut part, Some(found.source), 5).unwrap();
         messages(rank);
+        sparse(rank);
         dist::barrier(()).unwrap();
         dist::monitored_barrier(None, true).unwrap();
         let mut pair = NewGroupOptions::default();
@@ -73,6 +74,14 @@ fn functions_are_the_default_groups_methods() {
     for rank in ended {
         assert_eq!(rank.code, Some(0), "{}", rank.output);
     }
+}
+
+fn sparse(rank: u32) {
+    let sum =
+        dist::all_reduce_sparse(vec![7_i64, i64::from(rank)], vec![1_f32, 2.0], Default::default());
+    let (places, values) = sum.unwrap();
+    assert_eq!(places.into_vec::<i64>().unwrap(), [0, 1, 2, 7]);
+    assert_eq!(values.into_vec::<f32>().unwrap(), [2.0, 2.0, 2.0, 3.0]);
 }
 
 fn messages(rank: u32) {
@@ -100,6 +109,11 @@ fn the_current_group_is_the_threads_own() {
                 scope.spawn(|| dist::current_process_group().is_err()).join().unwrap()
             });
             assert!(elsewhere);
+            group.shutdown().unwrap();
+            let refused = dist::current_process_group();
+            assert!(matches!(refused, Err(Error::InvalidGroup { .. })), "{refused:?}");
+            let refused = dist::abort_process_group(Some(&group));
+            assert!(matches!(refused, Err(Error::InvalidGroup { .. })), "{refused:?}");
         });
         // A panic leaves nothing behind.
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -79,6 +79,25 @@ fn threads_make_overlapping_groups_in_any_order() {
 }
 
 #[test]
+fn of_two_groups_of_one_name_that_threads_make_at_the_same_time_one_is_made() {
+    let sums = over_tcp(2, |group| {
+        let made = || split(group, &[0, 1], "same");
+        let both =
+            thread::scope(|scope| [scope.spawn(made), scope.spawn(made)].map(|it| it.join()));
+        let mut sums = Vec::new();
+        // All are kept until the end: the name of a group that is gone is free.
+        for made in both.iter().map(|made| made.as_ref().unwrap()) {
+            match made {
+                Ok(made) => sums.push(sum(made, group.rank() + 1)),
+                Err(error) => assert!(matches!(error, Error::DuplicateGroup { .. }), "{error:?}"),
+            }
+        }
+        sums
+    });
+    assert_eq!(sums, [[3], [3]]);
+}
+
+#[test]
 fn ranks_that_make_groups_in_other_orders_hear_which_calls_cross() {
     for size in [2, 3, 5] {
         let everybody: Vec<u32> = (0..size).rev().collect();

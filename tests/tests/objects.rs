@@ -86,6 +86,7 @@ fn an_object_that_cannot_be_encoded_raises_on_every_rank() {
         let few = if rank == 0 { vec![1u8] } else { vec![] };
         let error = group.scatter_object(&few, 0).unwrap_err();
         assert!(error.to_string().contains("1 objects for 3 ranks"), "{error}");
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
         match rank {
             0 => says(group.send_object(&BrokenValue(true), 1).unwrap_err(), 0),
             1 => says(group.recv_object::<BrokenValue>(Some(0)).err().unwrap(), 0),

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use polyrank::distributed::{P2POp, batch_isend_irecv};
-use polyrank::{Error, ProcessGroup};
+use polyrank::{Error, ProcessGroup, SplitOptions};
 use polyrank_tests::mpi::{HUNG, Mpi, ranks as mpi_ranks};
 use polyrank_tests::ranks;
 
@@ -78,6 +78,27 @@ fn messages_that_are_issued_together_are_what_was_given() {
             works.into_iter().for_each(|work| work.wait(None).unwrap());
         });
     }
+}
+
+#[test]
+fn messages_of_several_groups_are_not_issued_together() {
+    ranks(2, |group| {
+        let other = group.split_group(&[0, 1], SplitOptions::default()).unwrap().unwrap();
+        let (rank, peer) = (group.rank(), 1 - group.rank());
+        let operations = vec![
+            P2POp::isend(vec![7_u8], peer, Some(&group)).unwrap(),
+            P2POp::irecv(vec![0_u8], peer, Some(&other)).unwrap(),
+        ];
+        let refused = batch_isend_irecv(operations).unwrap_err();
+        assert!(matches!(refused, Error::InvalidArgument { .. }));
+        assert!(refused.to_string().contains("All ops need to use the same group"), "{refused}");
+        // Nothing was sent: the next message is the first.
+        let sent = group.send_async(vec![rank], peer, 0).unwrap();
+        let receiving = group.recv_async(vec![0_u32], Some(peer), 0).unwrap();
+        let received = receiving.into_result().unwrap().remove(0);
+        assert_eq!(received.into_vec::<u32>().unwrap(), [peer]);
+        sent.wait(None).unwrap();
+    });
 }
 
 #[test]

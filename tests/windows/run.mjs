@@ -85,6 +85,26 @@ async function update(pr, group, window, memory) {
   check(await refused("InvalidArgument", () => window.signal(size)), "no such rank");
 }
 
+/** Whether each call of a window is refused whose group was destroyed. */
+async function checkDestroyed(pr, window, peer) {
+  const numbers = new BigInt64Array(1);
+  const calls = [
+    () => window.put(numbers, peer, 0),
+    () => window.get(numbers, peer, 0),
+    () => window.accumulate(numbers, peer, 0),
+    () => window.fetchAndAdd(numbers, new BigInt64Array(1), peer, 0),
+    () => window.signal(peer),
+    () => window.waitSignal(peer),
+    () => window.flush(peer),
+    () => window.flush(),
+    () => window.fence(),
+    () => window.getAttr(peer),
+    () => window.tensorDeregister(),
+    () => window.tensorRegister(pr.alloc("i64", [3])),
+  ];
+  for (const call of calls) check(await refused("InvalidGroup", call), `destroyed: ${call}`);
+}
+
 /** Runs all; fails if something was not as it should be. */
 export async function main(pr, here) {
   await pr.initProcessGroup({ ...here.init, timeout: 60_000 });
@@ -114,7 +134,10 @@ export async function main(pr, here) {
   const unfit = rank === 0 ? new BigInt64Array(5) : pr.alloc("i64", [5]);
   const made = () => group.newWindow(unfit);
   check(await refused("InvalidArgument", made), "rank 0 gives what cannot be registered");
+  const windows = [];
+  for (const elements of ELEMENTS) windows.push(await group.newWindow(pr.alloc("i64", [elements])));
   await pr.destroyProcessGroup();
+  for (const window of windows) await checkDestroyed(pr, window, (rank + 1) % size);
   here.say(`${here.language} rank ${rank} of ${size}: windows passed`);
   return 0;
 }

@@ -93,6 +93,28 @@ def update(group, window, memory):
     check(refused("InvalidArgumentError", lambda: window.signal(size)), "no such rank")
 
 
+def check_destroyed(window, peer):
+    """Whether each call of a window is refused whose group was destroyed."""
+    numbers = np.zeros(1, np.int64)
+    calls = [
+        lambda: window.put(numbers, peer, 0),
+        lambda: window.get(numbers, peer, 0),
+        lambda: window.accumulate(numbers, peer, 0),
+        lambda: window.fetch_and_add(numbers, np.zeros(1, np.int64), peer, 0),
+        lambda: window.signal(peer),
+        lambda: window.wait_signal(peer),
+        lambda: window.flush(peer),
+        window.flush,
+        window.fence,
+        lambda: window.map_remote_tensor(peer),
+        lambda: window.get_attr(peer),
+        window.tensor_deregister,
+        lambda: window.tensor_register(pr.empty(3, np.int64)),
+    ]
+    for call in calls:
+        check(refused("InvalidGroupError", call), "the group was destroyed")
+
+
 def main():
     """Runs all; the exit code is 1 if something was not as it should be."""
     pr.init_process_group(timeout=60)
@@ -118,7 +140,10 @@ def main():
     unfit = pr.empty(10, np.int64)[:: 2 if rank == 0 else 1]
     made = refused("InvalidArgumentError", lambda: group.new_window(unfit))
     check(made, "rank 0 gives what cannot be registered")
+    windows = [group.new_window(pr.empty(elements, np.int64)) for elements in ELEMENTS]
     pr.destroy_process_group()
+    for window in windows:
+        check_destroyed(window, (rank + 1) % size)
     print(f"Python rank {rank} of {size}: windows passed", flush=True)
     return 0
 

@@ -180,7 +180,7 @@ export class Topology {
 }
 register("Topology", Topology, ["Topology"]);
 
-const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4], inOrder: true };
+const PROCESS_GROUP_NEW = { key: "PROCESS_GROUP_NEW", name: "new", required: 3, durations: [4], integers: [[null, "globalRanksInGroup"]], groupOptions: [[7, "pgOptions"]] };
 const PROCESS_GROUP_RANK = { key: "PROCESS_GROUP_RANK", name: "rank", required: 0 };
 const PROCESS_GROUP_SIZE = { key: "PROCESS_GROUP_SIZE", name: "size", required: 0 };
 const PROCESS_GROUP_NAME = { key: "PROCESS_GROUP_NAME", name: "name", required: 0 };
@@ -189,7 +189,7 @@ const PROCESS_GROUP_SET_TIMEOUT = { key: "PROCESS_GROUP_SET_TIMEOUT", name: "set
 const PROCESS_GROUP_RANKS = { key: "PROCESS_GROUP_RANKS", name: "ranks", required: 0 };
 const PROCESS_GROUP_ABORT = { key: "PROCESS_GROUP_ABORT", name: "abort", required: 0, gives: "nothing" };
 const PROCESS_GROUP_SHUTDOWN = { key: "PROCESS_GROUP_SHUTDOWN", name: "shutdown", required: 0, inOrder: true, leaves: true, gives: "nothing" };
-const PROCESS_GROUP_SPLIT_GROUP = { key: "PROCESS_GROUP_SPLIT_GROUP", name: "splitGroup", required: 1, durations: [1], integers: [[0, "ranks"], [null, "globalRanksInGroup"]], inOrder: true };
+const PROCESS_GROUP_SPLIT_GROUP = { key: "PROCESS_GROUP_SPLIT_GROUP", name: "splitGroup", required: 1, durations: [1], integers: [[0, "ranks"], [null, "globalRanksInGroup"]], groupOptions: [[2, "opts"]], inOrder: true };
 const PROCESS_GROUP_MERGE_REMOTE_GROUP = { key: "PROCESS_GROUP_MERGE_REMOTE_GROUP", name: "mergeRemoteGroup", required: 2, durations: [2], inOrder: true };
 const PROCESS_GROUP_ALLREDUCE = { key: "PROCESS_GROUP_ALLREDUCE", name: "allreduce", required: 1, durations: [2], output: 0, outputName: "tensors" };
 const PROCESS_GROUP_ALLREDUCE_COALESCED = { key: "PROCESS_GROUP_ALLREDUCE_COALESCED", name: "allreduceCoalesced", required: 1, output: 0, outputName: "tensors" };
@@ -638,8 +638,8 @@ export class ProcessGroup {
     return own.newWindow(PROCESS_GROUP_NEW_WINDOW, this, given);
   }
 
-  getBackend(device) {
-    return getBackend(this, device);
+  getBackend(...given) {
+    return getBackend(this, given);
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {

@@ -71,6 +71,7 @@ export {
   allGatherV,
   allReduce,
   allReduceCoalesced,
+  allReduceSparse,
   allToAll,
   allToAllSingle,
   allToAllV,

@@ -3,6 +3,7 @@
 // a method.
 
 import { ReduceOp } from "../generated/constants.js";
+import { encode } from "./codec.js";
 import { CudaTensor, describedOnDevice } from "./cuda.js";
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { isStoreLike, lackOf, markedStore } from "./foreign_stores.js";
@@ -102,10 +103,8 @@ export class Marked {
 }
 
 /** Milliseconds as the native half takes them. */
-export function duration(value) {
-  if (typeof value === "bigint") return duration(Number(value));
-  if (typeof value !== "number") return value;
-  return { kind: "duration", ms: value };
+export function duration(milliseconds) {
+  return { kind: "duration", ms: Number(milliseconds) };
 }
 
 /** `reduce_op` -> `reduceOp`, as JavaScript spells the IDL's names. */
@@ -142,7 +141,9 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
   for (let index = 0; index < args.length; index += 1) {
     const value = positional[index];
     try {
-      args[index] = spec.durations?.includes(index) ? duration(value) : one(value, ofObject, 0);
+      const convert = spec.durations?.includes(index) ? timeOr : one;
+      args[index] = convert(value, ofObject, 0);
+      if (isGroupOptions(spec, index)) args[index] = withOwn(value, args[index]);
     } catch (error) {
       const name = index === spec.output ? `'${spec.outputName}'` : index + 1;
       throw ofArgument(error, spec, `argument ${name}`);
@@ -152,10 +153,27 @@ function neutral(spec, givenPositional, givenOptions, ofObject) {
   let current = null;
   try {
     const note = (name) => (current = name);
-    return { args, keywords: members(options, ofObject, 0, note) };
+    const keywords = members(options, ofObject, 0, note);
+    for (const [, name] of spec.groupOptions ?? []) {
+      const own = options[name];
+      if (own !== undefined) keywords[idlName(name)] = withOwn(own, keywords[idlName(name)]);
+    }
+    return { args, keywords };
   } catch (error) {
     throw ofArgument(error, spec, `option '${current}'`);
   }
+}
+
+function isGroupOptions(spec, index) {
+  return spec.groupOptions?.some(([position]) => position === index) ?? false;
+}
+
+/** Options of a group as the native half takes them, with what a backend that is written in
+ * JavaScript gets of them, on whichever thread: what a rank would get that they are sent to. */
+function withOwn(given, options) {
+  if (options?.kind !== "record") return options;
+  const set = Object.entries(given).filter(([, value]) => value !== undefined);
+  return { kind: "options", bytes: encode(Object.fromEntries(set)), options };
 }
 
 /** What is wrong with a value, with the call and the argument. What others threw is theirs. */
@@ -202,9 +220,16 @@ function members(options, ofObject, depth, note = null) {
     const value = options[name];
     if (value === undefined || OWN.has(name)) continue;
     all ??= {};
-    all[idlName(name)] = DURATIONS.has(name) ? duration(value) : one(value, ofObject, depth);
+    const convert = DURATIONS.has(name) ? timeOr : one;
+    all[idlName(name)] = convert(value, ofObject, depth);
   }
   return all;
+}
+
+/** As `one`, where numbers are lengths of time. */
+function timeOr(value, ofObject, depth) {
+  const isTime = typeof value === "number" || typeof value === "bigint";
+  return isTime ? duration(value) : one(value, ofObject, depth);
 }
 
 function one(value, ofObject, depth) {

@@ -8,6 +8,7 @@ import type {
   ElementArray,
   InvalidArgumentError,
   InvalidTypeError,
+  NcclOptions,
   ReduceOp,
   Store,
   UnsupportedError,
@@ -154,10 +155,15 @@ export type ProcessGroupFactory = (
   timeout: number,
 ) => CustomBackend | PromiseLike<CustomBackend>;
 
-/** As {@link ProcessGroupFactory}, of one that is registered with `extendedApi`. */
+/**
+ * As {@link ProcessGroupFactory}, of one that is registered with `extendedApi`.
+ *
+ * @param context - What there is to know of the group, and of this rank of it.
+ * @param options - What the group was given as `pgOptions`, or `opts`: any plain values, a copy.
+ */
 export type ExtendedProcessGroupFactory = (
   context: DistributedBackendOptions,
-  options: null,
+  options: BackendOptions | NcclOptions | { readonly [option: string]: unknown } | null,
 ) => CustomBackend | PromiseLike<CustomBackend>;
 
 /** Options of a {@link registerBackend} whose factory is told more. */
@@ -176,8 +182,9 @@ export interface ExtendedBackendOptions {
  *
  * @param name - Its name; case does not matter.
  * @param factory - Called on every rank when a group is made.
- * @param options - `devices`: kinds of devices that it may be named for; none: `cpu`. Calls with
- * tensors of a CUDA device are refused all the same.
+ * @param options - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`.
+ * The name alone stands for all of them. Tensors of a CUDA device go by way of memory of the host,
+ * where it serves `cpu` and no other backend serves `cuda`.
  * @throws {@link DuplicateBackendError} if there is a backend of this name.
  * @throws {@link InvalidArgumentError}
  * @throws {@link InvalidTypeError}

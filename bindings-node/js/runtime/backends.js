@@ -6,10 +6,11 @@ import { Backend, DTYPES, ReduceOp } from "../generated/constants.js";
 import { InvalidArgumentError, InvalidTypeError, wrapped } from "../generated/errors.js";
 import { camelName } from "./arguments.js";
 import { described, forgetCauses, noteCause } from "./causes.js";
+import { decode } from "./codec.js";
 import { handleOf, wrap } from "./handles.js";
 import { native } from "./native.js";
 import { whenTasksCome } from "./operations.js";
-import { BOOLEAN, expectAtMost, optionsOf } from "./options.js";
+import { BOOLEAN, expectAtMost, expectFunction, optionsOf } from "./options.js";
 import { combine } from "./reductions.js";
 import { VIEWS } from "./tensors.js";
 import { typeName } from "./views.js";
@@ -27,9 +28,7 @@ const sizes = new Map();
 /** Registers a backend, whose parts `factory` makes. */
 export function registerBackend(name, factory, options) {
   expectAtMost(3, "registerBackend", arguments.length);
-  if (typeof factory !== "function") {
-    throw new InvalidTypeError("registerBackend(): 'factory' must be a function");
-  }
+  expectFunction("registerBackend", "factory", factory);
   if (typeof name !== "string") {
     throw new InvalidTypeError("registerBackend(): 'name' must be a string");
   }
@@ -51,7 +50,8 @@ function isNames(value) {
 
 /** Runs a task until it is over. What does not wait is called in the order of the tasks. */
 async function run(parts) {
-  const [numbers, backend, method, inputs, outputs, store, groupId, globalRanks, place] = parts;
+  const [numbers, backend, method, inputs, outputs, store, groupId, globalRanks, ...more] = parts;
+  const [place, options, isOwn] = more;
   const [id, instance, dtype, reduceOp, root, peer, tag, timeout, ...about] = numbers;
   const task = { instance, dtype: nameOf(dtype), reduceOp, root, peer, tag, timeout };
   Object.assign(task, { method: camelName(method), inputs, outputs });
@@ -59,6 +59,7 @@ async function run(parts) {
     const [groupRank, groupSize, limit] = about;
     const told = { store: wrap(store), groupRank, groupSize, timeout: limit, groupId };
     Object.assign(task, { backend, told: { ...told, globalRanksInGroup: globalRanks } });
+    Object.assign(task, { options: options ? decode(options) : null, isOwn });
   }
   try {
     const { written = [], source = -1 } = await perform(task);
@@ -96,11 +97,17 @@ async function perform(task) {
   return {};
 }
 
-async function make({ backend: name, instance, told }) {
+async function make({ backend: name, instance, told, options, isOwn }) {
   const { factory, extendedApi } = factories.get(name);
+  if (isOwn && !extendedApi) {
+    throw new InvalidTypeError(
+      `the factory of the backend '${name}' takes no options, and the group was given ` +
+        `${Object.keys(options)}: register it with extendedApi`,
+    );
+  }
   const { store, groupRank, groupSize, timeout } = told;
   const backend = await (extendedApi
-    ? factory({ ...told, enableReconfigure: false }, null)
+    ? factory({ ...told, enableReconfigure: false }, options)
     : factory(store, groupRank, groupSize, timeout));
   if (typeof backend !== "object" || backend === null) {
     throw new InvalidTypeError(`the factory returned ${String(backend)}, not a backend`);
@@ -258,7 +265,9 @@ export class DeviceBackend {
 }
 
 /** The backend that serves a device in a group. */
-export function getBackend(group, device) {
+export function getBackend(group, given) {
+  expectAtMost(1, "getBackend", given.length);
+  const [device] = given;
   const handle = handleOf(group);
   if (handle?.type !== "ProcessGroup") {
     throw new InvalidTypeError("getBackend needs its group: write group.getBackend(…)");

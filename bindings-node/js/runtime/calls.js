@@ -7,8 +7,9 @@
 //   `outputName`: their names among the options;
 // - `gives`: what it returns: "nothing", "integer", "group", or anything else if not set;
 // - `nonMember`: the result for a process that is not in the group; not set: an error;
-// - `inOrder`: the call begins after the earlier collectives of its groups; `leaves`: it leaves
-//   them, after the earlier messages, too; `message`: it is a message.
+// - `inOrder`: the call begins after the earlier collectives of its groups, unless it makes a group
+//   beside them; `leaves`: it leaves them, after the earlier messages, too; `message`: it is a
+//   message.
 
 import {
   argument,
@@ -35,6 +36,7 @@ import {
   MESSAGES,
   RECEIVES,
   SENDS,
+  concurrently,
   inOrder,
   inOrderOrAfterAbort,
 } from "./queues.js";
@@ -84,6 +86,8 @@ export function invokeNative(spec, self, args, keywords, signal, watch) {
         if (signal?.aborted) native.cancel(cancellation);
         return answer;
       };
+      const [group] = call.groups;
+      if (group !== undefined && call.isConcurrent) return concurrently(group, begin);
       if (spec.leaves !== true) return inOrder(call.groups, begin);
       const abort = () => call.abortGroups();
       // A call that has begun cannot be asked any more.

@@ -98,26 +98,25 @@ function encodableObject(value, depth) {
   }
   const prototype = Object.getPrototypeOf(value);
   if (prototype !== null && Object.getPrototypeOf(prototype) !== null) {
-    const primitive = primitiveOf(value);
-    if (primitive === undefined) throw refused(value);
-    return primitive.time === undefined ? encodable(primitive.value, depth) : time(value);
+    if (reads(Date.prototype.getTime, value)) return time(value);
+    const valueOf = BOXED.find((read) => reads(read, value));
+    if (valueOf === undefined) throw refused(value);
+    return encodable(valueOf.call(value), depth);
   }
   return new Map(Object.entries(value).map(([key, item]) => [key, inner(item)]));
 }
 
-/** What a boxed number, text and the like holds, of whichever realm, as `value`, and what a `Date`
- * does as `time`; undefined: it is neither. */
-function primitiveOf(object) {
-  const boxes = [Number, String, Boolean, BigInt];
-  const slots = boxes.map(({ prototype }) => ["value", prototype.valueOf]);
-  for (const [name, read] of [...slots, ["time", Date.prototype.getTime]]) {
-    try {
-      return { [name]: read.call(object) };
-    } catch {
-      // It is of another class.
-    }
+/** What reads the values of boxed numbers, texts and the like. */
+const BOXED = [Number, String, Boolean, BigInt].map(({ prototype }) => prototype.valueOf);
+
+/** Whether `object` is of the class of the method `read`, of whichever realm. */
+function reads(read, object) {
+  try {
+    read.call(object);
+    return true;
+  } catch {
+    return false;
   }
-  return undefined;
 }
 
 /** A time as Python writes one in UTC, for the years that it knows. */

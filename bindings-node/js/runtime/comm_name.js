@@ -3,7 +3,7 @@
 
 import { InvalidTypeError } from "../generated/errors.js";
 import { native, platform } from "./native.js";
-import { expectAtMost } from "./options.js";
+import { expectAtMost, expectFunction } from "./options.js";
 
 /** Whether there was ever a block: who has none pays nothing for names. */
 let isUsed = false;
@@ -14,9 +14,7 @@ export function recordComm(name, callback) {
   if (typeof name !== "string") {
     throw new InvalidTypeError(`recordComm(): 'name' must be a string, not ${typeof name}`);
   }
-  if (typeof callback !== "function") {
-    throw new InvalidTypeError("recordComm(): 'callback' must be a function");
-  }
+  expectFunction("recordComm", "callback", callback);
   isUsed = true;
   return platform.commName.run(name, callback);
 }

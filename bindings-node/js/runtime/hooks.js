@@ -9,7 +9,7 @@ import { textOf } from "./causes.js";
 import { commName } from "./comm_name.js";
 import { handleOf } from "./handles.js";
 import { native, platform } from "./native.js";
-import { ANYTHING, expectAtMost, optionsOf } from "./options.js";
+import { ANYTHING, expectAtMost, expectFunction, optionsOf } from "./options.js";
 
 /** The hooks of each group that has any, by the number of the group. */
 const groups = new Map();
@@ -116,9 +116,7 @@ function registered(sort) {
     const call = checked(spec, given, HOOK);
     const id = idOf(spec, argument(call, 0, "hookId"));
     const hook = argument(call, 1, "hook");
-    if (typeof hook !== "function") {
-      throw new InvalidTypeError(`${spec.name}(): 'hook' must be a function, not ${typeof hook}`);
-    }
+    expectFunction(spec.name, "hook", hook);
     const handle = groupHandle(spec, group);
     // One that was destroyed is refused.
     wrapped(() => native.checkMembers(handle, undefined, spec.name));

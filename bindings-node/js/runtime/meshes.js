@@ -4,7 +4,7 @@ import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
 import { invoke, invokeAsync } from "./calls.js";
 import { handleOf } from "./handles.js";
 import { platform } from "./native.js";
-import { isPlain } from "./options.js";
+import { expectAtMost, expectFunction, isPlain, told } from "./options.js";
 import { Tensor } from "./tensors.js";
 
 /** Makes a mesh. */
@@ -19,14 +19,17 @@ export function fromGroup(spec, given) {
 
 /** Runs `callback` with `mesh` as the current mesh, through everything that it awaits. */
 export function withDeviceMesh(mesh, callback) {
+  expectAtMost(2, "withDeviceMesh", arguments.length);
   if (handleOf(mesh)?.type !== "DeviceMesh") {
     throw new InvalidTypeError("withDeviceMesh(): 'mesh' must be a DeviceMesh");
   }
+  expectFunction("withDeviceMesh", "callback", callback);
   return platform.currentMesh.run(mesh, callback);
 }
 
 /** The mesh of the innermost `withDeviceMesh`. */
 export function currentDeviceMesh() {
+  expectAtMost(0, "currentDeviceMesh", arguments.length);
   const mesh = platform.currentMesh.get();
   if (mesh !== undefined) return mesh;
   throw new InvalidArgumentError("No device mesh is currently active!", {});
@@ -41,7 +44,13 @@ function plain(value) {
   if (!isPlain(value)) return value;
   const { mesh, backendOverride, ...others } = value;
   if (mesh !== undefined) others.mesh = plain(mesh);
-  if (backendOverride) {
+  if ((backendOverride ?? null) !== null) {
+    if (!isPlain(backendOverride)) {
+      throw new InvalidTypeError(
+        "'backendOverride' must be an object, with a backend for each of some dimensions, not " +
+          told(backendOverride),
+      );
+    }
     others.backendOverride = Object.entries(backendOverride).map(([dim, backend]) => {
       return [/^-?\d+$/.test(dim) ? Number(dim) : dim, backend];
     });

@@ -144,8 +144,11 @@ export interface NativeWork {
 /** A call of a group that waits: resolved, not begun. */
 export interface NativeCall {
   /** The groups whose call order it follows; no later call of the first begins before it has
-   * ended. */
+   * ended, unless it is concurrent. */
   readonly groups: number[];
+  /** Whether it runs beside the others of its groups, but for those that leave them: it makes a
+   * group. */
+  readonly isConcurrent: boolean;
   /** The rank in the group with which it exchanges a message; none: with any, or no message. */
   peer(): number | null | undefined;
   /** This process's rank in the first of those groups. */

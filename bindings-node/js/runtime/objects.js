@@ -65,16 +65,13 @@ function exchange(spec, given, payloads, finish, way = collectives) {
   const positional = [...call.positional];
   const options = { ...call.options };
   payloads.forEach((marked, place) => {
+    const value = values[place];
     const isGiven = place < call.positional.length || spec.objects[place] in (call.options ?? {});
     if (marked === sent && !isGiven) throw missing(spec, place);
     // No list is none, where there may be none; nothing is an object, too.
-    if (marked !== sent && (values[place] ?? null) === null) {
-      if (values[place] === null && place < spec.required) throw noList(spec, place, null);
-      return;
-    }
-    const isList = marked === sent || Array.isArray(values[place]);
-    if (!isList) throw noList(spec, place, values[place]);
-    const payload = new Marked({ kind: "object", ...marked(values[place]) });
+    const isNone = value === undefined || (value === null && place >= spec.required);
+    if (marked !== sent && isNone) return;
+    const payload = new Marked({ kind: "object", ...marked(value, spec, place) });
     if (place < positional.length) positional[place] = payload;
     else options[spec.objects[place]] = payload;
   });
@@ -142,23 +139,19 @@ function sent(object) {
   }
 }
 
-function sentList(list) {
-  return { ...places(list), ...sent(list) };
+function sentList(list, spec, place) {
+  return { ...places(list, spec, place), ...sent(list) };
 }
 
-function sentItems(list) {
-  return { ...places(list), items: Array.from(list, sent) };
+function sentItems(list, spec, place) {
+  return { ...places(list, spec, place), items: Array.from(list, sent) };
 }
 
 /** How many objects a list has place for. */
-function places(list) {
-  return { length: list.length };
-}
-
-/** What is said of a value where a list is meant. */
-function noList(spec, place, value) {
-  const what = `argument '${spec.objects[place]}' must be a list, not ${typeName(value)}`;
-  return new InvalidTypeError(`${spec.name}(): ${what}`);
+function places(list, spec, place) {
+  if (Array.isArray(list)) return { length: list.length };
+  const what = `argument '${spec.objects[place]}' must be a list, not ${typeName(list)}`;
+  throw new InvalidTypeError(`${spec.name}(): ${what}`);
 }
 
 function fill(list, payloads) {

@@ -5,30 +5,40 @@
 import { InvalidTypeError } from "../generated/errors.js";
 import { typeName } from "./views.js";
 
-/** Types of options: what messages call them, and which values they have. */
-export const BOOLEAN = ["boolean", (value) => typeof value === "boolean"];
-export const NUMBER = ["number", (value) => typeof value === "number"];
-export const DURATION = ["a number of milliseconds", isDuration];
+/** Types of options: what messages call them, and which values they have. What is undefined or null
+ * was not given. */
+export const BOOLEAN = ["boolean", optional("boolean")];
+export const NUMBER = ["number", optional("number")];
+export const DURATION = ["a number of milliseconds", optional("number", "bigint")];
 /** What the call itself looks at. */
 export const ANYTHING = ["anything", () => true];
 
-/** The options of a call: `given`, or none. `types` has the type of each, by its name; what is
- * undefined or null was not given. */
+/** The options of a call: `given`, or none. `types` has the type of each, by its name. */
 export function optionsOf(called, given, types) {
   if (given === undefined || given === null) return {};
-  const refuse = (text) => {
-    throw new InvalidTypeError(`${text}; there are ${Object.keys(types).join(", ")}`);
-  };
   if (!isPlain(given)) {
-    refuse(`${called}(): 'options' must be an object with options, not ${told(given)}`);
+    const text = `${called}(): 'options' must be an object with options, not ${told(given)}`;
+    throw new InvalidTypeError(`${text}; there are ${namesOf(types)}`);
   }
-  for (const name of Object.keys(given)) {
-    if (!Object.hasOwn(types, name)) refuse(`${called}(): there is no argument '${name}'`);
-    const [[expected, fits], value] = [types[name], given[name]];
-    if (value === undefined || value === null || fits(value)) continue;
-    throw new InvalidTypeError(`${called}(): '${name}' must be ${expected}, not ${told(value)}`);
-  }
+  checkMembers(given, types, {
+    unknown: (name) => `${called}(): there is no argument '${name}'`,
+    member: (name) => `${called}(): '${name}'`,
+  });
   return given;
+}
+
+/** Refuses members of `given` that `types` does not have, and values of another type than is there;
+ * the `required` ones are looked at though they are missing. `unknown` and `member` say of which
+ * call they are. A type may have a third part: how it tells what came. */
+export function checkMembers(given, types, { unknown, member, required = [] }) {
+  for (const name of new Set([...required, ...Object.keys(given)])) {
+    if (!Object.hasOwn(types, name)) {
+      throw new InvalidTypeError(`${unknown(name)}; there are ${namesOf(types)}`);
+    }
+    const [[expected, fits, tell = told], value] = [types[name], given[name]];
+    if (fits(value)) continue;
+    throw new InvalidTypeError(`${member(name)} must be ${expected}, not ${tell(value)}`);
+  }
 }
 
 /** Refuses more arguments than a call takes, which are `most`; `count` were given. */
@@ -36,6 +46,12 @@ export function expectAtMost(most, called, count) {
   if (count <= most) return;
   const limit = most === 0 ? "no arguments" : `at most ${most} argument${most === 1 ? "" : "s"}`;
   throw new InvalidTypeError(`${called}(): it takes ${limit}, not ${count}`);
+}
+
+/** Refuses what is not a function, as argument `name` of a call. */
+export function expectFunction(called, name, given) {
+  if (typeof given === "function") return;
+  throw new InvalidTypeError(`${called}(): '${name}' must be a function, not ${told(given)}`);
 }
 
 /** Whether `value` is an object that is nothing but its properties, of whichever realm. */
@@ -50,6 +66,10 @@ export function told(value) {
   return typeof value === "number" ? `${value}` : typeName(value);
 }
 
-function isDuration(value) {
-  return typeof value === "number" || typeof value === "bigint";
+function optional(...types) {
+  return (value) => value === undefined || value === null || types.includes(typeof value);
+}
+
+function namesOf(types) {
+  return Object.keys(types).join(", ");
 }

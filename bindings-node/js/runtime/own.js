@@ -17,7 +17,15 @@ import { isStore } from "./foreign_stores.js";
 import { handleOf, wrap } from "./handles.js";
 import { NON_GROUP_MEMBER } from "./members.js";
 import { native, platform } from "./native.js";
-import { ANYTHING, DURATION, NUMBER, expectAtMost, optionsOf, told } from "./options.js";
+import {
+  ANYTHING,
+  DURATION,
+  NUMBER,
+  expectAtMost,
+  expectFunction,
+  optionsOf,
+  told,
+} from "./options.js";
 import { Tensor, inOwnMemory, infoInOwnMemory, isArray, tensorOver } from "./tensors.js";
 import { typeName } from "./views.js";
 
@@ -45,12 +53,11 @@ export function parseBackend(name) {
 /** Runs `callback` with `group` as the current group, through everything that it awaits. */
 export function withProcessGroup(group, callback) {
   expectAtMost(2, "withProcessGroup", arguments.length);
-  const handle = handleOf(group);
-  if (handle?.type !== "ProcessGroup") {
+  if (handleOf(group)?.type !== "ProcessGroup") {
     throw new InvalidTypeError("withProcessGroup(): 'group' must be a ProcessGroup");
   }
-  // One that was destroyed is refused.
-  wrapped(() => native.checkMembers(handle, undefined, "withProcessGroup"));
+  expectFunction("withProcessGroup", "callback", callback);
+  refuseDestroyed(group, "withProcessGroup");
   return platform.currentGroup.run(group, callback);
 }
 
@@ -58,7 +65,16 @@ const DEFAULT_GROUP = { key: "DISTRIBUTED_DEFAULT_GROUP", required: 0 };
 
 /** The group of the innermost `withProcessGroup`, else the default group. */
 export function currentProcessGroup() {
-  return platform.currentGroup.get() ?? invoke(DEFAULT_GROUP, null, []);
+  expectAtMost(0, "currentProcessGroup", arguments.length);
+  const group = platform.currentGroup.get() ?? null;
+  if (group === null) return invoke(DEFAULT_GROUP, null, []);
+  refuseDestroyed(group, "currentProcessGroup");
+  return group;
+}
+
+/** Refuses a group that was destroyed. */
+function refuseDestroyed(group, method) {
+  wrapped(() => native.checkMembers(handleOf(group), undefined, method));
 }
 
 const handlers = new Map();
@@ -73,9 +89,7 @@ export function registerRendezvousHandler(scheme, handler) {
       `registerRendezvousHandler(): 'scheme' must be a string, not ${came}`,
     );
   }
-  if (typeof handler !== "function") {
-    throw new InvalidTypeError("registerRendezvousHandler(): 'handler' must be a function");
-  }
+  expectFunction("registerRendezvousHandler", "handler", handler);
   if (handlers.has(scheme) || BUILT_IN.has(scheme)) {
     throw new RendezvousError(`the URL scheme '${scheme}' has a rendezvous handler already`, {});
   }
@@ -156,7 +170,7 @@ class Beginning {
 }
 
 function begin(spec, given, { initMethod, ...others }, watch) {
-  const handler = typeof initMethod === "string" ? handlerOf(initMethod) : undefined;
+  const handler = handlerOf(initMethod);
   if (handler === undefined) return invokeAsync(spec, null, given, watch);
   check(spec, given);
   return meet(handler, initMethod, others).then((met) => {
@@ -168,7 +182,7 @@ function begin(spec, given, { initMethod, ...others }, watch) {
 export function joinGroup(spec, given) {
   const call = split(spec, given);
   const url = argument(call, 1, "initMethod");
-  const handler = typeof url === "string" ? handlerOf(url) : undefined;
+  const handler = handlerOf(url);
   if (handler === undefined) return invokeAsync(spec, null, given);
   check(spec, given);
   const { initMethod, ...others } = call.options ?? {};
@@ -184,6 +198,7 @@ function check(spec, given) {
 }
 
 function handlerOf(url) {
+  if (typeof url !== "string") return undefined;
   return handlers.get(/^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]);
 }
 
@@ -260,6 +275,7 @@ export function batchIsendIrecv(operations) {
   if (!Array.isArray(operations) || !operations.every((one) => one instanceof P2POp)) {
     throw new InvalidTypeError("batchIsendIrecv(): expected a list of P2POp");
   }
+  expectOneGroup(operations);
   const messages = operations.map(({ op, tensor, group, tag, ...ranks }) => {
     const other = ranks.groupPeer === undefined
       ? { isend: { dst: ranks.peer }, irecv: { src: ranks.peer } }
@@ -268,6 +284,17 @@ export function batchIsendIrecv(operations) {
   });
   if (goTogether(operations)) return operateTogether(messages);
   return messages.map(({ op, values }) => op(...values));
+}
+
+/** Refuses messages of several groups in one batch. */
+function expectOneGroup(operations) {
+  const [{ group: first } = {}] = operations;
+  const at = operations.findIndex(({ group }) => group !== first);
+  if (at < 0) return;
+  const name = (group) => (group === NON_GROUP_MEMBER ? String(group) : `'${group.groupName}'`);
+  const found = `the first is of ${name(first)}, that at position ${at} of ${name(operations[at].group)}`;
+  const advice = "Issue those of each group by a call of their own";
+  throw new InvalidArgumentError(`All ops need to use the same group: ${found}. ${advice}`, {});
 }
 
 const MESSAGES = {
@@ -280,11 +307,11 @@ for (const spec of Object.values(MESSAGES)) Object.assign(spec, { group: 2, grou
 function goTogether(operations) {
   const [{ group } = {}] = operations;
   if (operations.length < 2 || group === NON_GROUP_MEMBER) return false;
-  return operations.every((one) => one.tensor instanceof CudaTensor && one.group === group);
+  return operations.every((one) => one.tensor instanceof CudaTensor);
 }
 
-/** Makes a window, and registers the tensor in it that the call was given. What cannot be registered
- * goes along, so that the other ranks learn of it. */
+/** Makes a window, and registers the tensor in it that the call was given. What cannot be
+ * registered goes along, so that the other ranks learn of it. */
 export function newWindow(spec, group, given) {
   const { positional, options } = split(spec, given);
   expectAtMost(1, spec.name, positional.length);

@@ -2,8 +2,10 @@
 // as on ranks of languages where a call blocks: collectives, because the ranks number them in
 // this order, sends, because receives take them in this order, and receives, because they take
 // them in it. None waits for another sort, but for memory that they share. An operation leaves
-// its line when it is issued; a call that waits (objects, new groups, barriers with names) when
-// it is over, because it may issue several operations one after the other.
+// its line when it is issued; a call that waits (objects, meshes, barriers with names) when it is
+// over, because it may issue several operations one after the other. Calls that make groups out of
+// one issue nothing in it: several are under way at the same time, and only what leaves the group
+// waits for them.
 // Knows nothing of how an operation is copied and issued.
 
 /** The orders in which something has its place. */
@@ -12,6 +14,9 @@ export const SENDS = Object.freeze(["sends"]);
 export const RECEIVES = Object.freeze(["receives"]);
 export const MESSAGES = Object.freeze(["sends", "receives"]);
 export const ALL = Object.freeze(["collectives", "sends", "receives"]);
+export const NEW_GROUPS = Object.freeze(["newGroups"]);
+/** What leaves a group comes after all that was called in it. */
+const LEAVING = Object.freeze([...ALL, ...NEW_GROUPS]);
 
 /** The lines in which something waits or runs, by group. */
 const lines = new Map();
@@ -57,6 +62,12 @@ export function inOrder(groups, begin, orders = COLLECTIVES) {
   return waitInLine(first, () => all.then(begin), orders);
 }
 
+/** Runs `begin` once nothing called earlier on `group` leaves it; no later call waits until it
+ * ends, unless it leaves the group. */
+export function concurrently(group, begin) {
+  return waitInLine(group, begin, NEW_GROUPS);
+}
+
 /** As `inOrder`, for a call that leaves the groups: earlier calls have `limitMs` to end, as
  * operations in flight have. Then `abort` ends them. */
 export function inOrderOrAfterAbort(groups, begin, limitMs, abort) {
@@ -66,7 +77,7 @@ export function inOrderOrAfterAbort(groups, begin, limitMs, abort) {
     clearTimeout(timer);
     return begin();
   };
-  return inOrder(groups, started, ALL);
+  return inOrder(groups, started, LEAVING);
 }
 
 /** Puts an operation that was taken out of `ready` back: its turn is not over. */
@@ -78,8 +89,8 @@ export function stay(place) {
 /** Ends the turn of what was the first in its line. */
 export function leave(place) {
   const line = lines.get(place.group);
-  for (const order of place.orders) line[order].shift();
-  if (ALL.every((order) => line.isEmpty(order))) lines.delete(place.group);
+  for (const order of place.orders) line[order].splice(line[order].indexOf(place), 1);
+  if (LEAVING.every((order) => line.isEmpty(order))) lines.delete(place.group);
   else line.advance();
 }
 
@@ -97,20 +108,28 @@ class Line {
   collectives = [];
   sends = [];
   receives = [];
+  newGroups = [];
 
   isEmpty(order) {
     return this[order].length === 0;
   }
 
-  /** Begins what is the first in all its orders. */
+  /** Begins what has its turn. */
   advance() {
-    for (const order of ALL) {
-      const [first] = this[order];
-      if (first === undefined || first.hasBegun) continue;
-      if (!first.orders.every((other) => this[other][0] === first)) continue;
-      first.hasBegun = true;
-      first.begin();
+    for (const order of ALL) this.#begin(this[order][0]);
+    for (const place of [...this.newGroups]) {
+      this.#begin(place);
+      if (place.orders !== NEW_GROUPS) break;
     }
+  }
+
+  /** Begins what is the first in all its orders. What makes a group has no other before it. */
+  #begin(place) {
+    if (place === undefined || place.hasBegun) return;
+    const isFirst = (order) => this[order][0] === place;
+    if (place.orders !== NEW_GROUPS && !place.orders.every(isFirst)) return;
+    place.hasBegun = true;
+    place.begin();
   }
 }
 

@@ -1,10 +1,9 @@
 // The replacing of a group's members: a call that waits, and returns a `Work` at once. Knows
 // nothing of how members meet.
 
-import { InvalidTypeError } from "../generated/errors.js";
 import { invokeAsync } from "./calls.js";
 import { EndingOperation } from "./ending.js";
-import { ANYTHING, isPlain, told } from "./options.js";
+import { ANYTHING, DURATION, checkMembers, isPlain, told } from "./options.js";
 import { typeName } from "./views.js";
 import { INTERNAL, Work } from "./work.js";
 
@@ -20,44 +19,33 @@ function withList(options) {
   const { handles } = options;
   const isListed = typeof handles === "object" && typeof handles?.[Symbol.iterator] === "function";
   const list = isListed ? { ...options, handles: [...handles] } : options;
-  checkMembers(list);
+  // The core would say that the whole is wrong.
+  checkMembers(list, MEMBERS, {
+    unknown: (name) => `reconfigure(): argument 'opts' has no member '${name}'`,
+    member: (name) => `reconfigure(): member '${name}' of argument 'opts'`,
+    required: ["uuid", "handles"],
+  });
   if (Object.prototype.toString.call(handles) === "[object Set]") list.ordered = false;
   return list;
 }
 
 const isWhole = (value) => typeof value === "bigint" || Number.isInteger(value);
 const isString = (value) => typeof value === "string";
-const isLimit = (value) => (value ?? null) === null || ["bigint", "number"].includes(typeof value);
+const areStrings = (all) => Array.isArray(all) && all.every(isString);
+const isOrdered = (value) => value === undefined || typeof value === "boolean";
 
 /** What each member must be. */
 const MEMBERS = {
   uuid: ["an integer", isWhole],
-  handles: ["a list or a Set of strings", (all) => Array.isArray(all) && all.every(isString)],
-  ordered: ["boolean", (value) => value === undefined || typeof value === "boolean"],
-  timeout: ["a number of milliseconds, or null", isLimit],
+  handles: ["a list or a Set of strings", areStrings, cameForStrings],
+  ordered: ["boolean", isOrdered],
+  timeout: DURATION,
   hints: ANYTHING,
   signal: ANYTHING,
 };
 
-/** Says which member is wrong, where the core would say that the whole is. */
-function checkMembers(options) {
-  for (const name of new Set(["uuid", "handles", ...Object.keys(options)])) {
-    if (!Object.hasOwn(MEMBERS, name)) {
-      const known = Object.keys(MEMBERS).join(", ");
-      const text = `reconfigure(): argument 'opts' has no member '${name}'; there are ${known}`;
-      throw new InvalidTypeError(text);
-    }
-    const [[expected, fits], value] = [MEMBERS[name], options[name]];
-    if (fits(value)) continue;
-    const came = cameFor(value);
-    throw new InvalidTypeError(
-      `reconfigure(): member '${name}' of argument 'opts' must be ${expected}, not ${came}`,
-    );
-  }
-}
-
-/** What came, as messages say it. */
-function cameFor(value) {
+/** What came in place of strings, as messages say it. */
+function cameForStrings(value) {
   if (!Array.isArray(value)) return told(value);
   return `array with ${typeName(value.find((one) => !isString(one)))}`;
 }

@@ -293,7 +293,8 @@ export function counts(list, name) {
 
 function checkCount(count, name) {
   if (!Number.isSafeInteger(count) || count < 0) {
-    throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${count}`);
+    const came = String(count);
+    throw new InvalidArgumentError(`'${name}' must be whole numbers from 0 on, not ${came}`);
   }
   const { maxMemoryBytes: max } = platform;
   if (count > max) {

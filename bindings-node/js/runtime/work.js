@@ -43,9 +43,8 @@ export class Work {
 
   wait(options) {
     expectAtMost(1, "wait", arguments.length);
-    const { timeout, signal: given } = optionsOf("wait", options, WAIT_OPTIONS);
-    const limit = limitOf(timeout);
-    const signal = signalOf({ signal: given });
+    const given = optionsOf("wait", options, WAIT_OPTIONS);
+    const [limit, signal] = [limitOf(given.timeout), signalOf(given)];
     if (limit === null && signal === null) return this.#promise();
     return new Promise((resolve, reject) => this.#race(limit, signal, resolve, reject));
   }

@@ -60,7 +60,11 @@ test("what may be given by position may be", async () => {
   await pr.newGroup([0, 1], { pgOptions: { groupName: "x", timeout: 8 } });
   assert.deepEqual(last().args, [[0, 1]]);
   const members = { group_name: "x", timeout: duration(8) };
-  assert.deepEqual(last().keywords, { pg_options: { kind: "record", members } });
+  const { bytes, ...given } = last().keywords.pg_options;
+  assert.deepEqual(given, { kind: "options", options: { kind: "record", members } });
+  // What a backend that is written in JavaScript is given: a map of two, in CBOR.
+  const cbor = [0xa2, 0x69, ...new TextEncoder().encode("groupName"), 0x61, 0x78];
+  assert.deepEqual([...bytes], [...cbor, 0x67, ...new TextEncoder().encode("timeout"), 8]);
 });
 
 test("what no call takes is refused before the native half sees it", () => {
@@ -374,6 +378,13 @@ test("messages can be issued together", async () => {
   assert.throws(() => new pr.P2POp(pr.allReduce, here, 1), pr.InvalidArgumentError);
   assert.throws(() => new pr.P2POp(pr.isend, here), pr.InvalidArgumentError);
   assert.throws(() => pr.batchIsendIrecv([5]), pr.InvalidTypeError);
+  const before = native.calls.filter(({ key }) => key === "DISTRIBUTED_ISEND").length;
+  const [ours, others] = [group, pr.NON_GROUP_MEMBER].map((one) => {
+    return new pr.P2POp(pr.isend, here, null, { groupPeer: 0, group: one });
+  });
+  const refused = { kind: "InvalidArgument", message: /All ops need to use the same group: .*position 1/ };
+  assert.throws(() => pr.batchIsendIrecv([ours, others]), refused);
+  assert.equal(native.calls.filter(({ key }) => key === "DISTRIBUTED_ISEND").length, before);
 });
 
 test("a message that is not sent yet says whose it is", () => {

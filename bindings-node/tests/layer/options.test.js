@@ -154,3 +154,39 @@ test("element types have one name, which calls take and give", () => {
   assert.deepEqual([complex.dtype, complex.shape], ["complex64", [2]]);
   assert.throws(() => pr.tensor(x, { dtype: "c64" }), { name: "InvalidArgumentError" });
 });
+
+test("blocks, current groups and meshes take what they say", async (t) => {
+  const group = await alone(t);
+  const { DeviceMesh, withDeviceMesh, withProcessGroup } = pr;
+  const mesh = DeviceMesh.fromGroup(group, "cpu");
+  for (const within of [() => withDeviceMesh(mesh), () => withProcessGroup(group)]) {
+    refused([[within, "'callback' must be a function, not undefined"]]);
+  }
+  const none = () => {};
+  refused([
+    [() => withDeviceMesh(mesh, {}), "withDeviceMesh()", "'callback' must be a function"],
+    [() => withDeviceMesh(mesh, none, 5), "withDeviceMesh()", "at most 2"],
+    [() => withProcessGroup(group, {}), "withProcessGroup()", "'callback' must be a function"],
+    [() => withDeviceMesh(mesh, () => pr.currentDeviceMesh({})), "currentDeviceMesh()", "no arg"],
+    [() => withProcessGroup(group, () => pr.currentProcessGroup({})), "currentProcessGroup()"],
+    [() => group.getBackend("cpu", { index: 0 }), "getBackend()", "at most 1"],
+  ]);
+  class Backends {}
+  const wrong = [new Map([["dp", "tcp"]]), [["dp", "tcp"]], new Backends(), 5, true];
+  for (const backendOverride of wrong) {
+    const options = { meshDimNames: ["dp"], backendOverride };
+    refused([[() => pr.initDeviceMesh("cpu", [1], options), "'backendOverride' must be an obj"]]);
+  }
+});
+
+test("lengths of time are numbers", async (t) => {
+  const group = await alone(t);
+  for (const timeout of [{ kind: "duration", ms: 5 }, [5], new Uint8Array(1), () => 5, "5"]) {
+    refused([
+      [() => group.barrier({ timeout }), "barrier()", "timeout"],
+      [() => group.splitGroup([0], { timeout }), "splitGroup()", "timeout"],
+      [() => pr.rendezvous("file:///nowhere", { timeout }), "rendezvous()", "timeout"],
+      [() => group.monitoredBarrier([timeout]), "monitoredBarrier()"],
+    ]);
+  }
+});

@@ -52,19 +52,20 @@ test("a call begins when all before it is issued, and holds up what comes", asyn
 
 test("calls of one group follow one another, whatever comes of them", async () => {
   const pg = await group(3);
-  const [first, second] = [pg.monitoredBarrier(), pg.splitGroup([0])];
-  assert.deepEqual([barriers.begun, splits.begun], [1, 0]);
+  const before = barriers.begun;
+  const [first, second] = [pg.monitoredBarrier(), pg.monitoredBarrier()];
+  assert.equal(barriers.begun - before, 1);
   // Wrong arguments throw immediately all the same.
   native.resolve = () => {
     throw nativeError("InvalidType", "no");
   };
-  assert.throws(() => pg.splitGroup("x"), { name: "InvalidTypeError" });
+  assert.throws(() => pg.monitoredBarrier("x"), { name: "InvalidTypeError" });
   delete native.resolve;
   barriers.end();
   await first;
   await turn();
-  assert.equal(splits.begun, 1);
-  splits.end();
+  assert.equal(barriers.begun - before, 2);
+  barriers.end();
   await second;
 });
 
@@ -212,4 +213,48 @@ test("a group is left after the messages that were called before", async () => {
   await left;
   assert.deepEqual([native.issuedInOrder.length - issued, calls() - before], [1, 1]);
   await large;
+});
+
+test("calls that make groups wait for nothing, and only what leaves waits for them", async () => {
+  const pg = await group(12);
+  const barrier = pg.monitoredBarrier();
+  const before = splits.begun;
+  const made = [pg.splitGroup([0]), pg.splitGroup([0, 1])];
+  assert.equal(splits.begun - before, 2);
+  barriers.end();
+  await barrier;
+  assert.ok(pg.allreduce(new Uint8Array(4)).isCompleted());
+  const calls = () => native.calls.filter(({ key }) => key === "PROCESS_GROUP_SHUTDOWN").length;
+  const left = calls();
+  const leaving = pg.shutdown();
+  // What is called after that comes after it.
+  const late = pg.splitGroup([1]);
+  for (const ended of made) {
+    await turn();
+    assert.deepEqual([calls() - left, splits.begun - before], [0, 2]);
+    splits.end();
+    await ended;
+  }
+  await leaving;
+  assert.equal(calls() - left, 1);
+  await turn();
+  assert.equal(splits.begun - before, 3);
+  splits.end();
+  await late;
+});
+
+test("where all ranks split a communicator, groups are made one after the other", async () => {
+  const pg = await group(13);
+  const { resolve } = native;
+  native.resolve = (...call) => ({ ...resolve.apply(native, call), isConcurrent: false });
+  const before = splits.begun;
+  const [first, second] = [pg.splitGroup([0]), pg.splitGroup([0, 1])];
+  delete native.resolve;
+  assert.equal(splits.begun - before, 1);
+  splits.end();
+  await first;
+  await turn();
+  assert.equal(splits.begun - before, 2);
+  splits.end();
+  await second;
 });

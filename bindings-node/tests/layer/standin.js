@@ -130,7 +130,8 @@ class StandIn {
     const peer = () => (global === null ? (to ?? from) : global - 10);
     const groups = group?.id === undefined ? [] : [group.id];
     const abortGroups = () => this.aborted.push(...groups);
-    return { groups, peer, begin, abortGroups };
+    const isConcurrent = /_(SPLIT|NEW)_GROUP$/.test(key);
+    return { groups, isConcurrent, peer, begin, abortGroups };
   }
 
   cancellation() {

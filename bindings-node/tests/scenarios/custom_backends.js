@@ -215,6 +215,13 @@ pr.registerBackend("dislikes", (store, rank, size) => {
   return new OverStore(store, rank, size);
 }, { devices: "cpu" });
 
+/** What the factory of `told` was given as options. */
+const given = [];
+pr.registerBackend("told", (context, options) => {
+  given.push(options);
+  return new OverStore(context.store, context.groupRank, context.groupSize);
+}, { extendedApi: true });
+
 function over({ store, rank, size }, name, backend = "over_store", timeout = LIMIT_MS) {
   return pr.ProcessGroup.join(new pr.PrefixStore(name, store), rank, size, { backend, timeout });
 }
@@ -376,7 +383,8 @@ export async function late(here) {
 export async function defaultGroup({ store, rank, size }) {
   const options = { store: new pr.PrefixStore("default", store), rank, worldSize: size };
   await pr.initProcessGroup({ backend: "over_store", timeout: LIMIT_MS, ...options });
-  assert.deepEqual([pr.getBackend(), pr.getBackendConfig()], ["over_store", "cpu:over_store"]);
+  assert.deepEqual(pr.getBackend(), "over_store");
+  assert.deepEqual(pr.getBackendConfig(), "cpu:over_store,cuda:over_store");
   const gathered = new Array(size).fill(null);
   await pr.allGatherObject(gathered, { rank });
   assert.deepEqual(gathered, Array.from({ length: size }, (_, other) => ({ rank: other })));
@@ -423,6 +431,39 @@ function names() {
   const onTpus = { devices: ["tpu"] };
   assert.throws(() => pr.registerBackend("tpus", () => {}, onTpus), pr.InvalidArgumentError);
   assert.throws(() => pr.registerBackend("none", 3), pr.InvalidTypeError);
+}
+
+/** Options of a group come to the factory, wherever a group is made; elsewhere they are refused. */
+export async function options({ store, rank, size }) {
+  const place = (name) => ({ store: new pr.PrefixStore(name, store), rank, worldSize: size });
+  const tree = { channels: 4, my_rate: 0.5, nested: { deep: [1, "a"], bytes: Uint8Array.of(7) } };
+  const plain = { timeout: LIMIT_MS };
+  await pr.initProcessGroup({ backend: "told", pgOptions: { ...tree, ...plain }, ...place("one") });
+  assert.equal(pr.defaultGroup().timeout, LIMIT_MS);
+  const child = await pr.newGroup(null, { pgOptions: { channels: 5 } });
+  const part = await pr.splitGroup(child, { splitRanks: [[0, 1]], pgOptions: plain });
+  const inherited = await child.splitGroup([1, 0]);
+  await part.splitGroup([0, 1], { opts: { channels: 6 } });
+  const alone = [new pr.PrefixStore("two", store), rank, size];
+  await pr.ProcessGroup.join(...alone, { backend: "told", pgOptions: { channels: 7 } });
+  await pr.ProcessGroup.join(...alone, { backend: "told", groupName: "none" });
+  const own = [5, plain, 5, 6, 7].map((it) => (it === plain ? it : { channels: it }));
+  assert.deepEqual(given.splice(0), [{ ...tree, ...plain }, ...own, null]);
+  const sum = Float32Array.of(1);
+  await inherited.allreduce(sum);
+  assert.equal(sum[0], 2);
+  const refused = (message) => ({ name: "InvalidTypeError", message });
+  const elsewhere = pr.newGroup(null, { backend: "tcp", pgOptions: { channels: 5 } });
+  const unknown = /must be BackendOptions, which has no 'channels'.*cpu:tcp/;
+  await assert.rejects(elsewhere, refused(unknown));
+  const wrong = { timeout: "soon", channels: 5 };
+  assert.throws(() => pr.newGroup(null, { pgOptions: wrong }), refused(/timeout is number/));
+  assert.throws(() => pr.newGroup(null, { pgOptions: { then() {} } }), pr.InvalidTypeError);
+  const dropped = pr.newGroup(null, { backend: "over_store", pgOptions: { channels: 5 } });
+  await assert.rejects(dropped, /takes no options, and the group was given channels/);
+  assert.deepEqual(given, []);
+  await pr.destroyProcessGroup();
+  return "over";
 }
 
 /** A factory that throws on rank 1. */

@@ -5,6 +5,8 @@ import { readFileSync, readdirSync } from "node:fs";
 
 import * as pr from "polyrank";
 
+import { makeInAnyOrder } from "../../../bindings-wasm/tests/cases/new_groups.mjs";
+
 /** Runs as a program of `polyrank run`; rank 0 prints what all ranks found. */
 export async function launched() {
   const group = await pr.initProcessGroup({ timeout: 60_000 });
@@ -193,6 +195,43 @@ export async function crossing({ store, rank }) {
   const error = await pr.newGroup([0, 1], { pgOptions: { groupName: own } }).catch((it) => it);
   await pr.destroyProcessGroup();
   return [error.kind, error.message];
+}
+
+/** Groups that ranks make at the same time, each rank in an order of its own. */
+export async function anyOrder({ store, rank, size, argument }) {
+  const options = { store, rank, worldSize: size, timeout: 60_000, groupName: "any order" };
+  const count = await makeInAnyOrder(pr, await pr.initProcessGroup(options), argument);
+  // Groups over a store have nothing to do with the default group.
+  const names = rank === 0 ? ["one", "other"] : ["other", "one"];
+  const joined = await Promise.all(names.map((groupName) => {
+    return pr.ProcessGroup.join(store, rank, size, { groupName, timeout: 60_000 });
+  }));
+  await Promise.all(joined.map((it) => it.shutdown()));
+  await pr.destroyProcessGroup();
+  return count;
+}
+
+/** What becomes of two groups of one name that are made at the same time. */
+export async function oneName({ group, rank, size }) {
+  const all = [...Array(size).keys()];
+  const options = { groupName: "one name" };
+  const calls = [group.splitGroup(all, options), group.splitGroup(all, options)];
+  const settled = Promise.allSettled(calls);
+  // The parent is free meanwhile.
+  const sum = Int32Array.of(1);
+  await group.allreduce(sum);
+  const [made, refused] = await settled;
+  const ranks = Int32Array.of(rank);
+  await made.value.allreduce(ranks);
+  return [sum[0], ranks[0], refused.reason.kind];
+}
+
+/** A group is left while one is made out of it that nobody else makes. */
+export async function leftWhileMaking({ group, rank }) {
+  if (rank === 1) return 0;
+  const made = group.splitGroup([0, 1], { groupName: "never" }).catch((error) => error.kind);
+  await group.shutdown();
+  return made;
 }
 
 /** A hundred groups in one process: what it has open and shares at most, and is left with. */

@@ -72,9 +72,9 @@ export function arrays(here) {
 }
 
 /** Parts, flattened dimensions, groups that exist, the current mesh, and what is wrong. */
-export function parts(here) {
+export async function parts(here) {
   const { pr, rank } = here;
-  return inWorld(here, async (world) => {
+  const { mesh, ...found } = await inWorld(here, async (world) => {
     const meshDimNames = ["dp", "pp", "cp"];
     const mesh = await pr.initDeviceMesh("cpu", [2, 2, 2], { meshDimNames });
     const part = mesh.slice(["dp", "cp"]);
@@ -83,7 +83,11 @@ export function parts(here) {
     assert.equal(part.getGroup("cp"), mesh.slice("cp").getGroup());
     const flat = await part.flatten();
     assert.ok(mesh.slice("dp_cp").equals(flat));
-    assert.equal(mesh.getGroup("dp_cp"), flat.getGroup());
+    for (const whole of [mesh, part, flat, mesh.slice("pp")]) {
+      assert.equal(whole.getGroup("dp_cp"), flat.getGroup());
+      assert.equal(whole.getLocalRank("dp_cp"), flat.mesh.indexOf(rank));
+      assert.equal(whole.size("dp_cp"), 4);
+    }
     const [sum] = await flat.getGroup().allreduce(Int32Array.of(rank));
     const refused = (call, message, kind = "InvalidArgument") => {
       assert.throws(call, { kind, message });
@@ -101,8 +105,11 @@ export function parts(here) {
     await current(pr, mesh, part);
     const different = { meshDimNames: [rank === 7 ? "b" : "a"] };
     const error = await pr.initDeviceMesh("cpu", [8], different).catch((found) => found);
-    return { part: part.mesh, flat: flat.mesh, sum, kind: error.kind, told: error.message };
+    assert.equal(mesh.getRank(), rank);
+    return { mesh, part: part.mesh, flat: flat.mesh, sum, kind: error.kind, told: error.message };
   });
+  assert.throws(() => mesh.getRank(), { kind: "NotInitialized" });
+  return found;
 }
 
 /** Whether the current mesh follows tasks. */

@@ -298,6 +298,12 @@ export async function backends(): Promise<void> {
     return new Mine(groupRank + groupId.length);
   };
   pr.registerBackend("more", more, { extendedApi: true, devices: ["cpu"] });
+  const channels = (context: pr.DistributedBackendOptions, options: unknown) => {
+    void [context.groupSize, options];
+    return new Mine(1);
+  };
+  pr.registerBackend("channels", channels, { extendedApi: true });
+  void pr.newGroup([0], { backend: "channels", pgOptions: { channels: 4 } });
   const served: pr.DeviceBackend = pr.defaultGroup().getBackend("cpu");
   const kind: pr.BackendType = served.backendType;
   same<typeof pr.BackendType, typeof pr.ProcessGroup.BackendType>();

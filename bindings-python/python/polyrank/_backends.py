@@ -57,7 +57,6 @@ _registered: dict[str, bool] = {}
 class _Chosen:
     """What was chosen about the backend of a group that is being made."""
 
-    options: Any
     device: Any
     #: What is wrong with that, if its factory cannot take it.
     refused: TypeError | None = None
@@ -73,9 +72,9 @@ def is_registered(name: str) -> bool:
 
 
 @contextmanager
-def chosen_for_group(group_name: str, options: Any, device: Any) -> Iterator[None]:
-    """Gives the factory of a registered backend these for the group made meanwhile."""
-    chosen = _chosen[group_name] = _Chosen(options, device)
+def chosen_for_group(group_name: str, device: Any) -> Iterator[None]:
+    """Gives the factory of a registered backend the device for the group made meanwhile."""
+    chosen = _chosen[group_name] = _Chosen(device)
     try:
         yield
     except _core.PolyrankError as error:
@@ -174,14 +173,14 @@ class _Runner:
     def _made(self, task: Any) -> Any:
         context = task.context
         self._size = context["group_size"]
-        chosen = _chosen.get(context["group_id"], _Chosen(None, None))
+        chosen = _chosen.get(context["group_id"], _Chosen(None))
         if self._extended_api:
-            return self._factory(DistributedBackendOptions(**context), chosen.options)
+            return self._factory(DistributedBackendOptions(**context), task.options)
         names = ("store", "group_rank", "group_size", "timeout")
         arguments = [context[name] for name in names]
         if _takes_device(self._factory):
             arguments.append(chosen.device)
-        options = chosen.options or {}
+        options = _keywords(task.options)
         if not _takes_options(self._factory, arguments, options):
             chosen.refused = TypeError(
                 f"the factory of the backend '{task.backend}' takes no options {options!r}: "
@@ -253,14 +252,21 @@ def _takes_device(factory: Callable[..., Any]) -> bool:
     return any(it.name == "device" or it.default is inspect.Parameter.empty for it in fifth)
 
 
+def _keywords(options: Any) -> Any:
+    """What a factory without `extended_api` gets of a group's options: those of all groups are in
+    its arguments."""
+    is_of_all_groups = type(options) in (_core.BackendOptions, _core.NcclOptions)
+    return {} if options is None or is_of_all_groups else options
+
+
 def _takes_options(factory: Callable[..., Any], arguments: list[Any], options: Any) -> bool:
     """Whether a factory can be given these options as keywords."""
     import inspect
 
-    if not options:
-        return True
     if not isinstance(options, dict):
         return False
+    if not options:
+        return True
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except (TypeError, ValueError):

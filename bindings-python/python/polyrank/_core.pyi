@@ -107,6 +107,7 @@ __all__ = [
     "all_gather_v",
     "all_reduce",
     "all_reduce_coalesced",
+    "all_reduce_sparse",
     "all_to_all",
     "all_to_all_single",
     "all_to_all_v",
@@ -777,16 +778,6 @@ class AllreduceOptions(Options):
     @asyncOp.setter
     def asyncOp(self, value: bool) -> None: ...
     @property
-    def sparse_indices(self) -> Any | None:
-        """Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum."""
-    @sparse_indices.setter
-    def sparse_indices(self, value: object | None) -> None: ...
-    @property
-    def sparseIndices(self) -> Any | None:
-        """c10d's spelling of `sparse_indices`."""
-    @sparseIndices.setter
-    def sparseIndices(self, value: object | None) -> None: ...
-    @property
     def compress(self) -> str | None:
         """In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
         elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
@@ -795,13 +786,13 @@ class AllreduceOptions(Options):
         """
     @compress.setter
     def compress(self, value: str | None) -> None: ...
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
     """Options of `allreduce_coalesced`: those of `allreduce`."""
 
-    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., sparse_indices: object | None = ..., compress: str | None = ...) -> Self: ...
+    def __new__(cls, reduce_op: ReduceOp = ..., timeout: _Duration | None = ..., async_op: bool = ..., compress: str | None = ...) -> Self: ...
 
 
 class ReduceOptions(Options):
@@ -1299,7 +1290,7 @@ class DeviceMesh:
     def from_group(group: Sequence[ProcessGroup], device_type: str, mesh: object | None = None, mesh_dim_names: Sequence[str] | None = None) -> DeviceMesh: ...
     @overload
     def size(self, mesh_dim: SupportsIndex | None = None) -> int:
-        """The number of ranks, or the length of a dimension.
+        """The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
 
         Forms:
 
@@ -1311,16 +1302,16 @@ class DeviceMesh:
     @overload
     def size(self, mesh_dim: str) -> int: ...
     def get_rank(self) -> int:
-        """This process's global rank.
+        """This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
 
-        Raises `NotInitializedError`.
+        Raises `NotInitializedError`, `InvalidGroupError`.
         """
     def get_coordinate(self) -> list[int] | None:
         """This process's index in each dimension; none if it is not in the mesh."""
     @overload
     def get_local_rank(self, mesh_dim: SupportsIndex | None = None) -> int:
         """This process's index in a dimension, which is its rank in that dimension's group. Without
-        `mesh_dim`: in the only one.
+        `mesh_dim`: in the only one. A name may be one that `flatten` gave.
 
         Forms:
 
@@ -1334,7 +1325,7 @@ class DeviceMesh:
     @overload
     def get_group(self, mesh_dim: SupportsIndex | None = None) -> ProcessGroup:
         """The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
-        only one.
+        only one. A name may be one that `flatten` gave.
 
         Forms:
 
@@ -1598,12 +1589,13 @@ class ProcessGroup:
     @property
     def supports_window(self) -> bool:
         """Whether the group has windows: those of `tcp` and `websocket` do."""
-    def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None, enable_reconfigure: bool = False) -> Self:
+    def __new__(cls, store: Store, rank: SupportsIndex, size: SupportsIndex, backend: str | None = None, timeout: _Duration | None = None, group_name: str | None = None, enable_reconfigure: bool = False, pg_options: BackendOptions | Any = None) -> Self:
         """Joins the group of `size` ranks that meet in `store` under `group_name`.
 
         - `rank`: this process's rank, from 0 to `size` - 1.
         - `backend`: `tcp` unless given.
         - `timeout`: limit of joining and of each operation, 30 min unless given.
+        - `pg_options`: options of the group, as for `init_process_group`.
         - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`: nobody
           is waited for, and `rank` and `size` have no meaning.
 
@@ -1652,7 +1644,7 @@ class ProcessGroup:
         when its parent is left. Also raises what a collective of this rank failed with, if nobody has
         retrieved the outcome of any of them, unless the group was aborted.
         """
-    def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | None = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[str] | None = None) -> ProcessGroup | None:
+    def split_group(self, ranks: Sequence[SupportsIndex], timeout: _Duration | None = None, opts: BackendOptions | Any = None, group_name: str | None = None, group_desc: str | None = None, device_types: Sequence[str] | None = None) -> ProcessGroup | None:
         """Makes a group of some of this group's ranks. Its members call it, and wait for one another:
         each rank passes the ranks of its own new group, so that one call can split the group into
         several. If the group is bound to a CUDA device, all its ranks must call it.
@@ -2736,7 +2728,7 @@ def is_torchelastic_launched() -> bool:
 
 is_launched = is_torchelastic_launched
 
-def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | None = None, device_id: object | None = None, enable_reconfigure: bool = False) -> None:
+def init_process_group(backend: str | None = None, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, group_name: str = "", pg_options: BackendOptions | Any = None, device_id: object | None = None, enable_reconfigure: bool = False) -> None:
     """Makes the default group of all ranks. Waits until all have joined.
 
     - `backend`: `tcp` (or `gloo`), `mpi`, or pairs `cpu:tcp,cuda:nccl`. None: those for the kind
@@ -2749,7 +2741,9 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
     - `store`: where ranks meet, instead of `init_method`.
     - `group_name`: the group's name; empty: `default_pg`.
-    - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
+    - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device. A backend that
+      the program registered is given them as they are, and may have others: any object in Python,
+      plain values in JavaScript.
     - `device_id`: the device that the group is bound to.
     - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
       for nobody; rank and size have no meaning, and `store` or `init_method` only say which
@@ -2779,14 +2773,14 @@ def abort_process_group(group: ProcessGroup | NonGroupMember | None = None) -> N
     Does not wait for operations in flight, only until the other ranks have been notified, for a
     second at most.
 
-    Raises `NotInitializedError`.
+    Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
 def current_process_group() -> ProcessGroup:
     """The group of the innermost `process_group` block that this thread or task is in, else the
     default group.
 
-    Raises `NotInitializedError`.
+    Raises `NotInitializedError`, `InvalidGroupError`.
     """
 
 def process_group(pg: ProcessGroup) -> CurrentProcessGroup:
@@ -2800,12 +2794,15 @@ def default_group() -> ProcessGroup:
 
 _get_default_group = default_group
 
-def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True, enable_reconfigure: bool = False) -> ProcessGroup | NonGroupMember:
+def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration | None = None, backend: str | None = None, pg_options: BackendOptions | Any = None, use_local_synchronization: bool = False, group_desc: str | None = None, device_id: object | None = None, sort_ranks: bool = True, enable_reconfigure: bool = False) -> ProcessGroup | NonGroupMember:
     """Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
     may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
-    device, all its ranks must call it. Ranks that belong to several new groups must create them
-    in the same order: calls that deadlock fail, on all ranks involved, with an error that names
-    both.
+    device, all its ranks must call it, and make all groups in the same order.
+
+    Ranks that belong to several new groups make them one after the other in the same order: calls
+    that deadlock fail, on all ranks involved, with an error that names both. Or they make them at
+    the same time, from several threads, or in an event loop without awaiting one before the next:
+    then in any order, if groups of the same ranks have names.
 
     - `ranks`: global ranks; none: all.
     - `timeout`: limit of the group's operations; none: the default.
@@ -2821,7 +2818,7 @@ def new_group(ranks: Sequence[SupportsIndex] | None = None, timeout: _Duration |
     Raises `CollectiveMismatchError`, `DuplicateGroupError`, `InvalidArgumentError`, `NotInitializedError`, `RankFailedError`, `RendezvousError`, `RendezvousTimeoutError`.
     """
 
-def join_group(group_name: str, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, backend: str | None = None, pg_options: BackendOptions | None = None, device_id: object | None = None, version: str | None = None) -> ProcessGroup:
+def join_group(group_name: str, init_method: str | None = None, timeout: _Duration | None = None, world_size: SupportsIndex = -1, rank: SupportsIndex = -1, store: Store | None = None, backend: str | None = None, pg_options: BackendOptions | Any = None, device_id: object | None = None, version: str | None = None) -> ProcessGroup:
     """Joins the group `group_name`, whose ranks meet in a store or at a URL, and waits until all of
     them are there: programs in any language, started in any order, that need have nothing else in
     common. The process has no default group for it, and may join several; groups in one store are
@@ -2843,7 +2840,7 @@ def join_group(group_name: str, init_method: str | None = None, timeout: _Durati
     Raises `DuplicateGroupError`, `InvalidArgumentError`, `DistNetworkError`, `RendezvousError`, `RendezvousTimeoutError`, `UnknownBackendError`.
     """
 
-def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | None = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
+def split_group(parent_pg: ProcessGroup | NonGroupMember | None = None, split_ranks: Sequence[Sequence[SupportsIndex]] | None = None, timeout: _Duration | None = None, pg_options: BackendOptions | Any = None, group_desc: str | None = None) -> ProcessGroup | NonGroupMember:
     """Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list
     call it with the same list, and wait for one another; if the parent is bound to a CUDA device,
     all its ranks must call it. Returns the group of this rank; none if it is in no list.
@@ -2935,8 +2932,10 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any
 
     When a group is made, `func` is called on every rank, with the group's store, the rank, the
     number of ranks and the limit of operations; with `extended_api`, with a
-    `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
-    awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+    `DistributedBackendOptions`, which has more, and what the group was given as its options: a
+    `BackendOptions`, or whatever else this backend takes. A group that is made from another gets
+    those of the other, unless it is given its own. What the factory returns (or awaits) is
+    an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
     `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
     as it has; a call of one that it lacks raises `UnsupportedError`. Its tensors are flat, in host
     memory, and its own: results are copied back when an operation has ended. A method returns
@@ -2947,8 +2946,8 @@ def register_backend(name: str, func: Callable[[Store, int, int, timedelta], Any
     - `name`: its name, which begins with a letter; case does not matter.
     - `func`: makes the backend of this rank in a new group.
     - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`, as in c10d.
-      The name alone stands for the first. Tensors of a CUDA device go by way of memory of the
-      host, where it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda`
+      The name alone stands for all of them. Tensors of a CUDA device go by way of memory of the
+      host, where it serves `cpu` and no other backend serves `cuda`; one that serves `cuda` alone
       is not given them.
 
     Raises `DuplicateBackendError`, `InvalidArgumentError`.
@@ -2981,8 +2980,10 @@ def is_ucc_available() -> bool:
 def is_xccl_available() -> bool:
     """Whether the XCCL backend is available; it never is."""
 
-def get_default_backend_for_device(device: str) -> str:
-    """The name of the backend that serves a kind of device: `cpu`, `cuda`.
+def get_default_backend_for_device(device: object) -> str:
+    """The name of the backend that serves a kind of device.
+
+    - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
 
     Raises `InvalidArgumentError`.
     """
@@ -3263,7 +3264,8 @@ def send(tensor: _Tensor, dst: SupportsIndex | None = None, group: ProcessGroup 
 
 def recv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup | NonGroupMember | None = None, tag: SupportsIndex = 0, group_src: SupportsIndex | None = None) -> int:
     """Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
-    rank; -1 if this process is not in the group.
+    rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+    `Work.source_rank` is the sender's rank in the group.
 
     Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
     """
@@ -3281,7 +3283,7 @@ def irecv(tensor: _Tensor, src: SupportsIndex | None = None, group: ProcessGroup
     """
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
-    """Issues sends and receives together; returns a handle for each of them.
+    """Issues sends and receives of one group together; returns a handle for each of them.
 
     Raises `InvalidArgumentError`.
     """
@@ -3422,6 +3424,21 @@ def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src
 
 @overload
 def sendrecv(send_tensor: _Tensor, dst: SupportsIndex, recv_tensor: _Tensor, src: SupportsIndex, group: ProcessGroup | NonGroupMember | None = None, send_tag: SupportsIndex = 0, recv_tag: SupportsIndex = 0, async_op: bool = False) -> Work | None: ...
+
+def all_reduce_sparse(indices: _Tensor, values: _Tensor, op: ReduceOp = ..., group: ProcessGroup | NonGroupMember | None = None, timeout: _Duration | None = None) -> list[Any] | None:
+    """Sums sparse tensors of all ranks in coordinate form, as `all_reduce` of PyTorch does. Returns
+    the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+    the group. See `ProcessGroup.allreduce_sparse`.
+
+    - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+    - `values`: of the shape `[entries, ...]`.
+    - `op`: `SUM` or `AVG`.
+    - `timeout`: limit of the operation; the group's by default.
+
+    `op` is `ReduceOp.SUM` by default.
+
+    Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+    """
 
 @overload
 def all_gather_v(output_tensor: _Tensor, input_tensor: _Tensor, output_split_sizes: Sequence[SupportsIndex], group: ProcessGroup | NonGroupMember | None = None, async_op: Literal[False] = False) -> None:

@@ -74,29 +74,27 @@ def new_group(
     device: Any = None,
     *,
     group_name: str | None = None,
-    pg_options: BackendOptions | None = None,
+    pg_options: Any = None,
     **options: Any,
 ) -> ProcessGroup:
     """Makes a group of all ranks that the environment names (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`,
     `MASTER_PORT`), which is registered nowhere: `destroy_process_group(group)` leaves it.
 
     `device` is this rank's, `options` are those of the backend, as attributes of `BackendOptions`
-    or `NcclOptions`; the factory of a backend that was registered gets them as keywords, or as a
-    dict with `extended_api`.
+    or `NcclOptions`; the factory of a backend that was registered gets them, or `pg_options`, as
+    with `init_process_group`: as keywords, or as they are with `extended_api`.
     Without a `group_name`, all ranks make their groups in one order, in which a group that could
     not be made does not count.
     """
     if backend is not None and is_registered(backend):
         if options and pg_options is not None:
             raise TypeError("new_group(): both 'pg_options' and options of the backend are given")
-        of_group = pg_options if isinstance(pg_options, BackendOptions) else None
-        own = options or pg_options
-        return _joined(group_name, timeout, backend, device, of_group, own)
+        return _joined(group_name, timeout, backend, device, options or pg_options)
     if options:
         if pg_options is not None:
             raise TypeError("new_group(): both 'pg_options' and options of the backend are given")
         pg_options = _OPTIONS.get((backend or "").lower(), BackendOptions)(**options)
-    return _joined(group_name, timeout, backend, device, pg_options, None)
+    return _joined(group_name, timeout, backend, device, pg_options)
 
 
 def _joined(
@@ -104,14 +102,13 @@ def _joined(
     timeout: float | timedelta | None,
     backend: str | None,
     device: Any,
-    pg_options: BackendOptions | None,
-    own: Any,
+    pg_options: Any,
 ) -> ProcessGroup:
-    """The group of this name, or of the next number; `own` are options of a registered backend."""
+    """The group of this name, or of the next number."""
     global _next_number
 
     def join(name: str) -> ProcessGroup:
-        with chosen_for_group(name, own, device):
+        with chosen_for_group(name, device):
             return join_group(
                 name, "env://", timeout, backend=backend, device_id=device, pg_options=pg_options
             )

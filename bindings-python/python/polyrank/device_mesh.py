@@ -4,6 +4,7 @@
 """
 
 from polyrank._core import DeviceMesh as DeviceMesh
+from polyrank._core import MeshDimensionError
 from polyrank._core import current_device_mesh as current_device_mesh
 from polyrank._core import extend_device_mesh as extend_device_mesh
 from polyrank._core import init_device_mesh as init_device_mesh
@@ -23,9 +24,13 @@ class _MeshResources:
         return device_mesh.get_root_mesh()
 
     def get_mesh_dim_by_name(self, device_mesh: DeviceMesh, mesh_dim_name: str) -> int:
-        """The index of a dimension."""
-        device_mesh.size(mesh_dim_name)
-        return (device_mesh.mesh_dim_names or ()).index(mesh_dim_name)
+        """The index of a dimension. One that `flatten` gave has none."""
+        names = device_mesh.mesh_dim_names or ()
+        if mesh_dim_name not in names:
+            raise MeshDimensionError(
+                f"'{mesh_dim_name}' is no dimension of the mesh; its dimensions are {list(names)}"
+            )
+        return names.index(mesh_dim_name)
 
 
 _mesh_resources = _MeshResources()

@@ -1,8 +1,8 @@
 //! One call from Python: arguments in, an overload chosen, values taken out one by one.
 
 use polyrank::calls::{
-    self, Arguments, Constant, FromValue, Invocation, Language, Method, Object, Parameter,
-    ResolvedCall, Role, Type, Value,
+    self, Arguments, Constant, FromValue, GivenOptions, Invocation, Language, Method, Object,
+    Parameter, ResolvedCall, Role, Type, Value,
 };
 use polyrank::tensor::single_tensor;
 use polyrank::{DType, Device, Tensor, distributed};
@@ -41,7 +41,8 @@ pub(crate) fn arguments<'py>(
             let name = method.and_then(|method| method.name_at(position, is_list));
             of_argument(item.py(), error, method, name)
         });
-        arguments.positional.push(value?);
+        let is_options = method.is_some_and(|method| method.takes_options_at(position));
+        arguments.positional.push(with_object(value?, &item, is_options));
     }
     for (name, item) in keywords.into_iter().flatten() {
         let name: String = name.extract()?;
@@ -49,9 +50,18 @@ pub(crate) fn arguments<'py>(
         let value =
             if is_any { opaque(&item, opaque_objects) } else { value(&item, opaque_objects) };
         let value = value.map_err(|error| of_argument(item.py(), error, method, Some(&name)));
-        arguments.keywords.push((name, value?));
+        let is_options = method.is_some_and(|method| method.takes_options_as(&name));
+        arguments.keywords.push((name, with_object(value?, &item, is_options)));
     }
     Ok(arguments)
+}
+
+/// Options of a group with their object, which a backend that is written in Python is given.
+fn with_object(value: Value, object: &Bound<'_, PyAny>, is_options: bool) -> Value {
+    if !is_options || object.is_none() {
+        return value;
+    }
+    Value::Options(GivenOptions::new(object.clone().unbind()), Box::new(value))
 }
 
 /// What is wrong with a value that was given for an argument, with the call and the argument.

@@ -36,17 +36,31 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
 
 /// As [`handle_of`], for an argument: core may give the same object back later.
 pub(crate) fn handle_of_argument(object: &Bound<'_, PyAny>) -> PyResult<Option<Object>> {
-    let Some(mut handle) = handle_of(object)? else { return Ok(None) };
-    if let Object::Store(_) = handle
-        && let Some(store) = overridden(object)?
-    {
-        handle = Object::Store(StoreObject::any(Arc::new(store)));
+    if let Ok(store) = object.cast::<Store>() {
+        return store_of(store).map(|store| Some(Object::Store(store)));
     }
-    if !matches!(handle, Object::NonGroupMember) {
-        let known = known(object.py())?;
-        known.call_method1(intern!(object.py(), "setdefault"), (handle.identity(), object))?;
+    let handle = handle_of(object)?;
+    match &handle {
+        None | Some(Object::NonGroupMember) => {}
+        Some(handle) => note(object, handle.identity())?,
     }
-    Ok(Some(handle))
+    Ok(handle)
+}
+
+/// As [`handle_of_argument`], of a store: it may be one that is written in Python.
+pub(crate) fn store_of(store: &Bound<'_, Store>) -> PyResult<StoreObject> {
+    let found = match overridden(store.as_any())? {
+        Some(own) => StoreObject::any(Arc::new(own)),
+        None => Store::get(store)?,
+    };
+    note(store.as_any(), Object::Store(found.clone()).identity())?;
+    Ok(found)
+}
+
+/// Notes the Python object of the object of core with this identity, unless there is one.
+fn note(object: &Bound<'_, PyAny>, identity: u64) -> PyResult<()> {
+    let known = known(object.py())?;
+    known.call_method1(intern!(object.py(), "setdefault"), (identity, object)).map(drop)
 }
 
 /// The Python object of one of core.

@@ -48,7 +48,7 @@ pub(crate) use exception::{
 };
 pub(crate) use fast_access::fast_access;
 pub(crate) use fast_message::{fast_message, sender_answer};
-pub(crate) use handles::{handle_of_argument, non_group_member, object};
+pub(crate) use handles::{non_group_member, object, store_of};
 pub(crate) use invoke::{attribute, construct, constructed, invoke, invoke_on, run, set_attribute};
 pub(crate) use lease::{releasing, visit_memory};
 pub(crate) use memory::Memory;

@@ -84,7 +84,7 @@ impl DeviceMesh {
         implementations::device_mesh::new(py, call)
     }
 
-    /// The number of ranks, or the length of a dimension.
+    /// The number of ranks, or the length of a dimension, which may be one that `flatten` gave.
     ///
     /// Forms:
     ///
@@ -101,9 +101,9 @@ impl DeviceMesh {
         convert::invoke_on(slf.as_any(), "DEVICE_MESH_SIZE", positional, keywords)
     }
 
-    /// This process's global rank.
+    /// This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
     ///
-    /// Raises `NotInitializedError`.
+    /// Raises `NotInitializedError`, `InvalidGroupError`.
     #[pyo3(name = "get_rank", signature = ())]
     fn py_get_rank<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (positional, keywords) = (&PyTuple::empty(slf.py()), None);
@@ -118,7 +118,7 @@ impl DeviceMesh {
     }
 
     /// This process's index in a dimension, which is its rank in that dimension's group. Without
-    /// `mesh_dim`: in the only one.
+    /// `mesh_dim`: in the only one. A name may be one that `flatten` gave.
     ///
     /// Forms:
     ///
@@ -136,7 +136,7 @@ impl DeviceMesh {
     }
 
     /// The group of this process along a dimension, by index or name. Without `mesh_dim`: along the
-    /// only one.
+    /// only one. A name may be one that `flatten` gave.
     ///
     /// Forms:
     ///

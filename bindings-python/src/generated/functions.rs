@@ -45,7 +45,9 @@ fn py_is_torchelastic_launched_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'
 /// - `world_size`, `rank`: needed with `store`; -1: from the URL or the environment.
 /// - `store`: where ranks meet, instead of `init_method`.
 /// - `group_name`: the group's name; empty: `default_pg`.
-/// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device.
+/// - `pg_options`: options of the group, `NcclOptions` where NCCL serves a device. A backend that
+///   the program registered is given them as they are, and may have others: any object in Python,
+///   plain values in JavaScript.
 /// - `device_id`: the device that the group is bound to.
 /// - `enable_reconfigure`: make a group without members, which it gets by `reconfigure`. Waits
 ///   for nobody; rank and size have no meaning, and `store` or `init_method` only say which
@@ -94,7 +96,7 @@ fn py_destroy_process_group<'py>(
 /// Does not wait for operations in flight, only until the other ranks have been notified, for a
 /// second at most.
 ///
-/// Raises `NotInitializedError`.
+/// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
 #[pyo3(name = "abort_process_group", signature = (*positional, **keywords), text_signature = "(group=None)")]
 fn py_abort_process_group<'py>(
@@ -108,7 +110,7 @@ fn py_abort_process_group<'py>(
 /// The group of the innermost `process_group` block that this thread or task is in, else the
 /// default group.
 ///
-/// Raises `NotInitializedError`.
+/// Raises `NotInitializedError`, `InvalidGroupError`.
 #[pyfunction]
 #[pyo3(name = "current_process_group", signature = ())]
 fn py_current_process_group<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -150,9 +152,12 @@ fn py_default_group_alias_0<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>>
 
 /// Makes a group of some ranks. Its members call it, and wait for one another; the other ranks
 /// may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA
-/// device, all its ranks must call it. Ranks that belong to several new groups must create them
-/// in the same order: calls that deadlock fail, on all ranks involved, with an error that names
-/// both.
+/// device, all its ranks must call it, and make all groups in the same order.
+///
+/// Ranks that belong to several new groups make them one after the other in the same order: calls
+/// that deadlock fail, on all ranks involved, with an error that names both. Or they make them at
+/// the same time, from several threads, or in an event loop without awaiting one before the next:
+/// then in any order, if groups of the same ranks have names.
 ///
 /// - `ranks`: global ranks; none: all.
 /// - `timeout`: limit of the group's operations; none: the default.
@@ -399,8 +404,10 @@ fn py_create_store_client<'py>(
 ///
 /// When a group is made, `func` is called on every rank, with the group's store, the rank, the
 /// number of ranks and the limit of operations; with `extended_api`, with a
-/// `DistributedBackendOptions`, which has more, and the options of the group. What it returns (or
-/// awaits) is an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
+/// `DistributedBackendOptions`, which has more, and what the group was given as its options: a
+/// `BackendOptions`, or whatever else this backend takes. A group that is made from another gets
+/// those of the other, unless it is given its own. What the factory returns (or awaits) is
+/// an object with the methods of c10d's backends: `allreduce(tensors, opts)`,
 /// `allgather(output_tensors, input_tensors, opts)`, `recv(tensors, src, tag)` and so on, as many
 /// as it has; a call of one that it lacks raises `UnsupportedError`. Its tensors are flat, in host
 /// memory, and its own: results are copied back when an operation has ended. A method returns
@@ -411,8 +418,8 @@ fn py_create_store_client<'py>(
 /// - `name`: its name, which begins with a letter; case does not matter.
 /// - `func`: makes the backend of this rank in a new group.
 /// - `devices`: kinds of devices that it may be named for; none: `cpu` and `cuda`, as in c10d.
-///   The name alone stands for the first. Tensors of a CUDA device go by way of memory of the
-///   host, where it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda`
+///   The name alone stands for all of them. Tensors of a CUDA device go by way of memory of the
+///   host, where it serves `cpu` and no other backend serves `cuda`; one that serves `cuda` alone
 ///   is not given them.
 ///
 /// Raises `DuplicateBackendError`, `InvalidArgumentError`.
@@ -499,7 +506,9 @@ fn py_is_xccl_available<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     convert::invoke(py, "DISTRIBUTED_IS_XCCL_AVAILABLE", positional, keywords)
 }
 
-/// The name of the backend that serves a kind of device: `cpu`, `cuda`.
+/// The name of the backend that serves a kind of device.
+///
+/// - `device`: `cpu`, `cuda`, `cuda:1`; in Python a `torch.device` as well.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]
@@ -845,7 +854,8 @@ fn py_send<'py>(
 }
 
 /// Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global
-/// rank; -1 if this process is not in the group.
+/// rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and
+/// `Work.source_rank` is the sender's rank in the group.
 ///
 /// Raises `InvalidArgumentError`, `MessageSizeError`, `MessageDTypeError`, `RankFailedError`.
 #[pyfunction]
@@ -891,7 +901,7 @@ fn py_irecv<'py>(
     implementations::distributed::irecv(py, call)
 }
 
-/// Issues sends and receives together; returns a handle for each of them.
+/// Issues sends and receives of one group together; returns a handle for each of them.
 ///
 /// Raises `InvalidArgumentError`.
 #[pyfunction]
@@ -1101,6 +1111,28 @@ fn py_sendrecv<'py>(
     implementations::distributed::sendrecv(py, call)
 }
 
+/// Sums sparse tensors of all ranks in coordinate form, as `all_reduce` of PyTorch does. Returns
+/// the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
+/// the group. See `ProcessGroup.allreduce_sparse`.
+///
+/// - `indices`: whole numbers of the shape `[dimensions, entries]`, or `[entries]`.
+/// - `values`: of the shape `[entries, ...]`.
+/// - `op`: `SUM` or `AVG`.
+/// - `timeout`: limit of the operation; the group's by default.
+///
+/// `op` is `ReduceOp.SUM` by default.
+///
+/// Raises `InvalidArgumentError`, `UnsupportedDTypeError`.
+#[pyfunction]
+#[pyo3(name = "all_reduce_sparse", signature = (*positional, **keywords), text_signature = "(indices, values, op=..., group=None, timeout=None)")]
+fn py_all_reduce_sparse<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::invoke(py, "DISTRIBUTED_ALL_REDUCE_SPARSE", positional, keywords)
+}
+
 /// All ranks get every rank's tensor in one output, in parts of `output_split_sizes` rows.
 #[pyfunction]
 #[pyo3(name = "all_gather_v", signature = (*positional, **keywords), text_signature = "(output_tensor, input_tensor, output_split_sizes, group=None, async_op=False)")]
@@ -1251,6 +1283,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_scan, module)?)?;
     module.add_function(wrap_pyfunction!(py_exscan, module)?)?;
     module.add_function(wrap_pyfunction!(py_sendrecv, module)?)?;
+    module.add_function(wrap_pyfunction!(py_all_reduce_sparse, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_gather_v, module)?)?;
     module.add_function(wrap_pyfunction!(py_scatter_v, module)?)?;

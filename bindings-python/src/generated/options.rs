@@ -610,43 +610,18 @@ impl AllreduceOptions {
         Record::set(slf.as_any(), 2, value)
     }
 
-    /// Indices of a sparse tensor's values. Use `allreduce_sparse`, which returns the sum.
-    #[getter(sparse_indices)]
-    fn sparse_indices(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        Record::get(slf.as_any(), 3)
-    }
-
-    #[setter(sparse_indices)]
-    fn set_sparse_indices(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Record::set(slf.as_any(), 3, value)
-    }
-
-    /// c10d's spelling of `sparse_indices`.
-    #[getter(sparseIndices)]
-    fn sparse_indices_in_camel_case(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        Record::get(slf.as_any(), 3)
-    }
-
-    #[setter(sparseIndices)]
-    fn set_sparse_indices_in_camel_case(
-        slf: &Bound<'_, Self>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        Record::set(slf.as_any(), 3, value)
-    }
-
     /// In which form elements travel: "bf16", "f16", or "int8", which has a scale for each 256
     /// elements; "none": as they are; nothing given: as the group's hints say. For tensors of 32 or
     /// 64 bit floats on the host, and `SUM` or `AVG`; all ranks give the same.
     /// `Work.compression_error` says what that cost.
     #[getter(compress)]
     fn compress(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        Record::get(slf.as_any(), 4)
+        Record::get(slf.as_any(), 3)
     }
 
     #[setter(compress)]
     fn set_compress(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Record::set(slf.as_any(), 4, value)
+        Record::set(slf.as_any(), 3, value)
     }
 }
 

@@ -29,7 +29,11 @@ use crate::waiting::wait;
 /// The group of the innermost `process_group` block, else the default group.
 pub(crate) fn current_process_group<'py>(py: Python<'py>, _call: Call<'py>) -> Answer<'py> {
     match current::current(py)? {
-        Some(group) => Ok(group),
+        Some(group) => {
+            let inner = &group.cast::<PyProcessGroup>()?.get().inner;
+            inner.unless_left().or_raise(py)?;
+            Ok(group)
+        }
         None => {
             let group = distributed::default_group().or_raise(py)?;
             object(py, Object::Group(group))
@@ -140,6 +144,8 @@ pub(crate) fn message<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
 /// Issues sends and receives together.
 pub(crate) fn batch_isend_irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     let operations = call.instances::<P2POp>(batch_isend_irecv::P2P_OP_LIST)?;
+    let groups = operations.iter().map(|operation| &operation.get().group.get().inner);
+    distributed::check_one_group(groups).or_raise(py)?;
     if let Some(works) = on_device(py, &operations)? {
         return Ok(PyList::new(py, works)?.into_any());
     }
@@ -155,8 +161,8 @@ pub(crate) fn batch_isend_irecv<'py>(py: Python<'py>, call: Call<'py>) -> Answer
     Ok(works.into_any())
 }
 
-/// Issues messages of one group whose tensors are on devices: there they are one operation. `None`
-/// for any others.
+/// Issues messages whose tensors are on devices: there they are one operation. `None` for any
+/// others.
 fn on_device<'py>(
     py: Python<'py>,
     operations: &[Bound<'py, P2POp>],
@@ -166,9 +172,7 @@ fn on_device<'py>(
     let mut messages = Vec::with_capacity(operations.len());
     for operation in operations {
         let operation = operation.get();
-        let tensor = device_tensor(operation.tensor.bind(py))?;
-        let same_group = operation.group.get().inner.identity() == group.identity();
-        let Some(tensor) = tensor.filter(|_| same_group) else { return Ok(None) };
+        let Some(tensor) = device_tensor(operation.tensor.bind(py))? else { return Ok(None) };
         let direction = if operation.is_send { Direction::Send } else { Direction::Receive };
         messages.push(MessageRequest {
             direction,

@@ -1,14 +1,14 @@
 //! The free functions that carry objects: encode, exchange without the GIL, decode into lists.
 
 use polyrank::calls::parameters::distributed::*;
-use polyrank::objects::{Codec, EncodedObject, Payload};
+use polyrank::objects::{Codec, EncodedObject, MissingObject, Payload};
 use polyrank::{Error, ProcessGroup};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::Answer;
-use crate::convert::{Call, CoreResult, detached, give, invalid, nothing, raise};
+use crate::convert::{Call, CoreResult, detached, error_kind, give, invalid, nothing, raise};
 use crate::object_codec;
 
 /// All ranks get the objects of `src`.
@@ -21,7 +21,7 @@ pub(crate) fn broadcast_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -
     let list = list_of(py, &call, broadcast_object_list::OBJECT_LIST)?;
     let root =
         call.take_rank(&group, broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
-    let root = root.ok_or_else(|| invalid(py, "Must specify global_rank or group_rank"))?;
+    let root = root.ok_or_else(|| invalid(py, "Must specify src or group_src"))?;
     let mine = (group.rank() == root).then(|| encoded(list.as_any(), codec));
     let payload = detached(py, || group.broadcast_payload(mine, root))?;
     if group.rank() != root {
@@ -40,9 +40,10 @@ pub(crate) fn all_gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> An
     let list = list_of(py, &call, all_gather_object::OBJECT_LIST)
         .and_then(|list| places(py, list, &group));
     let mine = encoded(&object(py, &call, all_gather_object::OBJ), codec);
-    let mine = told(&list, mine);
-    let payloads = detached(py, || group.all_gather_payloads(mine))?;
-    fill(py, &list?, &payloads, codec)
+    let mine = told(py, &list, mine);
+    let payloads = detached(py, || group.all_gather_payloads(mine));
+    // What is wrong here says more than that this rank gave nothing.
+    fill(py, &list?, &payloads?, codec)
 }
 
 /// `dst` gets every rank's object.
@@ -65,9 +66,9 @@ pub(crate) fn gather_object<'py>(py: Python<'py>, mut call: Call<'py>) -> Answer
             )),
         };
     let mine = encoded(&object(py, &call, gather_object::OBJ), codec);
-    let mine = told(&list, mine);
-    let payloads = detached(py, || group.gather_payloads(mine, root))?;
-    match (list?, payloads) {
+    let mine = told(py, &list, mine);
+    let payloads = detached(py, || group.gather_payloads(mine, root));
+    match (list?, payloads?) {
         (Some(list), Some(payloads)) => fill(py, &list, &payloads, codec),
         _ => nothing(py),
     }
@@ -91,13 +92,13 @@ pub(crate) fn scatter_object_list<'py>(py: Python<'py>, mut call: Call<'py>) -> 
             }
         });
     let all = (group.rank() == root).then(|| {
-        output.as_ref().map_err(ToString::to_string)?;
+        output.as_ref().map_err(|why| missing(py, why))?;
         let list = list_of(py, &call, scatter_object_list::SCATTER_OBJECT_INPUT_LIST)
-            .map_err(|error| error.to_string())?;
+            .map_err(|why| missing(py, &why))?;
         list.iter().map(|item| encoded(&item, codec)).collect()
     });
-    let payload = detached(py, || group.scatter_payloads(all, root))?;
-    output?.set_item(0, decoded(py, &payload, codec)?)?;
+    let payload = detached(py, || group.scatter_payloads(all, root));
+    output?.set_item(0, decoded(py, &payload?, codec)?)?;
     nothing(py)
 }
 
@@ -165,8 +166,19 @@ fn places<'py>(
 
 /// `mine`, unless the list cannot hold the result: then that is what the others are told, who would
 /// wait for this rank.
-fn told<T>(list: &PyResult<T>, mine: EncodedObject) -> EncodedObject {
-    list.as_ref().map_err(ToString::to_string).and(mine)
+fn told<T>(py: Python<'_>, list: &PyResult<T>, mine: EncodedObject) -> EncodedObject {
+    list.as_ref().map_err(|why| missing(py, why)).and(mine)
+}
+
+/// Why there is no object, as the others are told. The class of polyrank's own errors they raise
+/// themselves; that of others belongs to the text.
+fn missing(py: Python<'_>, why: &PyErr) -> MissingObject {
+    let own = why.value(py);
+    match error_kind(own.as_any()).as_deref() {
+        Some("InvalidArgument") => MissingObject::UnfitList(own.to_string()),
+        Some(_) => MissingObject::NotEncoded(own.to_string()),
+        None => MissingObject::NotEncoded(why.to_string()),
+    }
 }
 
 fn encoded(object: &Bound<'_, PyAny>, codec: Codec) -> EncodedObject {
@@ -177,7 +189,7 @@ fn encoded(object: &Bound<'_, PyAny>, codec: Codec) -> EncodedObject {
             pickle.call_method1(intern!(py, "dumps"), (object,))?.extract::<Vec<u8>>()
         }),
     };
-    bytes.map(|bytes| Payload { codec, bytes }).map_err(|error| error.to_string())
+    bytes.map(|bytes| Payload { codec, bytes }).map_err(|why| missing(py, &why))
 }
 
 /// The object of a payload. A pickle is read only by who asked for it.

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use polyrank::Error;
+use polyrank::calls::Answer as Answered;
 use polyrank::calls::parameters::distributed::*;
-use polyrank::calls::{Answer as Answered, Object};
 use polyrank::rendezvous::{Rendezvous, RendezvousRequest};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::Answer;
 use crate::classes::Store;
-use crate::convert::{
-    Call, CoreResult, answer, handle_of_argument, nothing, raise, run, timedelta,
-};
+use crate::convert::{Call, CoreResult, answer, nothing, raise, run, store_of, timedelta};
 
 /// Meets the other ranks at a URL, once: yields the store, the rank and the world size.
 pub(crate) fn rendezvous<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
@@ -59,8 +57,5 @@ fn met(handler: &Bound<'_, PyAny>, request: RendezvousRequest<'_>) -> PyResult<R
         raise(handler.py(), &Error::Rendezvous { message })
     })??;
     let (store, rank, world_size): (Bound<'_, Store>, u32, u32) = triple.extract()?;
-    // It may be one that is written in Python.
-    let store = handle_of_argument(store.as_any())?.unwrap_or(Object::NonGroupMember);
-    let store = store.store().or_raise(handler.py())?.get().clone();
-    Rendezvous::new(store, rank, world_size).or_raise(handler.py())
+    Rendezvous::new(store_of(&store)?.get().clone(), rank, world_size).or_raise(handler.py())
 }

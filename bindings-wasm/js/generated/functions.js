@@ -22,7 +22,7 @@ export function isTorchelasticLaunched(...given) {
 }
 export const isLaunched = isTorchelasticLaunched;
 
-const DISTRIBUTED_INIT_PROCESS_GROUP = { key: "DISTRIBUTED_INIT_PROCESS_GROUP", name: "initProcessGroup", required: 0, durations: [2], integers: [[null, "globalRanksInGroup"]], gives: "nothing" };
+const DISTRIBUTED_INIT_PROCESS_GROUP = { key: "DISTRIBUTED_INIT_PROCESS_GROUP", name: "initProcessGroup", required: 0, durations: [2], integers: [[null, "globalRanksInGroup"]], groupOptions: [[7, "pgOptions"]], gives: "nothing" };
 
 /** Makes the default group of all ranks. Waits until all have joined. */
 export function initProcessGroup(...given) {
@@ -57,21 +57,21 @@ export function defaultGroup(...given) {
   return calls.invoke(DISTRIBUTED_DEFAULT_GROUP, null, given);
 }
 
-const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], integers: [[0, "ranks"], [null, "globalRanksInGroup"]], inOrder: true, gives: "group" };
+const DISTRIBUTED_NEW_GROUP = { key: "DISTRIBUTED_NEW_GROUP", name: "newGroup", required: 0, durations: [1], integers: [[0, "ranks"], [null, "globalRanksInGroup"]], groupOptions: [[3, "pgOptions"]], inOrder: true, gives: "group" };
 
-/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA device, all its ranks must call it. Ranks that belong to several new groups must create them in the same order: calls that deadlock fail, on all ranks involved, with an error that names both. */
+/** Makes a group of some ranks. Its members call it, and wait for one another; the other ranks may call it too, as c10d requires, and do not wait. If the default group is bound to a CUDA device, all its ranks must call it, and make all groups in the same order. */
 export function newGroup(...given) {
   return calls.invokeAsync(DISTRIBUTED_NEW_GROUP, null, given);
 }
 
-const DISTRIBUTED_JOIN_GROUP = { key: "DISTRIBUTED_JOIN_GROUP", name: "joinGroup", required: 1, durations: [2], integers: [[null, "globalRanksInGroup"]] };
+const DISTRIBUTED_JOIN_GROUP = { key: "DISTRIBUTED_JOIN_GROUP", name: "joinGroup", required: 1, durations: [2], integers: [[null, "globalRanksInGroup"]], groupOptions: [[7, "pgOptions"]] };
 
 /** Joins the group `groupName`, whose ranks meet in a store or at a URL, and waits until all of them are there: programs in any language, started in any order, that need have nothing else in common. The process has no default group for it, and may join several; groups in one store are told apart by their names. `destroyProcessGroup` leaves it. Where a program ended without that, its place is free for another one in the next group of this name. */
 export function joinGroup(...given) {
   return own.joinGroup(DISTRIBUTED_JOIN_GROUP, given);
 }
 
-const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], integers: [[1, "splitRanks"], [null, "globalRanksInGroup"]], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
+const DISTRIBUTED_SPLIT_GROUP = { key: "DISTRIBUTED_SPLIT_GROUP", name: "splitGroup", required: 0, durations: [2], integers: [[1, "splitRanks"], [null, "globalRanksInGroup"]], groupOptions: [[3, "pgOptions"]], inOrder: true, group: 0, groupName: "parentPg", gives: "group" };
 
 /** Splits a group: each list of ranks (in the parent group) becomes a group. The ranks of a list call it with the same list, and wait for one another; if the parent is bound to a CUDA device, all its ranks must call it. Returns the group of this rank; none if it is in no list. */
 export function splitGroup(...given) {
@@ -207,7 +207,7 @@ export function isXcclAvailable(...given) {
 
 const DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE = { key: "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE", name: "getDefaultBackendForDevice", required: 1 };
 
-/** The name of the backend that serves a kind of device: `cpu`, `cuda`. */
+/** The name of the backend that serves a kind of device. */
 export function getDefaultBackendForDevice(...given) {
   return calls.invoke(DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE, null, given);
 }
@@ -356,7 +356,7 @@ export function send(...given) {
 
 const DISTRIBUTED_RECV = { key: "DISTRIBUTED_RECV", name: "recv", required: 1, output: 0, outputName: "tensor", message: true, group: 2, groupName: "group", nonMember: -1 };
 
-/** Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global rank; -1 if this process is not in the group. */
+/** Receives a tensor from `src`, or from whichever rank sends first. Returns the sender's global rank; -1 if this process is not in the group. JavaScript's work gives the tensor, and `Work.sourceRank` is the sender's rank in the group. */
 export function recv(...given) {
   return calls.operate(DISTRIBUTED_RECV, null, given);
 }
@@ -457,6 +457,13 @@ const DISTRIBUTED_SENDRECV = { key: "DISTRIBUTED_SENDRECV", name: "sendrecv", re
 /** Sends a tensor to `dst`, and receives one from `src`, which may be the same or another rank. Both go on at once. */
 export function sendrecv(...given) {
   return calls.operate(DISTRIBUTED_SENDRECV, null, given);
+}
+
+const DISTRIBUTED_ALL_REDUCE_SPARSE = { key: "DISTRIBUTED_ALL_REDUCE_SPARSE", name: "allReduceSparse", required: 2, durations: [4], inOrder: true, group: 3, groupName: "group" };
+
+/** Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns the indices and the values of the sum, as two new tensors; nothing on a rank that is not in the group. See `ProcessGroup.allreduceSparse`. */
+export function allReduceSparse(...given) {
+  return calls.invokeAsync(DISTRIBUTED_ALL_REDUCE_SPARSE, null, given);
 }
 
 const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, integers: [[2, "outputSplitSizes"]], output: 0, outputName: "outputTensor", group: 3, groupName: "group" };

@@ -106,6 +106,22 @@ export const local = {
     await leave(groups);
   },
 
+  async "a backend that is written in JavaScript is told the options of its group"(pr) {
+    // Its registration stays, and with it what it is told.
+    const told = (globalThis.toldOptions ??= []);
+    if (!pr.isBackendAvailable("told")) {
+      const make = (context, options) => (told.push(options), { shutdown() {} });
+      pr.registerBackend("told", make, { extendedApi: true });
+    }
+    told.length = 0;
+    const pgOptions = { channels: 4, timeout: 500 };
+    const [alone] = await join(pr, 1, { backend: "told", pgOptions });
+    equal([told, alone.timeout], [[pgOptions], 500]);
+    await leave([alone]);
+    const said = "must be BackendOptions, which has no 'channels'";
+    await fails("InvalidType", said, () => join(pr, 1, { pgOptions }));
+  },
+
   async "backends may be written in JavaScript"(pr) {
     const ended = [];
     class OverStore {

@@ -21,7 +21,7 @@ function nested(depth) {
 }
 
 const DEEP = "lists and records are nested deeper than 8 levels";
-const KINDS = "tensor, array, reduceOp, dtype, duration, handle, record, object, foreign";
+const KINDS = "tensor, array, reduceOp, dtype, duration, handle, record, options, object, foreign";
 const RANGE = "a BigInt beyond 64 bits: integers are from -2^63 to 2^63 - 1";
 
 /** Values that stand for nothing, and what is said of them. */

@@ -15,6 +15,9 @@ listed! {
         Free,
         /// That of the group that it is called on, or is given, or of the default group.
         Group,
+        /// That of the calls that make a group out of the same one: they begin in it, and are under
+        /// way at the same time. Where all ranks split a communicator, it is that of the group.
+        NewGroup,
         /// Those of all the groups that it leaves.
         Left,
         /// That of its store, until it is over.
@@ -27,7 +30,7 @@ listed! {
 impl Order {
     /// Whether it is an order of groups.
     pub fn is_of_groups(self) -> bool {
-        matches!(self, Order::Group | Order::Left)
+        matches!(self, Order::Group | Order::NewGroup | Order::Left)
     }
 }
 
@@ -37,6 +40,11 @@ impl Method {
         let common = &self.common;
         let leaves = common.leaves.as_deref();
         if !common.waits || common.unordered || leaves == Some("immediately") {
+            Order::Free
+        } else if self.makes_group_of_some() {
+            Order::NewGroup
+        } else if self.owner == Type::GROUP && self.name == "new" {
+            // Its ranks meet in a store, not in another group.
             Order::Free
         } else if self.owner == Type::GROUP {
             Order::Group
@@ -52,17 +60,19 @@ impl Method {
         }
     }
 
-    /// Whether it takes a group, or makes one of the ranks of another, which need not be this one,
-    /// or a mesh of groups.
+    /// Whether it makes a group of some of the ranks of another, which need not be this one.
+    fn makes_group_of_some(&self) -> bool {
+        let makes = |ty: &Type| matches!(ty, Type::Nullable(inner) if inner.is_group());
+        self.overloads.iter().any(|overload| makes(&overload.returns))
+    }
+
+    /// Whether it takes a group, or makes a mesh of groups.
     fn concerns_groups(&self) -> bool {
-        let makes_part = |ty: &Type| match ty {
-            Type::Nullable(inner) => inner.is_group(),
-            ty => matches!(ty, Type::Interface(name) if name == Type::MESH),
-        };
+        let makes_mesh = |ty: &Type| matches!(ty, Type::Interface(name) if name == Type::MESH);
         self.owner == Type::MESH
             || self.overloads.iter().any(|overload| {
                 let mut types = overload.parameters.iter().map(|parameter| &parameter.ty);
-                makes_part(&overload.returns) || types.any(|ty| ty.non_null().is_group())
+                makes_mesh(&overload.returns) || types.any(|ty| ty.non_null().is_group())
             })
     }
 

@@ -55,12 +55,19 @@ impl Type {
     pub const GROUP: &str = "ProcessGroup";
     /// The interface whose calls are in the order of a store.
     pub const STORE: &str = "Store";
+    /// The dictionary with which groups are made, which backends extend.
+    pub const OPTIONS_OF_GROUPS: &str = "BackendOptions";
     /// The interface of meshes of groups.
     pub const MESH: &str = "DeviceMesh";
 
     /// Whether it is a process group, and never absent.
     pub fn is_group(&self) -> bool {
         matches!(self, Type::Interface(name) if name == Type::GROUP)
+    }
+
+    /// Whether it is options with which a group is made, which backends extend.
+    pub fn is_options_of_groups(&self) -> bool {
+        matches!(self, Type::Dictionary(name) if name == Type::OPTIONS_OF_GROUPS)
     }
 
     /// The type without `?`.

@@ -4,16 +4,9 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result};
-
-/// Bytes before the first section.
-const HEAD_BYTES: usize = 8;
-/// The numbers of sections.
-const CUSTOM: u8 = 0;
-const IMPORTS: u8 = 2;
-const CODE: u8 = 10;
-/// The part of the section of names that has those of functions.
-const FUNCTION_NAMES: u8 = 1;
+use anyhow::Result;
+use wasm_encoder::{NameMap, NameSection, Section};
+use wasmparser::{Parser, Payload, TypeRef};
 
 /// Bytes of the runs by which functions are compared.
 const RUN_BYTES: usize = 6;
@@ -33,38 +26,30 @@ const LENGTH_POWER: f64 = 0.9;
 /// # Errors
 /// It is no module.
 pub(crate) fn with_ordered_names(module: &[u8]) -> Result<Vec<u8>> {
-    let mut reader = Reader { bytes: module, at: HEAD_BYTES };
     let (mut imported, mut functions) = (0, Vec::new());
-    while reader.at < module.len() {
-        let kind = reader.byte()?;
-        let length = reader.number()?;
-        let end = reader.at + length;
-        match kind {
-            IMPORTS => imported = reader.imported_functions()?,
-            CODE => functions = reader.functions()?,
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    imported += u32::from(matches!(import?.ty, TypeRef::Func(_)));
+                }
+            }
+            Payload::CodeSectionEntry(body) => functions.push(body.as_bytes()),
             _ => {}
         }
-        reader.at = end;
     }
     let mut places = vec![0; functions.len()];
     for (place, function) in order(&functions).into_iter().enumerate() {
         places[function] = place;
     }
-    let mut names = Vec::new();
-    write_number(&mut names, places.len());
-    for (function, place) in places.into_iter().enumerate() {
-        write_number(&mut names, imported + function);
-        write_text(&mut names, &format!("{place:06}"));
+    let mut names = NameMap::new();
+    for (function, place) in (imported..).zip(places) {
+        names.append(function, &format!("{place:06}"));
     }
-    let mut section = Vec::new();
-    write_text(&mut section, "name");
-    section.push(FUNCTION_NAMES);
-    write_number(&mut section, names.len());
-    section.extend(names);
+    let mut section = NameSection::new();
+    section.functions(&names);
     let mut named = module.to_vec();
-    named.push(CUSTOM);
-    write_number(&mut named, section.len());
-    named.extend(section);
+    section.append_to(&mut named);
     Ok(named)
 }
 
@@ -119,85 +104,83 @@ fn sampled_runs(function: &[u8]) -> Vec<u64> {
     runs
 }
 
-/// Reads a module.
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
 
-impl<'a> Reader<'a> {
-    fn byte(&mut self) -> Result<u8> {
-        let byte = *self.bytes.get(self.at).context("the module ends too early")?;
-        self.at += 1;
-        Ok(byte)
+    use wasm_encoder::{
+        CodeSection, EntityType, Function, FunctionSection, ImportSection, Instruction, MemoryType,
+        Module, TypeSection,
+    };
+    use wasmparser::{KnownCustom, Name};
+
+    use super::*;
+
+    /// A module that imports a memory and a function, and has one function for each list of
+    /// constants, which it drops.
+    fn module(constants: &[&[i64]]) -> Vec<u8> {
+        let (mut types, mut imports) = (TypeSection::new(), ImportSection::new());
+        types.ty().function([], []);
+        let memory = MemoryType {
+            minimum: 1,
+            maximum: Some(2),
+            memory64: false,
+            shared: false,
+            page_size_log2: None,
+        };
+        imports.import("of", "memory", EntityType::Memory(memory));
+        imports.import("of", "function", EntityType::Function(0));
+        let (mut functions, mut code) = (FunctionSection::new(), CodeSection::new());
+        for constants in constants {
+            functions.function(0);
+            let mut function = Function::new([]);
+            for constant in *constants {
+                function.instruction(&Instruction::I64Const(*constant));
+                function.instruction(&Instruction::Drop);
+            }
+            function.instruction(&Instruction::End);
+            code.function(&function);
+        }
+        let mut module = Module::new();
+        module.section(&types).section(&imports).section(&functions).section(&code);
+        module.finish()
     }
 
-    fn number(&mut self) -> Result<usize> {
-        let (mut number, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte()?;
-            number |= usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                return Ok(number);
+    /// The names of functions of a module, by their numbers.
+    fn names(module: &[u8]) -> Vec<(u32, String)> {
+        let mut found = Vec::new();
+        for payload in Parser::new(0).parse_all(module) {
+            let Payload::CustomSection(section) = payload.unwrap() else { continue };
+            let KnownCustom::Name(parts) = section.as_known() else { continue };
+            for part in parts {
+                let Name::Function(functions) = part.unwrap() else { continue };
+                let all = functions.into_iter().map(Result::unwrap);
+                found.extend(all.map(|it| (it.index, it.name.to_owned())));
             }
         }
+        found
     }
 
-    fn skip(&mut self) -> Result<()> {
-        let length = self.number()?;
-        self.at += length;
-        Ok(())
+    #[test]
+    fn each_function_stands_beside_the_one_that_is_like_it() {
+        let of = |first: i64| (first..first + 40).map(|n| n * 0x1_2345_6789).collect::<Vec<_>>();
+        let (one, other) = (of(1), of(1000));
+        let module = module(&[&one, &other, &one[1..], &other[1..]]);
+        let named = with_ordered_names(&module).unwrap();
+        assert!(named.starts_with(&module));
+        let names = names(&named);
+        // The imported function comes first, without a name.
+        let numbers: Vec<u32> = names.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        let place = |number: usize| names[number].1.parse::<i32>().unwrap();
+        assert_eq!((place(0) - place(2)).abs(), 1, "{names:?}");
+        assert_eq!((place(1) - place(3)).abs(), 1, "{names:?}");
     }
 
-    /// How many functions a section of imports has.
-    fn imported_functions(&mut self) -> Result<usize> {
-        let mut functions = 0;
-        for _ in 0..self.number()? {
-            self.skip()?;
-            self.skip()?;
-            match self.byte()? {
-                0 => {
-                    functions += 1;
-                    self.number()?;
-                }
-                3 => self.at += 2,
-                // Tables, which have a type, and memories.
-                kind => {
-                    self.at += usize::from(kind == 1);
-                    let has_limit = self.byte()? & 1 == 1;
-                    self.number()?;
-                    if has_limit {
-                        self.number()?;
-                    }
-                }
-            }
-        }
-        Ok(functions)
+    #[test]
+    fn what_is_no_module_is_refused() {
+        let module = module(&[&[1]]);
+        assert!(with_ordered_names(&module[..module.len() - 2]).is_err());
+        assert!(with_ordered_names(b"text").is_err());
     }
-
-    /// The functions of a section of code.
-    fn functions(&mut self) -> Result<Vec<&'a [u8]>> {
-        let mut functions = Vec::new();
-        for _ in 0..self.number()? {
-            let length = self.number()?;
-            let body = self.bytes.get(self.at..self.at + length);
-            functions.push(body.context("the module ends too early")?);
-            self.at += length;
-        }
-        Ok(functions)
-    }
-}
-
-fn write_number(into: &mut Vec<u8>, mut number: usize) {
-    while number >= 0x80 {
-        into.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    into.push(number as u8);
-}
-
-fn write_text(into: &mut Vec<u8>, text: &str) {
-    write_number(into, text.len());
-    into.extend(text.as_bytes());
 }

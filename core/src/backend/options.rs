@@ -19,6 +19,44 @@ pub struct BackendOptions {
     name: &'static str,
     backend: &'static str,
     chosen: Arc<dyn AnyOptions>,
+    given: Option<GivenOptions>,
+}
+
+/// What the caller of another language gave as options of a group, as that language has it: the
+/// factory of a backend that the program registered is given it, whatever else it means.
+#[derive(Clone)]
+pub struct GivenOptions(Arc<dyn Any + Send + Sync>);
+
+impl GivenOptions {
+    /// Keeps what was given.
+    pub fn new<T: Any + Send + Sync>(given: T) -> GivenOptions {
+        GivenOptions(Arc::new(given))
+    }
+
+    /// What was given, if it is a `T`.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for GivenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GivenOptions")
+    }
+}
+
+/// Options that say nothing to a backend of polyrank's own.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ProgramOptions {
+    /// How a message goes on, that they must be `BackendOptions`, if they are something else, which
+    /// only a backend knows that the program registered.
+    pub(crate) why_foreign: Option<String>,
+}
+
+impl SpecificOptions for ProgramOptions {
+    const NAME: &'static str = "BackendOptions";
+    // No backend has this name.
+    const BACKEND: &'static str = "";
 }
 
 impl BackendOptions {
@@ -36,11 +74,22 @@ impl BackendOptions {
     pub fn get<T: SpecificOptions>(&self) -> Option<&T> {
         self.chosen.as_any().downcast_ref()
     }
+
+    /// These, with what was given in another language.
+    #[must_use]
+    pub(crate) fn with_given(self, given: Option<GivenOptions>) -> BackendOptions {
+        BackendOptions { given, ..self }
+    }
+
+    /// What was given in another language.
+    pub(crate) fn given(&self) -> Option<&GivenOptions> {
+        self.given.as_ref()
+    }
 }
 
 impl<T: SpecificOptions> From<T> for BackendOptions {
     fn from(chosen: T) -> BackendOptions {
-        BackendOptions { name: T::NAME, backend: T::BACKEND, chosen: Arc::new(chosen) }
+        BackendOptions { name: T::NAME, backend: T::BACKEND, chosen: Arc::new(chosen), given: None }
     }
 }
 

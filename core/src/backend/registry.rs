@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 #[cfg(not(target_family = "wasm"))]
 use super::fake;
+use super::options::ProgramOptions;
 use super::registration::Registration;
 use super::{BackendOptions, Capabilities, CudaMemory, scheduled};
 use crate::generated::error::{Error, Result};
@@ -98,6 +99,11 @@ impl BackendName {
         self.0
     }
 
+    /// Whether it is one of polyrank's own, and not one that the program registered.
+    pub(crate) fn is_built_in(self) -> bool {
+        BACKENDS.iter().any(|it| it.name == self.registration().name)
+    }
+
     /// Whether it is the backend's own name, and not another one for it.
     pub(crate) fn is_own(self) -> bool {
         self.registration().name == self.0
@@ -167,7 +173,12 @@ impl BackendSpec {
             format!("{kind} tensors served by={}", name.registration().name)
         };
         let host = (!self.serves("cpu")).then(|| line("cpu", BackendName::tcp()));
-        let others = self.devices.iter().map(|(kind, name)| line(kind, *name));
+        // What a registered one has of CUDA devices, it has by way of the host, named or not.
+        let is_told = |kind: &str, name: BackendName| {
+            kind == "cpu" || name.is_built_in() || !self.stages_cuda()
+        };
+        let told = self.devices.iter().filter(|(kind, name)| is_told(kind, *name));
+        let others = told.map(|(kind, name)| line(kind, *name));
         host.into_iter().chain(others).collect()
     }
 
@@ -184,8 +195,9 @@ impl BackendSpec {
                 return Err(Error::InvalidArgument { message });
             }
         }
-        let host = self.backend_for("cpu").filter(|_| self.stages_cuda());
-        match host.filter(|host| host.registration().name != "tcp") {
+        let host = self.backend_for("cpu").filter(|_| !self.stages_cuda());
+        let is_by_host = self.backend_for("cuda").is_some_and(|it| it.registration().name == "tcp");
+        match host.filter(|_| is_by_host) {
             None => Ok(()),
             Some(host) => Err(Error::InvalidArgument {
                 message: format!(
@@ -196,14 +208,38 @@ impl BackendSpec {
         }
     }
 
-    /// Whether tensors of CUDA devices are to go by way of the host, over the backend for that.
+    /// Whether tensors of CUDA devices are to go by way of the host, over the backend for that:
+    /// TCP, or one that the program registered for both.
     pub(crate) fn stages_cuda(&self) -> bool {
-        self.backend_for("cuda").is_some_and(|backend| backend.registration().name == "tcp")
+        let host = self.backend_for("cpu").unwrap_or_else(BackendName::tcp).registration().name;
+        self.backend_for("cuda").is_some_and(|cuda| {
+            cuda.registration().name == host && (host == "tcp" || !cuda.is_built_in())
+        })
     }
 
     /// Whether all of its backends can be used in this process, and if not, why.
     pub(crate) fn available(&self) -> Result<()> {
         self.devices.iter().try_for_each(|(_, backend)| available(backend))
+    }
+
+    /// Whether a backend serves some device that the program registered.
+    pub(crate) fn has_registered(&self) -> bool {
+        !self.devices.iter().all(|(_, name)| name.is_built_in())
+    }
+
+    /// Whether one of its backends takes these options.
+    pub(crate) fn takes(&self, options: &BackendOptions) -> bool {
+        match options.get::<ProgramOptions>() {
+            Some(options) => options.why_foreign.is_none() || self.has_registered(),
+            None => self.has(options.backend()),
+        }
+    }
+
+    /// Whether a group with the backends `child` takes these options over from one with its own.
+    pub(crate) fn hands_on(&self, options: &BackendOptions, child: &BackendSpec) -> bool {
+        let is_of_program = options.get::<ProgramOptions>().is_some();
+        let is_known = !is_of_program || (self.has_registered() && child.has_registered());
+        is_known && child.takes(options)
     }
 
     /// Whether this backend serves some device.
@@ -232,12 +268,14 @@ impl FromStr for BackendSpec {
     type Err = Error;
 
     /// Reads `tcp`, or pairs as in `cpu:tcp,cuda:nccl`. A bare name serves the device that the
-    /// backend is made for.
+    /// backend is made for; that of one that the program registered, all devices of that.
     fn from_str(spec: &str) -> Result<BackendSpec> {
         if !spec.contains(':') {
             let backend: BackendName = spec.parse()?;
-            let device = backend.registration().device;
-            return Ok(BackendSpec { devices: vec![(device.into(), backend)] });
+            // One that the program registered was said to serve each of its devices.
+            let served = if backend.is_built_in() { 1 } else { usize::MAX };
+            let devices = backend.devices().into_iter().take(served);
+            return Ok(BackendSpec { devices: devices.map(|it| (it.into(), backend)).collect() });
         }
         let mut devices: Vec<(String, BackendName)> = Vec::new();
         for pair in spec.split(',') {

@@ -10,8 +10,10 @@ use super::answer::{Answer, IntoAnswer};
 use super::object::StoreObject;
 use super::{Object, device_named};
 use crate::backend::custom::{self, Driver, DriverFactory, DriverFuture, until_ended};
+use crate::backend::options::{GivenOptions, ProgramOptions};
 use crate::backend::{
-    BackendContext, Call, Direction, EndFuture, IssueOptions, IssuedOperation, Leaving, Transfer,
+    BackendContext, BackendOptions, Call, Direction, EndFuture, IssueOptions, IssuedOperation,
+    Leaving, Transfer,
 };
 use crate::clock::{self, Instant};
 use crate::completion::Completion;
@@ -167,11 +169,27 @@ impl BackendTask {
         regions.iter().map(one).collect()
     }
 
+    /// What the group was given as options, for a factory.
+    pub fn given_options(&self) -> Option<&GivenOptions> {
+        self.options()?.given()
+    }
+
+    /// Whether the group was given options that only this backend can know.
+    fn has_foreign_options(&self) -> bool {
+        let options = self.options().and_then(BackendOptions::get::<ProgramOptions>);
+        options.is_some_and(|options| options.why_foreign.is_some())
+    }
+
+    fn options(&self) -> Option<&BackendOptions> {
+        self.context.as_ref()?.options.as_ref()
+    }
+
     /// What it is, under the number `id`, as a list: first one of numbers, which are -1 where there
     /// is none (`id`, `instance`, the element type, the operator, the root, the other rank, the
     /// tag, the limit in ms, and for a factory the rank, the number of ranks and the limit), then
     /// the backend, the method, the bytes of the inputs and of the outputs, for a factory the
-    /// store, the name of the group and the global ranks, and the place.
+    /// store, the name of the group, the global ranks, and in the end the place, the options that
+    /// the group was given, as bytes, and whether no backend of polyrank's own takes such.
     ///
     /// # Errors
     /// None that is known.
@@ -189,6 +207,7 @@ impl BackendTask {
             self.timeout.map_or(-1.0, ms),
         ];
         let (mut store, mut group, mut ranks) = (Answer::Nothing, String::new(), Vec::new());
+        let given = self.given_options().and_then(GivenOptions::get::<Vec<u8>>).cloned();
         if let Some(context) = &self.context {
             let (rank, size) = (f64::from(context.rank), f64::from(context.size));
             numbers.extend([rank, size, ms(context.timeout)]);
@@ -211,6 +230,8 @@ impl BackendTask {
             Answer::Str(group),
             floats(ranks),
             Answer::Str(self.place.clone()),
+            given.map_or(Answer::Nothing, Answer::Bytes),
+            Answer::Bool(self.has_foreign_options()),
         ]))
     }
 

@@ -181,6 +181,7 @@ impl Language {
             Value::Members(_) if script => "object",
             Value::Members(_) => "options",
             Value::Foreign(foreign) => return Cow::Owned(foreign.type_name.clone()),
+            Value::Options(_, value) => return self.sort(value),
             Value::List(values) => {
                 let list = if script { "array" } else { "list" };
                 return Cow::Owned(self.list(list, values));
@@ -208,6 +209,7 @@ impl Language {
                 let ty = self.ty(expected);
                 format!("{ty}, not {}: derive it from polyrank.Store", foreign.type_name)
             }
+            Value::Options(_, value) => self.wrong_type(expected, value),
             value => format!("{}, not {}", self.ty(expected), self.sort(value)),
         }
     }

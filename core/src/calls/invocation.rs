@@ -55,11 +55,20 @@ pub(crate) enum Run {
     Later(fn(Invocation) -> AnswerFuture),
 }
 
-/// A place in the order of the calls of a store.
+/// What calls begin one after the other, though each may run on a thread of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallSequence {
+    /// The requests of the store of this number.
+    Store(u64),
+    /// The calls that make groups out of the group of this number.
+    NewGroups(u64),
+}
+
+/// A place in a sequence of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StorePlace {
-    /// The number of the store.
-    pub store: u64,
+pub struct CallPlace {
+    /// Which sequence.
+    pub sequence: CallSequence,
     /// Whether those after it may begin as soon as it has to wait.
     pub until_begun: bool,
 }
@@ -131,7 +140,8 @@ impl Invocation {
             }
             _ => false,
         };
-        self.entry.order == Order::Group && self.resolved.values.iter().any(is_outside)
+        let is_of_group = matches!(self.entry.order, Order::Group | Order::NewGroup);
+        is_of_group && self.resolved.values.iter().any(is_outside)
     }
 
     /// Starts what it does. A call that waits does nothing before the future is polled.
@@ -183,10 +193,19 @@ impl Invocation {
 
     /// Numbers of the groups in whose order of calls it stands: what was called in them before it
     /// must be issued before it starts. Of the first, what is called after it must wait until it
-    /// is over, because it may issue several operations one after the other. None if it belongs to
-    /// no group.
+    /// is over, because it may issue several operations one after the other, unless it
+    /// [is concurrent](Self::is_concurrent). None if it belongs to no group.
     pub fn groups(&self) -> Vec<u64> {
         self.ordering_groups().iter().map(ProcessGroup::identity).collect()
+    }
+
+    /// Whether it issues nothing in its groups, so that it waits for no earlier call, and none
+    /// waits for it, but for those that leave the groups: it makes a group whose members meet in
+    /// the store. Ranks may then make several groups in any order, if they do not wait for one
+    /// before they call for the next.
+    pub fn is_concurrent(&self) -> bool {
+        let splits = || self.ordering_groups().iter().any(ProcessGroup::splits_communicators);
+        self.entry.order == Order::NewGroup && !splits()
     }
 
     /// Aborts those groups: the call leaves them, and what was called before it takes too long.
@@ -211,22 +230,31 @@ impl Invocation {
         match (self.entry.order, called_on.or(named)) {
             (Order::Free | Order::Store | Order::StoreUntilBegun, _) => Vec::new(),
             (Order::Left, _) => distributed::left_with(named),
-            (Order::Group, Some(group)) => vec![group.clone()],
-            (Order::Group, None) => distributed::default_group().into_iter().collect(),
+            (Order::Group | Order::NewGroup, Some(group)) => vec![group.clone()],
+            (Order::Group | Order::NewGroup, None) => {
+                distributed::default_group().into_iter().collect()
+            }
         }
     }
 
-    /// Its place in the order of the calls of a store, if it is a request of one.
-    pub fn store_place(&self) -> Option<StorePlace> {
+    /// Its place among the requests of its store, or among the calls that make groups out of a
+    /// group: these are numbered before they wait, if they have no names.
+    pub fn place(&self) -> Option<CallPlace> {
         let until_begun = match self.entry.order {
             Order::Store => false,
             Order::StoreUntilBegun => true,
+            Order::NewGroup => {
+                let group = self.ordering_groups().first()?.identity();
+                let sequence = CallSequence::NewGroups(group);
+                return Some(CallPlace { sequence, until_begun: true });
+            }
             Order::Free | Order::Group | Order::Left => return None,
         };
         let store = self.this.as_ref()?.store().ok()?;
         // Methods of the language may call others of the same store.
         let until_begun = until_begun || store.is_foreign();
-        Some(StorePlace { store: store.underlying_identity(), until_begun })
+        let sequence = CallSequence::Store(store.underlying_identity());
+        Some(CallPlace { sequence, until_begun })
     }
 
     /// The rank in the group with which it exchanges a message; none: with any, or it is none.

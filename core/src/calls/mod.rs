@@ -31,12 +31,13 @@ mod dispatch_tests;
 mod tests;
 
 /// The positions of the parameters of each method: `parameters::distributed::new_group::RANKS`.
+pub use crate::backend::options::GivenOptions;
 pub use crate::generated::parameters;
 pub use crate::request::{Constant, Method, Overload, Parameter, RecordType, Role, Type, tables};
 pub use answer::{Answer, camel_case};
 pub use from_value::{FromValue, Members};
 pub use implementations::device_named;
-pub use invocation::{AnswerFuture, Entry, Invocation, StorePlace, entry};
+pub use invocation::{AnswerFuture, CallPlace, CallSequence, Entry, Invocation, entry};
 pub use object::{Object, StoreObject};
 pub use reader::{Content, OperationArguments, ScriptValue};
 pub use resolve::{ResolvedCall, resolve};

@@ -9,6 +9,7 @@ use super::invocation::{Entry, Invocation};
 use super::object::Object;
 use super::staged::{Memory, StagedOperation, TensorDescription, Tensors};
 use super::value::{Arguments, Foreign, Language, Value};
+use crate::backend::options::GivenOptions;
 use crate::generated::dtype::DType;
 use crate::generated::error::Error;
 use crate::generated::reduce_op::ReduceOp;
@@ -22,7 +23,8 @@ const MAX_DEPTH: usize = 8;
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// What `kind` may say.
-const KINDS: &str = "tensor, array, reduceOp, dtype, duration, handle, record, object, foreign";
+const KINDS: &str =
+    "tensor, array, reduceOp, dtype, duration, handle, record, options, object, foreign";
 
 /// A value of JavaScript, with what the reader asks of it.
 pub trait ScriptValue: Sized {
@@ -288,6 +290,15 @@ impl Reader<'_> {
             "record" => {
                 let members = member(value, c"members")?;
                 self.record(&members, deeper(value, depth)?).map(Value::Members)
+            }
+            // Options of a group, with what a backend of this language is given of them.
+            "options" => {
+                let given = match member(value, c"bytes")?.content()? {
+                    Content::Bytes(bytes) => GivenOptions::new(bytes),
+                    _ => return Err(value.failure(lacks(c"bytes", "a Uint8Array"))),
+                };
+                let options = self.value(&member(value, c"options")?, depth)?;
+                Ok(Value::Options(given, options.into()))
             }
             "object" => payload(value),
             "foreign" => {

@@ -56,14 +56,14 @@ impl ResolvedCall {
             // The group has no members yet, and refuses it for that, whatever is given.
             return Ok(Request { name: operation.name, ..Request::new(collective) });
         }
-        let mut arguments = CallArguments::default();
-        for (parameter, value) in self.parameters().iter().zip(self.values) {
+        let (mut arguments, parameters) = (CallArguments::default(), self.parameters());
+        for (parameter, value) in parameters.iter().zip(self.values) {
             arguments.add(parameter, value, language).map_err(refuse)?;
         }
         if let Some(name) = arguments.unbuilt {
             return Err(unsupported(format!("argument '{name}' of {}", method.name)));
         }
-        let root = arguments.root(collective, rank_in_group)?;
+        let root = arguments.root(collective, parameters, rank_in_group)?;
         if method.coalesced {
             arguments.group_by_input(collective, size as usize).map_err(refuse)?;
         }
@@ -130,16 +130,30 @@ impl CallArguments {
     fn root(
         &self,
         collective: Collective,
+        parameters: &[Parameter],
         rank_in_group: impl Fn(u32) -> Result<u32>,
     ) -> Result<u32> {
-        let wrong = |message: &str| Err(Error::InvalidArgument { message: message.to_owned() });
+        let names = || {
+            let roles = [Role::GlobalRoot, Role::Root].map(|role| {
+                let found = parameters.iter().find(|parameter| parameter.role == role);
+                found.map(|parameter| parameter.name)
+            });
+            roles.into_iter().flatten()
+        };
+        let wrong = |message: String| Err(Error::InvalidArgument { message });
         match (self.root, self.global_root) {
-            (Some(_), Some(_)) => wrong("Can't specify both group_rank and global_rank"),
+            (Some(_), Some(_)) => {
+                let names = names().collect::<Vec<_>>().join(" and ");
+                wrong(format!("Can't specify both {names}"))
+            }
             (Some(root), None) => Ok(root),
             (None, Some(root)) => rank_in_group(root),
             (None, None) => match collective {
                 Collective::Gather | Collective::Scatter => rank_in_group(0),
-                _ if collective.facts().rooted => wrong("Must specify global_rank or group_rank"),
+                _ if collective.facts().rooted => {
+                    let names = names().collect::<Vec<_>>().join(" or ");
+                    wrong(format!("Must specify {names}"))
+                }
                 _ => Ok(0),
             },
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::array_lists;
 use super::describe::{is_any, is_of_tensors};
 use super::from_value::{FromValue, ReceivedValue};
+use super::settings;
 use super::value::{Arguments, Language, Value};
 use crate::generated::error::{Error, Result};
 use crate::request::{Method, Overload, Parameter, RecordType, Role, Type};
@@ -52,6 +53,19 @@ impl Method {
     /// Whether the parameter of this name takes any value of the language as it is.
     pub fn takes_any_as(&self, keyword: &str) -> bool {
         self.only_parameters().iter().any(|known| is_name(keyword, known.name) && is_any(known))
+    }
+
+    /// Whether a parameter at `position` takes options of a group, which are given with the object
+    /// of the language.
+    pub fn takes_options_at(&self, position: usize) -> bool {
+        let at = |form: &Overload| form.parameters.get(position).is_some_and(is_of_options);
+        self.overloads.iter().any(at)
+    }
+
+    /// Whether a parameter of this name takes options of a group.
+    pub fn takes_options_as(&self, keyword: &str) -> bool {
+        let mut parameters = self.overloads.iter().flat_map(|form| form.parameters);
+        parameters.any(|known| is_of_options(known) && is_name(keyword, known.name))
     }
 
     /// The name of the parameter at `position`, of the forms that have one: of the first that takes
@@ -265,6 +279,10 @@ impl Reason {
     }
 }
 
+fn is_of_options(parameter: &Parameter) -> bool {
+    record_of(&parameter.ty).is_some_and(settings::is_of_groups)
+}
+
 /// Whether `keyword` is `name`, in snake_case or in camelCase, or with the underscore that c10d
 /// writes before what is private, and names of the IDL do not have.
 pub(super) fn is_name(keyword: &str, name: &str) -> bool {
@@ -292,6 +310,10 @@ pub(super) fn takes(ty: &Type, value: &Value) -> bool {
     match (ty, value) {
         (Type::Object, _) | (Type::Nullable(_), Value::None) => true,
         (Type::Nullable(inner), value) => takes(inner, value),
+        (Type::Record(wanted), Value::Options(_, value)) if settings::is_of_groups(wanted) => {
+            takes(ty, value) || settings::is_foreign(value)
+        }
+        (_, Value::Options(_, value)) => takes(ty, value),
         (Type::Sequence(_), Value::Tensor(tensor)) => array_lists::is_list(tensor, ty),
         (Type::Sequence(Type::Int), Value::Bytes(_)) => true,
         (Type::Sequence(inner), Value::List(values) | Value::Tuple(values)) => {
@@ -400,7 +422,7 @@ fn gathered(overload: &Overload, ty: &Type, keywords: &mut [(String, Value)]) ->
 }
 
 /// The record of this type, or of one that extends it, that has these members.
-fn typed(wanted: &'static RecordType, value: Value) -> Value {
+pub(super) fn typed(wanted: &'static RecordType, value: Value) -> Value {
     let Value::Members(mut members) = value else { return value };
     let record = record_for(wanted, &members).unwrap_or(wanted);
     let members = members.iter_mut();
@@ -427,6 +449,20 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
     let number = match (ty, &value) {
         (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
             return converted(value, inner, language);
+        }
+        (_, Value::Options(given, options)) => {
+            let is_foreign = settings::is_foreign(options);
+            let (given, options) = (given.clone(), (**options).clone());
+            return match ty {
+                Type::Record(wanted) if settings::is_of_groups(wanted) => {
+                    let options = match is_foreign {
+                        true => options,
+                        false => converted(options, ty, language)?,
+                    };
+                    Ok(Value::Options(given, options.into()))
+                }
+                _ => converted(options, ty, language),
+            };
         }
         (Type::Sequence(_), Value::Tensor(tensor)) => return Ok(array_lists::list(tensor)),
         (Type::Sequence(Type::Int), Value::Bytes(bytes)) => {

@@ -449,7 +449,7 @@ fn a_free_function_translates_global_ranks() {
     assert_eq!((outputs.len(), outputs[0].len()), (1, 0));
     let both = vec![("dst", Value::Int(2)), ("group_dst", Value::Int(2))];
     let error = gather(both).unwrap_err();
-    assert_eq!(error.to_string(), "Can't specify both group_rank and global_rank");
+    assert_eq!(error.to_string(), "Can't specify both dst and group_dst");
     let negative = gather(vec![("dst", Value::Int(-1))]).unwrap_err();
     assert_eq!(negative.to_string(), "gather(): argument 'dst' must not be negative, not -1");
     let far = gather(vec![("dst", Value::Int(1 << 32))]).unwrap_err().to_string();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::backend::options::GivenOptions;
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 use crate::request::{Constant, RecordType, Type};
@@ -40,6 +41,8 @@ pub enum Value {
     Members(Vec<(String, Value)>),
     /// A value that only the language understands.
     Foreign(Foreign),
+    /// Options of a group, as the language has them, and what they are beside that.
+    Options(GivenOptions, Box<Value>),
 }
 
 /// A value that only the language understands.

@@ -4,7 +4,7 @@ use super::layout::invalid;
 use crate::backend::BackendType;
 use crate::fnv::Fnv;
 use crate::generated::error::Result;
-use crate::process_group::{ProcessGroup, room_for};
+use crate::process_group::{ProcessGroup, of_whole, room_for};
 use crate::tensor::Device;
 
 /// Up to how many bytes a text is told whole.
@@ -27,7 +27,10 @@ pub(super) async fn agree(
     }
     let is_operation = ranks.len() == group.size() as usize && compares_calls(group)?;
     let texts = match is_operation {
-        true => gathered_texts(group, given).await?,
+        true => {
+            let texts = gathered_texts(group, given).await;
+            texts.map_err(|error| of_whole(error, function))?
+        }
         false => group.share_texts(function, ranks, given).await?,
     };
     if texts.iter().all(|text| text == given) {

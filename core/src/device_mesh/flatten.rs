@@ -2,7 +2,7 @@
 
 use super::DeviceMesh;
 use super::agreement::agree;
-use super::layout::{Layout, invalid};
+use super::layout::{Layout, MeshDim, invalid};
 use super::making::group_of;
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
@@ -18,9 +18,9 @@ pub(super) struct Flattened {
 
 impl DeviceMesh {
     /// A mesh with all dimensions of this one in one, whose group is made by this call. All ranks
-    /// of this mesh call it. [`slice`](DeviceMesh::slice) and [`group`](DeviceMesh::group) of the
-    /// mesh that this one was sliced out of know it by its name, too. Without a name it is that of
-    /// the dimensions, with `_` between them.
+    /// of this mesh call it. The mesh that this one was sliced out of knows it by its name, too, as
+    /// do all parts of that mesh. Without a name it is that of the dimensions, with `_` between
+    /// them.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] without names of dimensions, for a name that there is already,
@@ -93,6 +93,13 @@ impl DeviceMesh {
     fn flattened_before(&self, name: &str) -> Option<Flattened> {
         let known = self.root().flattened(name)?;
         (known.dims == self.dims_of_root()).then_some(known)
+    }
+
+    /// The mesh of a dimension that `flatten` made of several, if that is what is named.
+    pub(super) fn flat_dimension(&self, dim: &MeshDim) -> Result<Option<DeviceMesh>> {
+        let MeshDim::Name(name) = dim else { return Ok(None) };
+        let root = self.root();
+        root.flattened(name).map(|known| root.flat(known)).transpose()
     }
 
     /// A dimension of this mesh that was made of several.

@@ -181,24 +181,31 @@ impl DeviceMesh {
             return invalid("Must pass mesh_dim_names if passing multiple ProcessGroups".into());
         }
         let layout = Layout::new(device_type, shape.to_vec(), ranks.to_vec(), options.names)?;
-        let refuse = |dim: usize, group: &ProcessGroup, line: &[u32]| {
+        let refuse = |dim: usize, group: &ProcessGroup, line: Option<&[u32]>| {
             let (name, members, length) = (group.group_name(), group.ranks(), shape[dim]);
+            let here = line.map_or_else(String::new, |line| format!(" here: {line:?}"));
             invalid(format!(
                 "group '{name}' with ranks {members:?} cannot be that of dimension {dim} of \
-                 {layout}, which has {length} ranks here: {line:?}"
+                 {layout}, which has {length} ranks{here}"
             ))
         };
         // Ranks in groups of other sizes are no coordinate.
         let mut sizes = groups.iter().zip(shape).enumerate();
         if let Some((dim, (group, _))) = sizes.find(|(_, (group, size))| group.size() != **size) {
-            return refuse(dim, group, &[]);
+            let own = group.ranks().get(group.rank() as usize);
+            let coordinate = own.and_then(|&rank| layout.coordinate(rank));
+            let line = match coordinate {
+                Some(coordinate) => Some(layout.part(&[dim], &coordinate)),
+                None => (shape.len() == 1).then(|| ranks.to_vec()),
+            };
+            return refuse(dim, group, line.as_deref());
         }
         let coordinate: Vec<u32> = groups.iter().map(ProcessGroup::rank).collect();
         for (dim, group) in groups.iter().enumerate() {
             let line = layout.part(&[dim], &coordinate);
             // Others have no global ranks, or not those of the default group.
             if distributed::is_registered(group) && group.ranks() != line {
-                return refuse(dim, group, &line);
+                return refuse(dim, group, Some(&line));
             }
         }
         let rank = Some(layout.rank_at(&coordinate));
@@ -268,8 +275,9 @@ async fn made(
     options: MeshOptions,
 ) -> Result<DeviceMesh> {
     let rank = parent.as_ref().map(ProcessGroup::rank);
-    let Some(world) = parent.filter(|_| !options.layout_only) else {
-        return Ok(DeviceMesh::of(Inner::new(layout?, rank)));
+    let world = match parent {
+        Some(world) if !options.layout_only => world,
+        world => return Ok(DeviceMesh::of(Inner { world, ..Inner::new(layout?, rank) })),
     };
     let planned = layout.and_then(|layout| {
         let backends = backends_of(&layout, &options.backend_override)?;

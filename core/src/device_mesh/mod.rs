@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::flatten::Flattened;
 use self::layout::{Layout, invalid};
+use crate::distributed;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{ProcessGroup, next_identity};
 
@@ -99,24 +100,42 @@ impl DeviceMesh {
         self.shape().len()
     }
 
-    /// The length of a dimension, or with `()` the number of ranks.
+    /// The length of a dimension, which may be one that [`flatten`](DeviceMesh::flatten) gave, or
+    /// with `()` the number of ranks.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a dimension that the mesh does not have,
     /// [`Error::MeshDimension`] by its name.
     pub fn size(&self, dim: impl Into<MeshDim>) -> Result<u32> {
-        match dim.into() {
-            MeshDim::Only => Ok(self.ranks().len() as u32),
-            dim => Ok(self.shape()[self.inner.layout.dim(&dim)?]),
+        let dim = dim.into();
+        match self.flat_dimension(&dim)? {
+            Some(flat) => Ok(flat.shape()[0]),
+            None if dim == MeshDim::Only => Ok(self.ranks().len() as u32),
+            None => Ok(self.shape()[self.inner.layout.dim(&dim)?]),
         }
     }
 
     /// This process's global rank.
     ///
     /// # Errors
-    /// [`Error::NotInitialized`] for a layout that was made without a default group.
+    /// [`Error::NotInitialized`] for a layout that was made without a default group, and after the
+    /// group whose ranks the mesh has was destroyed; [`Error::InvalidGroup`] for the latter if there
+    /// is another default group.
     pub fn rank(&self) -> Result<u32> {
-        self.inner.rank.ok_or(Error::NotInitialized)
+        let rank = self.inner.rank.ok_or(Error::NotInitialized)?;
+        let is_left = match &self.root().inner.world {
+            Some(world) => world.unless_left(),
+            // It has its rank from them.
+            None => {
+                let mut groups = self.inner.groups.iter().flatten();
+                groups.try_for_each(ProcessGroup::unless_left)
+            }
+        };
+        match is_left {
+            Ok(()) => Ok(rank),
+            Err(why) if distributed::is_initialized() => Err(why),
+            Err(_) => Err(Error::NotInitialized),
+        }
     }
 
     /// This process's index in each dimension; none if it is not in the mesh.
@@ -124,18 +143,23 @@ impl DeviceMesh {
         self.inner.coordinate.as_deref()
     }
 
-    /// This process's index in a dimension, which is its rank in that dimension's group.
+    /// This process's index in a dimension, which is its rank in that dimension's group. It may be
+    /// one that [`flatten`](DeviceMesh::flatten) gave.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a dimension that the mesh does not have,
     /// [`Error::MeshDimension`] by its name;
     /// [`Error::InvalidGroup`] if this process is not in the mesh.
     pub fn local_rank(&self, dim: impl Into<MeshDim>) -> Result<u32> {
-        let dim = self.inner.layout.dim(&dim.into())?;
-        Ok(self.own_coordinate()?[dim])
+        let dim = dim.into();
+        let flat = self.flat_dimension(&dim)?;
+        let mesh = flat.as_ref().unwrap_or(self);
+        let dim = mesh.inner.layout.dim(&dim)?;
+        Ok(mesh.own_coordinate()?[dim])
     }
 
-    /// The group of this process along a dimension; with `()` along the only one.
+    /// The group of this process along a dimension, which may be one that
+    /// [`flatten`](DeviceMesh::flatten) gave; with `()` along the only one.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a dimension that the mesh does not have,
@@ -143,13 +167,10 @@ impl DeviceMesh {
     /// [`Error::InvalidGroup`] if this process is not in the mesh, or the mesh has no groups.
     pub fn group(&self, dim: impl Into<MeshDim>) -> Result<ProcessGroup> {
         let dim = dim.into();
-        if let MeshDim::Name(name) = &dim
-            && let Some(known) = self.root().flattened(name)
-        {
-            return Ok(known.group);
-        }
-        let dim = self.inner.layout.dim(&dim)?;
-        Ok(self.groups()?[dim].clone())
+        let flat = self.flat_dimension(&dim)?;
+        let mesh = flat.as_ref().unwrap_or(self);
+        let dim = mesh.inner.layout.dim(&dim)?;
+        Ok(mesh.groups()?[dim].clone())
     }
 
     /// The groups of this process along all dimensions.

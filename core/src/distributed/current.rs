@@ -16,9 +16,11 @@ thread_local! {
 /// default group.
 ///
 /// # Errors
-/// [`Error::NotInitialized`](crate::Error::NotInitialized).
+/// [`Error::NotInitialized`](crate::Error::NotInitialized);
+/// [`Error::InvalidGroup`](crate::Error::InvalidGroup) if the block's group was destroyed.
 pub fn current_process_group() -> Result<ProcessGroup> {
-    context::innermost(&CURRENT).map_or_else(default_group, Ok)
+    let Some(group) = context::innermost(&CURRENT) else { return default_group() };
+    group.unless_left().map(|()| group)
 }
 
 /// Runs `f`, on this thread, with `group` as the current group. What asks for the default group

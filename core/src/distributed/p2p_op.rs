@@ -3,7 +3,7 @@
 use super::group_or_default;
 use crate::backend::Direction;
 use crate::completion::WaitIntent;
-use crate::generated::error::Result;
+use crate::generated::error::{Error, Result};
 use crate::process_group::{MessageRequest, ProcessGroup};
 use crate::tensor::{OwnedBuffers, Tensor, single_tensor};
 use crate::work::Work;
@@ -78,24 +78,36 @@ impl P2POp {
     }
 }
 
-/// Issues sends and receives together; a work for each of them, in their order. Those of one group
-/// are one operation on a device, so that they meet in whatever order the ranks list them.
+/// Issues sends and receives of one group together; a work for each of them, in their order. On a
+/// device they are one operation, so that they meet in whatever order the ranks list them.
 ///
 /// # Errors
-/// As [`ProcessGroup::send`] and [`ProcessGroup::recv`].
+/// [`Error::InvalidArgument`], before anything is sent, for operations of several groups; as
+/// [`ProcessGroup::send`] and [`ProcessGroup::recv`].
 pub fn batch_isend_irecv(operations: Vec<P2POp>) -> Result<Vec<Work>> {
-    let groups: Vec<u64> = operations.iter().map(|it| it.group.identity()).collect();
-    let mut works: Vec<Option<Work>> = groups.iter().map(|_| None).collect();
-    let mut rest: Vec<(usize, P2POp)> = operations.into_iter().enumerate().collect();
-    while let Some((_, first)) = rest.first() {
-        let group = first.group.clone();
-        let of_group = |(at, _): &(usize, P2POp)| groups[*at] == group.identity();
-        let (these, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(of_group);
-        rest = others;
-        let (places, messages): (Vec<_>, Vec<_>) =
-            these.into_iter().map(|(at, it)| (at, it.message)).unzip();
-        let issued = group.issue_messages(messages, None, WaitIntent::Later)?;
-        places.into_iter().zip(issued).for_each(|(at, work)| works[at] = Some(work));
-    }
-    Ok(works.into_iter().flatten().collect())
+    check_one_group(operations.iter().map(P2POp::group))?;
+    let Some(first) = operations.first() else { return Ok(Vec::new()) };
+    let group = first.group.clone();
+    let messages = operations.into_iter().map(|it| it.message).collect();
+    group.issue_messages(messages, None, WaitIntent::Later)
+}
+
+/// Refuses messages of several groups in one batch, given the group of each.
+///
+/// # Errors
+/// [`Error::InvalidArgument`].
+#[doc(hidden)]
+pub fn check_one_group<'a>(groups: impl IntoIterator<Item = &'a ProcessGroup>) -> Result<()> {
+    let mut groups = groups.into_iter().enumerate();
+    let Some((_, first)) = groups.next() else { return Ok(()) };
+    let Some((at, other)) = groups.find(|(_, group)| group.identity() != first.identity()) else {
+        return Ok(());
+    };
+    let (first, other) = (first.group_name(), other.group_name());
+    Err(Error::InvalidArgument {
+        message: format!(
+            "All ops need to use the same group: the first is of '{first}', that at position {at} \
+             of '{other}'. Issue those of each group by a call of their own"
+        ),
+    })
 }

@@ -243,6 +243,7 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_SCAN,
     &DISTRIBUTED_EXSCAN,
     &DISTRIBUTED_SENDRECV,
+    &DISTRIBUTED_ALL_REDUCE_SPARSE,
     &DISTRIBUTED_ALL_GATHER_V,
     &DISTRIBUTED_GATHER_V,
     &DISTRIBUTED_SCATTER_V,
@@ -321,7 +322,6 @@ pub static ALLREDUCE_OPTIONS: RecordType = RecordType {
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
-        optional("sparse_indices", Type::Nullable(&Type::Object), Role::Unbuilt, Constant::Null),
         optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
@@ -335,7 +335,6 @@ pub static ALLREDUCE_COALESCED_OPTIONS: RecordType = RecordType {
         optional("reduce_op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
         optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(true)),
-        optional("sparse_indices", Type::Nullable(&Type::Object), Role::Unbuilt, Constant::Null),
         optional("compress", Type::Nullable(&Type::Str), Role::Compression, Constant::Null),
     ],
 };
@@ -933,6 +932,12 @@ pub static PROCESS_GROUP_NEW: Method = Method {
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("group_name", Type::Nullable(&Type::Str), Role::None, Constant::Null),
             optional("enable_reconfigure", Type::Bool, Role::None, Constant::Bool(false)),
+            optional(
+                "pg_options",
+                Type::Nullable(&Type::Record(&BACKEND_OPTIONS)),
+                Role::Options,
+                Constant::Null,
+            ),
         ],
     }],
 };
@@ -3867,7 +3872,7 @@ pub static DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE: Method = Method {
     coalesced: false,
     prepares: None,
     unbuilt: false,
-    overloads: &[Overload { parameters: &[required("device", Type::Str, Role::None)] }],
+    overloads: &[Overload { parameters: &[required("device", Type::Object, Role::None)] }],
 };
 
 /// `distributed.build_info`
@@ -4784,6 +4789,31 @@ pub static DISTRIBUTED_SENDRECV: Method = Method {
             optional("send_tag", Type::Int, Role::Tag, Constant::Int(0)),
             optional("recv_tag", Type::Int, Role::Tag, Constant::Int(0)),
             optional("async_op", Type::Bool, Role::AsyncOp, Constant::Bool(false)),
+        ],
+    }],
+};
+
+/// `distributed.all_reduce_sparse`
+pub static DISTRIBUTED_ALL_REDUCE_SPARSE: Method = Method {
+    interface: "distributed",
+    name: "all_reduce_sparse",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[
+            required("indices", Type::Tensor, Role::None),
+            required("values", Type::Tensor, Role::None),
+            optional("op", Type::ReduceOp, Role::Op, Constant::ReduceOp(ReduceOp::Sum)),
+            optional(
+                "group",
+                Type::Nullable(&Type::Interface("ProcessGroup")),
+                Role::Group,
+                Constant::Null,
+            ),
+            optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
         ],
     }],
 };

@@ -218,6 +218,15 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: None,
     },
     Entry {
+        key: "DISTRIBUTED_ALL_REDUCE_SPARSE",
+        method: &calls::DISTRIBUTED_ALL_REDUCE_SPARSE,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| {
+            Box::pin(implementations::distributed::all_reduce_sparse(call))
+        })),
+    },
+    Entry {
         key: "DISTRIBUTED_ALL_TO_ALL",
         method: &calls::DISTRIBUTED_ALL_TO_ALL,
         order: Order::Free,
@@ -561,7 +570,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_NEW_GROUP",
         method: &calls::DISTRIBUTED_NEW_GROUP,
-        order: Order::Group,
+        order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::new_group(call)))),
     },
@@ -721,7 +730,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "DISTRIBUTED_SPLIT_GROUP",
         method: &calls::DISTRIBUTED_SPLIT_GROUP,
-        order: Order::Group,
+        order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::distributed::split_group(call)))),
     },
@@ -1077,7 +1086,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_NEW",
         method: &calls::PROCESS_GROUP_NEW,
-        order: Order::Group,
+        order: Order::Free,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::new(call)))),
     },
@@ -1371,7 +1380,7 @@ pub(crate) static ENTRIES: &[Entry] = &[
     Entry {
         key: "PROCESS_GROUP_SPLIT_GROUP",
         method: &calls::PROCESS_GROUP_SPLIT_GROUP,
-        order: Order::Group,
+        order: Order::NewGroup,
         waits: true,
         run: Some(Run::Later(|call| Box::pin(implementations::process_group::split_group(call)))),
     },

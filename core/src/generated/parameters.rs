@@ -163,6 +163,8 @@ pub mod process_group {
         pub const GROUP_NAME: usize = 5;
         /// `enable_reconfigure`
         pub const ENABLE_RECONFIGURE: usize = 6;
+        /// `pg_options`
+        pub const PG_OPTIONS: usize = 7;
     }
     /// `ProcessGroup.get_backend`
     pub mod get_backend {
@@ -1125,5 +1127,18 @@ pub mod distributed {
         pub const RECV_TAG: usize = 6;
         /// `async_op`
         pub const ASYNC_OP: usize = 7;
+    }
+    /// `distributed.all_reduce_sparse`
+    pub mod all_reduce_sparse {
+        /// `indices`
+        pub const INDICES: usize = 0;
+        /// `values`
+        pub const VALUES: usize = 1;
+        /// `op`
+        pub const OP: usize = 2;
+        /// `group`
+        pub const GROUP: usize = 3;
+        /// `timeout`
+        pub const TIMEOUT: usize = 4;
     }
 }

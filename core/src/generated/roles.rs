@@ -56,6 +56,8 @@ pub(crate) enum Order {
     Free,
     /// That of the group that it is called on, or is given, or of the default group.
     Group,
+    /// That of the calls that make a group out of the same one: they begin in it, and are under way at the same time. Where all ranks split a communicator, it is that of the group.
+    NewGroup,
     /// Those of all the groups that it leaves.
     Left,
     /// That of its store, until it is over.

@@ -1,9 +1,9 @@
 //! Encoded objects from rank to rank: sizes first, then bytes. Knows nothing of what they encode.
 //!
-//! A rank that could not encode its object takes part all the same and sends the reason, so that no
-//! other waits for it in vain: the ranks that were to get the object raise it as their error.
+//! A rank that has no object to give takes part all the same and sends the reason, so that no other
+//! waits for it in vain: the ranks that were to get the object raise it as their error.
 
-use super::payload::{Codec, EncodedObject, Payload};
+use super::payload::{Codec, EncodedList, EncodedObject, MissingObject, Payload};
 use crate::blocking::WaitMode;
 use crate::generated::error::{Error, Result};
 use crate::process_group::{MessageRequest, ProcessGroup, room_for};
@@ -15,8 +15,9 @@ use crate::tensor::{Element, Tensor};
 const SIZES_TAG: u32 = u32::MAX - 1;
 const BYTES_TAG: u32 = u32::MAX;
 
-/// What takes the place of a codec before the text of a failure.
-const FAILURE: u64 = 2;
+/// What takes the place of a codec before the text that says why there is no object.
+const NOT_ENCODED: u64 = 2;
+const UNFIT_LIST: u64 = 3;
 
 /// What it is, and its length in bytes.
 type Header = [u64; 2];
@@ -76,31 +77,28 @@ impl Exchange<'_> {
             if is_root {
                 return unpack_all(headers, all).map(Some);
             }
-            let failed = headers.iter().position(|header| header[0] == FAILURE);
-            match (failure, failed) {
-                (Some(why), _) => Err(not_encoded(self.group.rank(), &why)),
-                (None, Some(rank)) => {
-                    Err(not_encoded(rank as u32, &format!("rank {root} knows why")))
-                }
-                (None, None) => Ok(None),
+            if let Some(why) = failure {
+                return Err(missing(self.group.rank(), why));
             }
+            let failed = headers.iter().enumerate().find_map(|(rank, [code, _])| {
+                let why = missing_object(*code, || format!("rank {root} knows why"))?;
+                Some(missing(rank as u32, why))
+            });
+            failed.map_or(Ok(None), Err)
         };
         self.group.composed("GATHER_OBJECT", -1, run).await
     }
 
     /// Each rank gets its payload of those of `root`; only the root passes them, one for each rank.
-    pub(crate) async fn scatter(
-        self,
-        all: Option<std::result::Result<Vec<Payload>, String>>,
-        root: u32,
-    ) -> Result<Payload> {
+    pub(crate) async fn scatter(self, all: Option<EncodedList>, root: u32) -> Result<Payload> {
         let run = async {
             self.require_sender(all.is_some(), "scatter_object_list from another rank")?;
             let size = self.group.size() as usize;
             let all = all.map(|all| match all {
                 Ok(payloads) if payloads.len() == size => payloads.into_iter().map(Ok).collect(),
                 Ok(payloads) => {
-                    vec![Err(format!("{} objects for {size} ranks", payloads.len())); size]
+                    let why = format!("the list has {} objects for {size} ranks", payloads.len());
+                    vec![Err(MissingObject::UnfitList(why)); size]
                 }
                 Err(why) => vec![Err(why); size],
             });
@@ -116,14 +114,14 @@ impl Exchange<'_> {
         self.group.composed("SCATTER_OBJECT_LIST", -1, run).await
     }
 
-    /// Sends a payload to `peer`; if it could not be encoded, the reason.
+    /// Sends a payload to `peer`; if there is none, the reason.
     pub(crate) async fn send(self, mine: EncodedObject, peer: u32) -> Result<()> {
         let run = async {
             let failure = mine.as_ref().err().cloned();
             let (header, bytes) = pack(mine);
             self.send_vec(header.to_vec(), peer, SIZES_TAG).await?;
             self.send_vec(bytes, peer, BYTES_TAG).await?;
-            failure.map_or(Ok(()), |why| Err(not_encoded(self.group.rank(), &why)))
+            failure.map_or(Ok(()), |why| Err(missing(self.group.rank(), why)))
         };
         self.group.composed("SEND_OBJECT_LIST", peer as i32, run).await
     }
@@ -211,16 +209,20 @@ fn pack(encoded: EncodedObject) -> (Header, Vec<u8>) {
     let (code, bytes) = match encoded {
         Ok(Payload { codec: Codec::Cbor, bytes }) => (0, bytes),
         Ok(Payload { codec: Codec::Pickle, bytes }) => (1, bytes),
-        Err(why) => (FAILURE, why.into_bytes()),
+        Err(MissingObject::NotEncoded(why)) => (NOT_ENCODED, why.into_bytes()),
+        Err(MissingObject::UnfitList(why)) => (UNFIT_LIST, why.into_bytes()),
     };
     ([code, bytes.len() as u64], bytes)
 }
 
 fn unpack([code, _]: Header, bytes: Vec<u8>, rank: u32) -> Result<Payload> {
+    let why = || String::from_utf8_lossy(&bytes).into_owned();
+    if let Some(why) = missing_object(code, why) {
+        return Err(missing(rank, why));
+    }
     let codec = match code {
         0 => Codec::Cbor,
         1 => Codec::Pickle,
-        FAILURE => return Err(not_encoded(rank, &String::from_utf8_lossy(&bytes))),
         _ => {
             let message = format!("rank {rank} encoded its object in an unknown way ({code})");
             return Err(Error::InvalidType { message });
@@ -238,6 +240,19 @@ fn buffers(headers: &[Header]) -> Result<Vec<Vec<u8>>> {
     headers.iter().map(|[_, announced]| room_for(*announced)).collect()
 }
 
-fn not_encoded(rank: u32, why: &str) -> Error {
-    Error::InvalidType { message: format!("rank {rank} gave no object: {why}") }
+/// What stands behind a header that has this in the place of a codec; none for a codec.
+fn missing_object(code: u64, why: impl FnOnce() -> String) -> Option<MissingObject> {
+    match code {
+        NOT_ENCODED => Some(MissingObject::NotEncoded(why())),
+        UNFIT_LIST => Some(MissingObject::UnfitList(why())),
+        _ => None,
+    }
+}
+
+fn missing(rank: u32, why: MissingObject) -> Error {
+    let said = |why: &str| format!("rank {rank} gave no object: {why}");
+    match why {
+        MissingObject::NotEncoded(why) => Error::InvalidType { message: said(&why) },
+        MissingObject::UnfitList(why) => Error::InvalidArgument { message: said(&why) },
+    }
 }

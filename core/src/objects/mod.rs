@@ -9,7 +9,7 @@ mod payload;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use payload::{Codec, EncodedList, EncodedObject, Payload};
+pub use payload::{Codec, EncodedList, EncodedObject, MissingObject, Payload};
 
 use crate::generated::error::{Error, Result};
 use crate::process_group::ProcessGroup;
@@ -92,8 +92,8 @@ impl ProcessGroup {
     /// Each rank gets its object of those of `root`; the others give none.
     ///
     /// # Errors
-    /// [`Error::InvalidType`], on all ranks, if one cannot be encoded or there is not one for each
-    /// rank; those of [`ProcessGroup::scatter`].
+    /// [`Error::InvalidType`], on all ranks, if one cannot be encoded; [`Error::InvalidArgument`],
+    /// on all ranks, if there is not one for each rank; those of [`ProcessGroup::scatter`].
     pub fn scatter_object<T: Serialize + DeserializeOwned>(
         &self,
         objects: &[T],
@@ -181,7 +181,7 @@ fn encode<T: Serialize>(object: &T) -> EncodedObject {
     let mut bytes = Vec::new();
     match ciborium::into_writer(object, &mut bytes) {
         Ok(()) => Ok(Payload { codec: Codec::Cbor, bytes }),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(MissingObject::NotEncoded(error.to_string())),
     }
 }
 

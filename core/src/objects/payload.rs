@@ -24,11 +24,22 @@ pub struct Payload {
     pub bytes: Vec<u8>,
 }
 
-/// An encoded object, or why it could not be encoded.
-pub type EncodedObject = std::result::Result<Payload, String>;
+/// Why a rank takes part without an object; the others are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MissingObject {
+    /// It could not be encoded, or is none: all raise
+    /// [`Error::InvalidType`](crate::Error::InvalidType).
+    NotEncoded(String),
+    /// A list has not as many objects, or places for them, as it needs: all raise
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument).
+    UnfitList(String),
+}
 
-/// The objects of a scatter, or why they could not be encoded.
-pub type EncodedList = std::result::Result<Vec<Payload>, String>;
+/// An encoded object, or why there is none.
+pub type EncodedObject = std::result::Result<Payload, MissingObject>;
+
+/// The objects of a scatter, or why there are none.
+pub type EncodedList = std::result::Result<Vec<Payload>, MissingObject>;
 
 impl ProcessGroup {
     /// All ranks get the payload of `root`; only the root passes one.
@@ -94,7 +105,8 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// [`Error::InvalidType`](crate::Error::InvalidType), on all ranks, if the root could not
-    /// encode one of its objects or has not one for each rank; those of [`ProcessGroup::scatter`].
+    /// encode one of its objects; [`Error::InvalidArgument`](crate::Error::InvalidArgument), on
+    /// all ranks, if it has not one for each rank; those of [`ProcessGroup::scatter`].
     pub fn scatter_payloads(&self, all: Option<EncodedList>, root: u32) -> Result<Payload> {
         block_on(self.exchange().scatter(all, root))
     }

@@ -13,7 +13,6 @@ use std::time::Duration;
 use super::failure_watch::FailureWatch;
 use super::group_calls::GroupCall;
 use super::{Inner, ProcessGroup};
-use crate::blocking::Caller;
 use crate::clock::Instant;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::{self, JoinObserver, PendingLook};
@@ -46,8 +45,6 @@ impl ProcessGroup {
             return Ok(());
         }
         let calls = &self.inner.group_calls;
-        // Until it is said that the call is over.
-        let _pending = calls.begin(&Caller::current());
         let observer = AssemblyObserver { group: self, store, call, found: Mutex::default() };
         let (began, meeting) = (Instant::now(), call.meeting());
         let joined = rendezvous::join_observed(store, &meeting, (rank, size), timeout, &observer);

@@ -86,10 +86,11 @@ pub(super) fn check(request: &Request, rank: u32, size: u32) -> Result<Vec<Check
         .iter()
         .find(|tensor| tensor.elements() != elements || tensor.dtype() != checked.dtype)
     {
-        let (name, odd) = (request.name, odd.elements());
+        let (name, dtype) = (request.name, checked.dtype.name());
+        let (odd, odd_dtype) = (odd.elements(), odd.dtype().name());
         return invalid(format!(
-            "{name}: all tensors of the list must have the same dtype and size, got {elements} and \
-             {odd} elements"
+            "{name}: all tensors of the list must have the same dtype and size, got {elements} \
+             elements of {dtype} and {odd} of {odd_dtype}"
         ));
     }
     writable(request, &checked, rank)?;
@@ -230,20 +231,19 @@ fn same_dtype<'a>(
 
 fn sizes(request: &Request, input: &[Tensor], output: &[Tensor], rank: u32) -> Result<()> {
     let facts = request.collective.facts();
-    let own = |blocks: &[Tensor], rule: Blocks| {
-        let index = match rule {
-            Blocks::All | Blocks::AllAtRoot => rank as usize,
-            _ => 0,
-        };
-        blocks.get(index).map(Tensor::elements)
-    };
     let name = request.name;
-    if let (Some(a), Some(b)) = (own(input, facts.input), own(output, facts.output))
-        && a != b
+    let own = (own_block(input, facts.input, rank), own_block(output, facts.output, rank));
+    if let (Some(given), Some(got)) = own
+        && given.elements() != got.elements()
     {
+        let told = |tensor: &Tensor, which| match tensor.shape() {
+            [] | [_] => format!("{} elements of {which}", tensor.elements()),
+            shape => format!("{} elements of {which} (shape {shape:?})", tensor.elements()),
+        };
+        let (given, got) = (told(given, "input"), told(got, "output"));
         return invalid(format!(
             "{name}: what rank {rank} gives and gets for itself must have the same size, got \
-             {a} elements of input and {b} elements of output"
+             {given} and {got}"
         ));
     }
     if facts.sizes == Sizes::Equal {
@@ -257,6 +257,12 @@ fn sizes(request: &Request, input: &[Tensor], output: &[Tensor], rank: u32) -> R
         }
     }
     Ok(())
+}
+
+/// What a rank gives itself, or gets of itself.
+fn own_block(blocks: &[Tensor], rule: Blocks, rank: u32) -> Option<&Tensor> {
+    let is_by_rank = matches!(rule, Blocks::All | Blocks::AllAtRoot);
+    blocks.get(if is_by_rank { rank as usize } else { 0 })
 }
 
 pub(super) fn invalid<T>(message: String) -> Result<T> {
@@ -286,6 +292,14 @@ mod tests {
         assert!(check(&allgather(2, &[1, 2, 0]), 1, 3).is_ok());
         let error = check(&allgather(2, &[2, 1, 0]), 1, 3).unwrap_err();
         assert!(error.to_string().contains("2 elements of input and 1 elements of output"));
+    }
+
+    #[test]
+    fn what_differs_between_the_tensors_of_a_list_is_said() {
+        let mut request = Request::new(Collective::Allreduce);
+        request.outputs = vec![vec![Tensor::from(vec![0f64; 3])], vec![tensor(3)]];
+        let error = check(&request, 0, 1).unwrap_err().to_string();
+        assert!(error.contains("got 3 elements of f64 and 3 of f32"), "{error}");
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub(crate) fn room_for<T: Element + Default>(elements: u64) -> Result<Vec<T>> {
 
 /// `error`, about the operation of this name where it was about a part of it. What the user calls
 /// it, behind its name, stays.
-pub(super) fn of_whole(mut error: Error, name: &str) -> Error {
+pub(crate) fn of_whole(mut error: Error, name: &str) -> Error {
     if let Some(collective) = error.collective_mut() {
         let behind = collective.find(" '").unwrap_or(collective.len());
         collective.replace_range(..behind, name);

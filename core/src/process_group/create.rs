@@ -13,6 +13,7 @@ use super::shared_texts::SharedTexts;
 use super::sibling_names::SiblingNames;
 use super::{DEFAULT_TIMEOUT, Inner, ProcessGroup, held_names, next_identity};
 use crate::backend::memberless::Memberless;
+use crate::backend::options::ProgramOptions;
 use crate::backend::registration::Bootstrap;
 use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{Backend, BackendOptions, Share};
@@ -57,7 +58,8 @@ impl GroupOptions {
         self.check_options()?;
         self.backend.check()?;
         // Without the feature there is no way by the host.
-        let is_served = self.backend.serves("cuda") || cfg!(feature = "cuda");
+        let is_served = self.backend.serves("cuda") && !self.backend.stages_cuda();
+        let is_served = is_served || cfg!(feature = "cuda");
         if matches!(self.device, Some(Device::Cuda(_))) && !is_served {
             let message = format!(
                 "the group cannot be bound to a CUDA device: its backends are {}",
@@ -71,7 +73,16 @@ impl GroupOptions {
     fn check_options(&self) -> Result<()> {
         let Some(chosen) = &self.backend_options else { return Ok(()) };
         let (name, backend) = (chosen.name(), chosen.backend());
-        if !self.backend.has(backend) {
+        if !self.backend.takes(chosen) {
+            if let Some(foreign) = chosen.get::<ProgramOptions>() {
+                let why = foreign.why_foreign.as_deref().unwrap_or_default();
+                let message = format!(
+                    "options of a group must be BackendOptions{why}. Others are for backends that \
+                     the program registered, and those of this group are {}",
+                    self.backend
+                );
+                return Err(Error::InvalidType { message });
+            }
             let message = format!(
                 "{name} are for groups in which {backend} serves a device, and the backends of \
                  this one are {}. Give BackendOptions, or a backend as '{backend}'",
@@ -224,7 +235,10 @@ impl ProcessGroup {
         let size = members.len() as u32;
         let backends = (&options.backend, possible);
         agree_on_backends(&*own, name, (rank, size), backends, timeout).await?;
-        let connect = |backend: BackendName, store, share, host| {
+        // The backends of a group meet one after the other.
+        let meeting_for_cuda = format!("{name}:cuda");
+        let connect = |backend: BackendName, store, share, host: Option<Arc<dyn Backend>>| {
+            let meeting = if host.is_some() { &meeting_for_cuda } else { name };
             (backend.registration().connect)(Bootstrap {
                 backend: backend.as_str(),
                 store,
@@ -232,7 +246,7 @@ impl ProcessGroup {
                 size,
                 members: &members,
                 group: name,
-                meeting: name,
+                meeting,
                 generation: 0,
                 timeout,
                 observer: None,

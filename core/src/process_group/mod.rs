@@ -65,7 +65,7 @@ pub(crate) mod window;
 
 pub use check::CheckedRequest;
 use comparisons::OpenComparisons;
-pub(crate) use composed::room_for;
+pub(crate) use composed::{of_whole, room_for};
 pub use create::GroupOptions;
 pub use device_backend::DeviceBackend;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};

@@ -8,7 +8,7 @@ use super::group_calls::GroupCall;
 use super::{GroupOptions, ProcessGroup, deadline};
 use crate::backend::registry::BackendSpec;
 use crate::backend::{Backend, BackendOptions, Share, SplitRequest};
-use crate::blocking::{block_on, unblock};
+use crate::blocking::{Caller, block_on, unblock};
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::keys_of_group;
 use crate::sorted::sort;
@@ -48,7 +48,8 @@ setters! {
 impl ProcessGroup {
     /// A group of `ranks` of this one, ranked in that order; `None` on ranks that are not in it.
     /// Only members wait for one another; ranks that are in several new groups make them in the
-    /// same order. The name follows from the members and from how often they were asked for.
+    /// same order, or at the same time. The name follows from the members and from how often they
+    /// were asked for.
     ///
     /// A group that is bound to a CUDA device splits its communicator for a group in which the same
     /// backend serves CUDA tensors: then all its ranks call this, members or not.
@@ -113,9 +114,16 @@ impl ProcessGroup {
             options.name.as_deref().map_or(Ok(()), |name| self.inner.siblings.refuse(name));
         let call = GroupCall {
             function: function.to_owned(),
+            // Before anything is waited for: calls that are under way together begin in an order.
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
             ranks: ranks.to_vec(),
         };
+        // The members of that name are told nothing: they meet in the other call.
+        let _name = self.inner.siblings.begin(&call.group)?;
+        // Until it is said that the call is over, and from before the first wait on: a call that
+        // is still on its way to the store is one in which this rank waits.
+        let begin = || self.inner.group_calls.begin(&Caller::current());
+        let _pending = (ranks.len() > 1).then(begin);
         let bound = Bound::after(timeout);
         let group = bound.of(&self.inner.store.underlying()?);
         let watch = self.watch_for_loss_of(&call.ranks, &call.neighbours(rank));
@@ -161,6 +169,7 @@ impl ProcessGroup {
             group: options.name.unwrap_or_else(|| self.name_of_split(ranks)),
             ranks: ranks.to_vec(),
         };
+        let Ok(_name) = self.inner.siblings.begin(&call.group) else { return why };
         let Ok(group) = self.inner.store.underlying() else { return why };
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
         if let Ok(own) = own_connection(&group, ranks.len() as u32).await {
@@ -237,6 +246,12 @@ impl ProcessGroup {
         cuda.split_off(request, until).map(drop)
     }
 
+    /// Whether groups of some of its ranks may be made by splitting a communicator, which all its
+    /// ranks do in the same order.
+    pub(crate) fn splits_communicators(&self) -> bool {
+        self.split_for(&self.inner.options.backend).is_some()
+    }
+
     /// The backend whose communicator is split for groups with these backends. All ranks of a group
     /// that is bound to devices split it together, and ranks of one color come into one group.
     fn split_for(&self, backend: &BackendSpec) -> Option<&Arc<dyn Backend>> {
@@ -259,7 +274,8 @@ impl ProcessGroup {
     ) -> GroupOptions {
         let ours = &self.inner.options;
         let backend = options.backend.clone().unwrap_or_else(|| ours.backend.clone());
-        let inherited = ours.backend_options.clone().filter(|it| backend.has(it.backend()));
+        let inherited =
+            ours.backend_options.clone().filter(|it| ours.backend.hands_on(it, &backend));
         let cuda = |device: &Device| matches!(device, Device::Cuda(_));
         let bound = self.inner.bound_device.filter(|it| !cuda(it) || backend.serves("cuda"));
         GroupOptions {

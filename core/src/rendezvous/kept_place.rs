@@ -112,3 +112,60 @@ fn await_all() {
         pause = longest.min(2 * pause);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::meeting_place::{host, open};
+    use super::*;
+    use crate::blocking::block_on;
+    use crate::store::Store;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn come(url: &str) -> Option<Arc<dyn Store>> {
+        block_on(open(url, TIMEOUT)).ok()
+    }
+
+    /// Comes until nobody is let in any more; `false` if that lasts.
+    fn is_closed_in_time(url: &str) -> bool {
+        let until = Instant::now() + TIMEOUT;
+        while Instant::now() < until {
+            if come(url).is_none() {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    #[test]
+    fn a_place_that_nobody_needs_is_gone() {
+        let place = Arc::new(host(None).unwrap());
+        let url = place.url.clone();
+        assert!(come(&url).is_some());
+        let_go(place);
+        assert!(is_closed_in_time(&url));
+    }
+
+    #[test]
+    fn who_is_there_finds_what_is_there_and_who_comes_finds_nothing() {
+        let place = Arc::new(host(None).unwrap());
+        let url = place.url.clone();
+        place.store.set("key", b"value").unwrap();
+        let weak = Arc::downgrade(&place);
+        let guest = come(&url).unwrap();
+        // It is counted from its first request on.
+        assert_eq!(guest.get("key").unwrap(), b"value");
+        assert!(!place.store.has_no_clients());
+        let_go(place);
+        assert!(is_closed_in_time(&url));
+        assert_eq!(guest.get("key").unwrap(), b"value");
+        guest.set("later", b"").unwrap();
+        assert!(weak.upgrade().is_some());
+        drop(guest);
+        // The end of a process waits for no longer than this.
+        await_all();
+        assert!(weak.upgrade().is_none());
+    }
+}

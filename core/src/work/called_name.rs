@@ -1,5 +1,5 @@
 //! The method that the user called, in errors about the collective that it is to the backends:
-//! `all_gather_v` is an allgather. Knows no operations.
+//! `all_gather_v` is an allgather, `sendrecv` two messages. Knows no operations.
 
 use std::ops::Range;
 
@@ -11,13 +11,23 @@ use crate::request::tables::METHODS;
 /// (`all_reduce`) are called as that is.
 pub(super) fn as_called(mut error: Error, name: &'static str, numbers: Range<u64>) -> Error {
     let is_own = error.sequence().is_none_or(|sequence| numbers.contains(&sequence));
-    let Some(known) = collective_of(name).filter(|_| is_own) else { return error };
-    if let Some(said) = error.collective_mut()
-        && said == known
+    if is_own
+        && let Some(said) = error.collective_mut()
+        && is_part_of(said, name)
     {
         name.clone_into(said);
     }
     error
+}
+
+/// Whether the method `name` runs operations that are called `said` to the backends, and is not
+/// called so itself.
+fn is_part_of(said: &str, name: &str) -> bool {
+    match name {
+        "sendrecv" => matches!(said, "send" | "recv"),
+        "tensor_register" => said == "allgather",
+        _ => collective_of(name) == Some(said),
+    }
 }
 
 /// The name of the collective that the method is, if it is another one.
@@ -45,6 +55,8 @@ mod tests {
             ("allreduce", "allreduce", "allreduce"),
             ("all_gather_v", "allreduce", "allreduce"),
             ("send", "send", "send"),
+            ("sendrecv", "recv", "sendrecv"),
+            ("tensor_register", "allgather", "tensor_register"),
         ] {
             let named = as_called(failed(said, 7), called, 7..8);
             assert_eq!(named.collective(), Some(expected), "{called}");

@@ -96,6 +96,10 @@ pub(super) fn spec(api: &Api, method: &Method) -> String {
     if !integers.is_empty() {
         fields.push(format!("integers: [{}]", integers.join(", ")));
     }
+    let options = group_options(method);
+    if !options.is_empty() {
+        fields.push(format!("groupOptions: [{}]", options.join(", ")));
+    }
     fields.extend(method.prepares.as_ref().map(|prepared| format!("prepares: \"{prepared}\"")));
     match kind(method) {
         Kind::Operation => {
@@ -169,6 +173,17 @@ fn integers(api: &Api, method: &Method) -> Vec<String> {
             }
         }
     }
+    all
+}
+
+/// Options of a group, which a backend that is written in JavaScript is given: the position and the
+/// name of each.
+fn group_options(method: &Method) -> Vec<String> {
+    let forms = method.overloads.iter().map(|overload| overload.parameters.iter().enumerate());
+    let options = forms.flatten().filter(|(_, it)| it.ty.non_null().is_options_of_groups());
+    let mut all: Vec<String> =
+        options.map(|(position, it)| format!("[{position}, \"{}\"]", camel(&it.name))).collect();
+    all.dedup();
     all
 }
 

@@ -256,15 +256,12 @@ fn meaning(parameter: &Parameter) -> String {
         Role::Group => "The process group; none: the default group.",
         Role::Timeout if !parameter.optional => "The limit.",
         Role::Timeout => "Limit of this call; none: the group's.",
-        Role::Options if !makes_a_group(&parameter.ty) => "The options of this call.",
+        Role::Options if !parameter.ty.non_null().is_options_of_groups() => {
+            "The options of this call."
+        }
         _ => named(&parameter.name),
     };
     said.to_owned()
-}
-
-/// Whether options of this type are those with which a group is made.
-fn makes_a_group(ty: &Type) -> bool {
-    matches!(ty.non_null(), Type::Dictionary(name) if name == "BackendOptions")
 }
 
 /// What a parameter of this name is, wherever it stands.
@@ -282,7 +279,10 @@ fn named(name: &str) -> &'static str {
         "group_name" => "The new group's name.",
         "group_desc" => "A description for logs.",
         "backend" => "The backend's name.",
-        "pg_options" | "opts" => "Options of the group, `NcclOptions` where NCCL serves a device.",
+        "pg_options" | "opts" => {
+            "Options of the group: `NcclOptions` where NCCL serves a device, the backend's own \
+             where the program registered it."
+        }
         "device" | "device_id" => "The device.",
         "device_types" => "The kinds of devices that are used.",
         "device_ids" => "Devices whose work is waited for.",

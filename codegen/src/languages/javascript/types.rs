@@ -34,6 +34,11 @@ pub(super) fn accepted(api: &Api, ty: &Type, is_function: bool) -> String {
             }
         }
         Type::Nullable(inner) if **inner == Type::Object => "unknown".into(),
+        // A backend that the program registered has options of its own.
+        Type::Nullable(inner) if inner.is_options_of_groups() => {
+            let known = accepted(api, inner, is_function);
+            format!("{known} | {{ readonly [option: string]: unknown }} | null")
+        }
         Type::Nullable(inner) => format!("{} | null", accepted(api, inner, is_function)),
     }
 }

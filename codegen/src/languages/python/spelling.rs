@@ -71,6 +71,10 @@ pub(super) fn accepted(api: &crate::model::Api, ty: &Type) -> String {
         Type::Nullable(inner) if inner.is_group() => {
             format!("{} | {NON_MEMBER} | None", accepted(api, inner))
         }
+        // A backend that the program registered has options of its own.
+        Type::Nullable(inner) if inner.is_options_of_groups() => {
+            format!("{} | Any", accepted(api, inner))
+        }
         Type::Nullable(inner) => format!("{} | None", accepted(api, inner)),
     }
 }

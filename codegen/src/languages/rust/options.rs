@@ -64,7 +64,7 @@ pub(super) fn of_backends(api: &Api) -> BackendOptions {
 }
 
 /// The options with which groups are made. Their own members are arguments in Rust.
-const OF_GROUPS: &str = "BackendOptions";
+const OF_GROUPS: &str = Type::OPTIONS_OF_GROUPS;
 
 /// The structs as [`options`] has them.
 pub(super) fn views(api: &Api) -> Vec<Options> {

@@ -95,8 +95,8 @@ pub(crate) trait DriverFactory: Send + Sync {
 ///
 /// - `name`: begins with a letter; case does not matter.
 /// - `devices`: kinds of devices that it may be named for, `cpu` and `cuda`; none: both. The name
-///   alone stands for the first. Tensors of a CUDA device go by way of memory of the host, where
-///   it serves `cpu` and no other backend serves `cuda`; one that is named for `cuda` is not given
+///   alone stands for all of them. Tensors of a CUDA device go by way of memory of the host, where
+///   it serves `cpu` and no other backend serves `cuda`; one that serves `cuda` alone is not given
 ///   them.
 ///
 /// # Errors
@@ -263,13 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn the_name_alone_is_for_its_first_device_and_others_may_be_named() {
+    fn the_name_alone_is_for_all_its_devices_and_each_may_be_named() {
         register_backend("of-any", &[], none).unwrap();
         let elsewhere: BackendSpec = "cpu:tcp,cuda:of-any".parse().unwrap();
         assert_eq!(elsewhere.check(), Ok(()));
         register_backend("of-two", &["CPU", "cuda"], none).unwrap();
         let spec: BackendSpec = "of-two".parse().unwrap();
-        assert_eq!(spec.to_string(), "cpu:of-two");
+        assert_eq!(spec.to_string(), "cpu:of-two,cuda:of-two");
+        assert_eq!((spec.check(), spec.stages_cuda()), (Ok(()), true));
+        // Whether CUDA devices are named or not, ranks have the same.
+        assert_eq!(spec.served(), "cpu:of-two".parse::<BackendSpec>().unwrap().served());
         assert_eq!("cuda:of-two,cpu:of-two".parse::<BackendSpec>().unwrap().check(), Ok(()));
     }
 }

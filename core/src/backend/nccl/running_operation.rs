@@ -34,8 +34,8 @@ pub(super) struct Group {
 /// While it lives, the communicator of a group is being aborted, or about to be.
 pub(super) struct Aborting(Arc<Group>);
 
-/// While it lives, operations of a group are being enqueued: the device may do them, and other ranks
-/// be done with them and end, before they are known here.
+/// While it lives, operations of a group are being enqueued: the device may do them, and other
+/// ranks be done with them and end, before they are known here.
 pub(super) struct Enqueuing(Arc<Group>);
 
 impl Drop for Enqueuing {

@@ -4,7 +4,7 @@
 mod adaptive_wait;
 pub mod group_handles;
 mod operation;
-pub mod store_queues;
+pub mod sequences;
 pub mod threads;
 mod waiters;
 

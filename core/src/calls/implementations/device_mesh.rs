@@ -172,7 +172,8 @@ fn options(call: &mut Invocation, names: usize, backends: Option<usize>) -> Resu
 fn backends_of(call: &Invocation, position: usize) -> Result<Vec<(MeshDim, DimensionBackend)>> {
     let pairs = match call.value(position) {
         Value::List(pairs) => pairs.as_slice(),
-        _ => &[],
+        Value::None => &[],
+        _ => return Err(no_override()),
     };
     let read = |pair: &Value| {
         let Value::List(pair) = pair else { return Err(no_override()) };

@@ -5,15 +5,17 @@ use std::time::Duration;
 pub(crate) use super::device_mesh::{current_device_mesh, extend_device_mesh, init_device_mesh};
 pub(crate) use super::groups::*;
 pub(crate) use super::objects::*;
+use super::process_group::sum_of_sparse;
+use super::settings::{device_named, device_of};
 pub(crate) use super::topology::compute_dims;
 use crate::backend::CudaMemory;
+use crate::calls::Value;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
 use crate::distributed;
-use crate::generated::error::{Error, Result};
+use crate::generated::error::Result;
 use crate::process_group::DEFAULT_TIMEOUT;
-use crate::tensor::Device;
 
 /// Limit of operations of a group that was given none.
 pub(crate) fn default_pg_timeout(_: Invocation) -> Result<Answer> {
@@ -163,18 +165,11 @@ pub(crate) fn recommend_backend(_: Invocation) -> Result<Answer> {
 }
 
 /// The name of the backend that serves a kind of device.
-pub(crate) fn get_default_backend_for_device(mut call: Invocation) -> Result<Answer> {
-    let device: String = call.take(get_default_backend_for_device::DEVICE)?;
-    let serving = |device| distributed::get_default_backend_for_device(device).into_answer();
-    match device.split(':').next().unwrap_or_default() {
-        "cpu" => serving(Device::Cpu),
-        "cuda" => serving(Device::Cuda(0)),
-        kind => {
-            let message =
-                format!("no backend serves devices of kind '{kind}'; expected cpu or cuda");
-            Err(Error::InvalidArgument { message })
-        }
-    }
+pub(crate) fn get_default_backend_for_device(call: Invocation) -> Result<Answer> {
+    let device = device_of(&call, get_default_backend_for_device::DEVICE)?;
+    let none = || device_named(&call.language().sort(&Value::None));
+    let device = device.map_or_else(none, Ok)?;
+    distributed::get_default_backend_for_device(device).into_answer()
 }
 
 /// Waits until all ranks came, and says which did not.
@@ -186,6 +181,15 @@ pub(crate) async fn monitored_barrier(mut call: Invocation) -> Result<Answer> {
     let (timeout, wait_all_ranks): (Option<Duration>, bool) =
         (call.take(monitored_barrier::TIMEOUT)?, call.take(monitored_barrier::WAIT_ALL_RANKS)?);
     group.monitored_barrier_async(timeout, wait_all_ranks).await.into_answer()
+}
+
+/// Sums sparse tensors of all ranks.
+pub(crate) async fn all_reduce_sparse(call: Invocation) -> Result<Answer> {
+    if call.is_outside(all_reduce_sparse::GROUP) {
+        return ().into_answer();
+    }
+    let group = call.group(all_reduce_sparse::GROUP)?;
+    sum_of_sparse(group, call, all_reduce_sparse::TIMEOUT).await
 }
 
 fn takes_cuda_memory(answer: CudaMemory) -> Answer {

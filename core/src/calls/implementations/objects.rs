@@ -14,7 +14,7 @@ mod here {
     use crate::calls::invocation::Invocation;
     use crate::calls::parameters::distributed::*;
     use crate::generated::error::{Error, Result};
-    use crate::objects::{Codec, EncodedObject, Payload};
+    use crate::objects::{Codec, EncodedObject, MissingObject, Payload};
     use crate::process_group::ProcessGroup;
 
     /// All ranks get the objects of `src`: the bytes of its list, nothing on `src` itself.
@@ -26,7 +26,7 @@ mod here {
         only_cbor(&mut call, broadcast_object_list::CODEC)?;
         let root =
             call.rank(&group, broadcast_object_list::SRC, broadcast_object_list::GROUP_SRC)?;
-        let root = root.ok_or_else(|| invalid("Must specify global_rank or group_rank"))?;
+        let root = root.ok_or_else(|| invalid("Must specify src or group_src"))?;
         let is_root = group.rank() == root;
         is_list(call.value(broadcast_object_list::OBJECT_LIST))?;
         let mine = if is_root {
@@ -88,14 +88,13 @@ mod here {
             _ => Err(invalid("Expected argument scatter_object_output_list to be non-empty")),
         };
         let all = (group.rank() == root).then(|| {
-            output.as_ref().map_err(ToString::to_string)?;
+            output.as_ref().map_err(unfit)?;
             let Value::List(items) = call.value(scatter_object_list::SCATTER_OBJECT_INPUT_LIST)
             else {
-                return Err("scatter_object_input_list must be a list of objects".to_owned());
+                let why = "scatter_object_input_list must be a list of objects".to_owned();
+                return Err(MissingObject::NotEncoded(why));
             };
-            let items =
-                items.iter().map(|item| encoded(item).map_err(|error| error.to_string())?);
-            items.collect()
+            items.iter().map(|item| encoded(item).map_err(|error| unfit(&error))?).collect()
         });
         let payload = group.exchange().scatter(all, root).await;
         output?;
@@ -142,7 +141,7 @@ mod here {
     fn encoded(value: &Value) -> Result<EncodedObject> {
         match value {
             Value::Bytes(bytes) => Ok(Ok(Payload { codec: Codec::Cbor, bytes: bytes.clone() })),
-            Value::Str(why) => Ok(Err(why.clone())),
+            Value::Str(why) => Ok(Err(MissingObject::NotEncoded(why.clone()))),
             _ => Err(invalid("expected a list of objects")),
         }
     }
@@ -170,7 +169,11 @@ mod here {
     /// `mine`, unless the list cannot hold the result: then that is what the others are told, who
     /// would wait for this rank.
     fn told(places: &Result<()>, mine: EncodedObject) -> EncodedObject {
-        places.as_ref().map_err(ToString::to_string).and(mine)
+        places.as_ref().map_err(unfit).and(mine)
+    }
+
+    fn unfit(why: &Error) -> MissingObject {
+        MissingObject::UnfitList(why.to_string())
     }
 
     fn bytes(payload: Payload) -> Result<Answer> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::settings::{or_noted, settings_of};
 use crate::backend::MessageInfo;
 use crate::calls::answer::{Answer, IntoAnswer};
-use crate::calls::invocation::Invocation;
+use crate::calls::invocation::{AnswerFuture, Invocation};
 use crate::calls::object::StoreObject;
 use crate::calls::parameters::process_group::*;
 use crate::calls::settings::{group_hints, reconfigure_options};
@@ -22,12 +22,12 @@ pub(crate) async fn new(mut call: Invocation) -> Result<Answer> {
     let name: Option<String> = call.take(new::GROUP_NAME)?;
     let mut options = GroupOptions::default();
     let mut possible = Ok(());
-    let backend = backend.map(|backend| backend.parse()).transpose();
+    let settings = or_noted(settings_of(&call, new::PG_OPTIONS), &mut possible);
+    let backend = backend.or(settings.backend).map(|backend| backend.parse()).transpose();
     options.backend = or_noted(backend, &mut possible).unwrap_or_default();
-    if let Some(timeout) = timeout {
-        options = options.timeout(timeout);
-    }
-    let name = name.unwrap_or_else(|| "group".to_owned());
+    options.timeout = timeout.or(settings.timeout);
+    options.backend_options = settings.backend_options;
+    let name = name.or(settings.group_name).unwrap_or_else(|| "group".to_owned());
     let store = store.get().clone();
     if call.take(new::ENABLE_RECONFIGURE)? {
         possible?;
@@ -135,15 +135,27 @@ pub(crate) fn supports_window(call: Invocation) -> Result<Answer> {
 }
 
 /// Sums sparse tensors of all ranks.
-pub(crate) async fn allreduce_sparse(mut call: Invocation) -> Result<Answer> {
+pub(crate) async fn allreduce_sparse(call: Invocation) -> Result<Answer> {
     let group = call.this_group()?;
-    let indices: Tensor = call.take(allreduce_sparse::INDICES)?;
-    let values: Tensor = call.take(allreduce_sparse::VALUES)?;
-    let reduce_op = call.take(allreduce_sparse::REDUCE_OP)?;
-    let mut options = SparseOptions::default().reduce_op(reduce_op);
-    options.timeout = call.take(allreduce_sparse::TIMEOUT)?;
-    let (indices, values) = group.allreduce_sparse_async(indices, values, options).await?;
-    Ok(Answer::List(vec![Answer::Tensor(indices), Answer::Tensor(values)]))
+    sum_of_sparse(group, call, allreduce_sparse::TIMEOUT).await
+}
+
+/// The sum of what a call was given, whose limit is at the position `timeout`: the method and the
+/// free function have the other parameters alike.
+pub(super) fn sum_of_sparse(
+    group: ProcessGroup,
+    mut call: Invocation,
+    timeout: usize,
+) -> AnswerFuture {
+    Box::pin(async move {
+        let indices: Tensor = call.take(allreduce_sparse::INDICES)?;
+        let values: Tensor = call.take(allreduce_sparse::VALUES)?;
+        let reduce_op = call.take(allreduce_sparse::REDUCE_OP)?;
+        let mut options = SparseOptions::default().reduce_op(reduce_op);
+        options.timeout = call.take(timeout)?;
+        let (indices, values) = group.allreduce_sparse_async(indices, values, options).await?;
+        Ok(Answer::List(vec![Answer::Tensor(indices), Answer::Tensor(values)]))
+    })
 }
 
 /// Makes a window, and registers a tensor in it if it is given one.

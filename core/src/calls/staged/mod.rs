@@ -12,6 +12,7 @@ mod overlaps;
 mod pool;
 mod prepared;
 mod short;
+mod short_groups;
 mod short_methods;
 mod tensors;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use lending::Loans;
 use operation::{Operation, on_topology, on_window, operation};
 use overlaps::refuse_overlaps;
 pub use short::{ShortArray, ShortCall, ShortMethod, ShortNames, ShortOutcome};
+pub use short_groups::ShortGroups;
 pub use short_methods::ShortMethods;
 use tensors::StagedTensor;
 pub use tensors::{Memory, TensorDescription, Tensors};
@@ -188,11 +190,7 @@ impl StagedOperation {
         whole.name = "batch_isend_irecv";
         let mut requests = whole.take_messages()?;
         for mut part in parts {
-            let groups = [&whole, &part].map(|it| it.group.as_ref().map(ProcessGroup::identity));
-            if groups[0] != groups[1] {
-                let message = "messages of one batch must belong to one group".to_owned();
-                return Err(Error::InvalidArgument { message });
-            }
+            distributed::check_one_group([&whole, &part].into_iter().flat_map(|it| &it.group))?;
             requests.extend(part.take_messages()?);
             let before = whole.tensors.all.len();
             whole.tensors.all.append(&mut part.tensors.all);

@@ -30,8 +30,8 @@ impl Window {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the elements are not all inside of that tensor, or of another
-    /// type, or nothing is registered; the failure of a broken group, such as of one whose rank
-    /// died.
+    /// type, or nothing is registered; [`Error::InvalidGroup`] if the group was destroyed; the
+    /// failure of a broken group, such as of one whose rank died.
     pub fn put<I: ConstBuffers + ?Sized>(&self, tensor: &I, dst: u32, offset: u64) -> Result<()> {
         if let Some(plain) = given(tensor)
             && let Some(done) = self.put_plain(&plain, Place { name: "put", peer: dst, offset })

@@ -88,8 +88,8 @@ impl ProcessGroup {
     /// Makes a window. All ranks call it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if another
-    /// rank gives a tensor; the failure of a broken group.
+    /// [`Error::Unsupported`] if the group's backend has none; [`Error::InvalidArgument`] if
+    /// another rank gives a tensor; the failure of a broken group.
     pub fn new_window(&self) -> Result<Window> {
         block_on(self.new_window_async())
     }
@@ -123,6 +123,11 @@ impl ProcessGroup {
     /// Makes a window, with or without a tensor that is registered in it at once. Where one rank
     /// gives none, or one that cannot be registered, or what is not a tensor, all learn it.
     pub(crate) async fn new_window_given(&self, tensor: Result<Option<Tensor>>) -> Result<Window> {
+        let made = self.make_window(tensor).await;
+        made.map_err(|error| of_whole(error, "new_window"))
+    }
+
+    async fn make_window(&self, tensor: Result<Option<Tensor>>) -> Result<Window> {
         let tensor = tensor.and_then(|tensor| match &tensor {
             Some(given) => registration::check(given).map(|()| tensor),
             None => Ok(None),
@@ -290,7 +295,8 @@ impl Window {
     /// signal is.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `peer` is not a rank; the failure of a broken group.
+    /// [`Error::InvalidArgument`] if `peer` is not a rank; [`Error::InvalidGroup`] if the group was
+    /// destroyed; the failure of a broken group.
     pub fn signal(&self, peer: u32) -> Result<()> {
         self.issue_signal(peer, WaitIntent::Soon)?.wait(None)
     }
@@ -352,6 +358,7 @@ impl Window {
 
     pub(crate) fn issue_flush(&self, peer: Option<u32>, waiting: WaitIntent) -> Result<Work> {
         peer.map_or(Ok(()), |peer| self.check_rank("flush", peer))?;
+        self.check_members("flush")?;
         if let Some(rank) = peer.filter(|&peer| self.inner.backend.has_left(peer)) {
             return Err(self.left_by("flush", rank));
         }
@@ -442,8 +449,9 @@ impl Window {
         Err(outside(name, rank, size))
     }
 
-    /// Fails if the group has other members than those that made the window, or broke, or was left.
+    /// Fails if the group was left, has other members than those that made the window, or broke.
     fn check_members(&self, name: &str) -> Result<()> {
+        self.group().unless_left()?;
         self.group().check_epoch(self.inner.epoch, name)?;
         self.check_unbroken(name)
     }
@@ -455,6 +463,8 @@ impl Window {
         match self.inner.failure.as_ref().and_then(|failure| failure.error()) {
             None => Ok(()),
             Some(error) => {
+                // Leaving broke it, too.
+                self.group().unless_left()?;
                 self.group().check_epoch(self.inner.epoch, name)?;
                 describe_error(Err(of_whole(error, name)))
             }
