@@ -40,7 +40,7 @@ fn tensor(elements: usize, stride: isize) -> Tensor {
 fn a_rank_that_gives_a_window_no_tensor_is_named_by_all() {
     let made = ended(|group| {
         let given = (group.rank() != 1).then(|| tensor(4, 1));
-        block_on(group.new_window_given(given)).map(drop)
+        block_on(group.new_window_given(Ok(given))).map(drop)
     });
     for made in made {
         let text = made.unwrap_err().to_string();
@@ -52,7 +52,7 @@ fn a_rank_that_gives_a_window_no_tensor_is_named_by_all() {
 fn a_tensor_that_one_rank_cannot_register_is_told_to_all() {
     let made = ended(|group| {
         let given = tensor(4, if group.rank() == 1 { 2 } else { 1 });
-        block_on(group.new_window_given(Some(given))).map(drop)
+        block_on(group.new_window_given(Ok(Some(given)))).map(drop)
     });
     for (rank, made) in made.into_iter().enumerate() {
         let text = made.unwrap_err().to_string();
@@ -66,10 +66,10 @@ fn a_tensor_that_one_rank_cannot_register_is_told_to_all() {
 
 #[test]
 fn a_window_has_the_tensors_that_all_ranks_give() {
-    for made in ended(|group| block_on(group.new_window_given(Some(tensor(4, 1)))).map(drop)) {
+    for made in ended(|group| block_on(group.new_window_given(Ok(Some(tensor(4, 1))))).map(drop)) {
         made.unwrap();
     }
-    for made in ended(|group| block_on(group.new_window_given(None)).map(drop)) {
+    for made in ended(|group| block_on(group.new_window_given(Ok(None))).map(drop)) {
         made.unwrap();
     }
 }
