@@ -5,12 +5,13 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrank::process_group::ReconfigureOptions;
-use polyrank::{Error, ProcessGroup, ReduceOp, WorkResult};
+use polyrank::{Error, ProcessGroup, ReduceOp, SplitOptions, Tensor, WorkResult};
 use polyrank_tests::LIMIT;
-use polyrank_tests::members::{Member, check, failures, handles, reconfigure, world};
+use polyrank_tests::members::{self, Member, call, check, failures, handles, reconfigure, world};
 
 #[test]
 fn identity() {
@@ -504,4 +505,134 @@ fn the_store_of_former_members_says_that_they_were_replaced() {
     a.ask(|group| group.get_group_store().set("key", b"value").unwrap()).recv().unwrap();
     let value = b.ask(|group| group.get_group_store().get("key").unwrap()).recv().unwrap();
     assert_eq!(value, b"value");
+}
+
+/// What the calls of a second thread of each member raise, beside those that replace the members.
+fn beside(act: fn(&ProcessGroup) -> Result<(), Error>) -> Vec<Error> {
+    let members = world(3);
+    let all: Vec<&Member> = members.iter().collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let second = |member: &Member| {
+        let (group, is_over) = (member.ask(ProcessGroup::clone).recv().unwrap(), is_over.clone());
+        std::thread::spawn(move || {
+            let mut errors = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                errors.extend(act(&group).err());
+            }
+            // The others may wait for this one.
+            group.abort();
+            errors
+        })
+    };
+    let threads: Vec<_> = all.iter().map(|member| second(member)).collect();
+    for uuid in 1..=60 {
+        let options = ReconfigureOptions::new(uuid, handles(&all));
+        call(&options, &all).into_iter().for_each(Result::unwrap);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+}
+
+#[test]
+fn operations_beside_a_call_raise_what_it_is_and_nothing_else() {
+    let allreduce = |group: &ProcessGroup| group.allreduce(&mut [1f32], ReduceOp::Sum);
+    let new_window = |group: &ProcessGroup| {
+        let window = group.new_window()?;
+        window.tensor_register(Tensor::from(vec![0f32; 3]))?;
+        window.tensor_deregister()
+    };
+    for act in [allreduce, new_window] {
+        for error in beside(act) {
+            let is_told = matches!(
+                error,
+                Error::Reconfigured { .. }
+                    | Error::NoMembers { .. }
+                    | Error::Aborted { .. }
+                    | Error::RankFailed { .. }
+            );
+            assert!(is_told, "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn members_that_call_with_another_number_are_told_both() {
+    let members = world(3);
+    let all: Vec<&Member> = members.iter().collect();
+    let handles = handles(&all);
+    let asked: Vec<_> = (0..3)
+        .map(|rank| {
+            let options = ReconfigureOptions::new(40 + rank as i64, handles.clone());
+            all[rank].ask(move |group| group.reconfigure(options)?.wait(None))
+        })
+        .collect();
+    for (rank, answer) in asked.into_iter().enumerate() {
+        let error = answer.recv().unwrap().unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, Error::Rendezvous { .. }), "{error:?}");
+        assert!(said.contains("it called reconfigure with uuid 4"), "{said}");
+        assert!(said.contains(&format!("rank {rank} with uuid {}", 40 + rank)), "{said}");
+    }
+    reconfigure(50, &all);
+}
+
+#[test]
+fn whoever_comes_when_members_disagree_hears_it_and_no_group_differs() {
+    let members = world(3);
+    let all: Vec<&Member> = members.iter().collect();
+    for (uuid, odd) in (1..).zip([0, 1, 2]) {
+        let handles = handles(&all);
+        let reversed = handles.iter().rev().cloned().collect::<Vec<_>>();
+        let ask = |rank: usize| {
+            let handles = if rank == odd { reversed.clone() } else { handles.clone() };
+            let options = ReconfigureOptions::new(uuid, handles);
+            members[rank].ask(move |group| {
+                let error = group.reconfigure(options)?.wait(None).unwrap_err();
+                Ok::<_, Error>((error, group.get_error()))
+            })
+        };
+        for answer in [0, 1, 2].map(ask) {
+            let (error, stands) = answer.recv().unwrap().unwrap();
+            let said = error.to_string();
+            assert!(said.contains("members disagree on who they are"), "{said}");
+            let size = said.split("which has ").nth(1).unwrap();
+            assert!(size.starts_with("3 handles"), "{said}");
+            assert_eq!(stands, WorkResult::CommError, "{said}");
+        }
+    }
+    reconfigure(9, &all);
+}
+
+#[test]
+fn a_group_without_members_says_that_it_has_none() {
+    let group = ProcessGroup::without_members(None, "g", members::options()).unwrap();
+    assert_eq!(format!("{group:?}"), "ProcessGroup(g, rank 0 of 0, tcp, no members)");
+    let error = group.get_group_store().set("key", b"value").unwrap_err();
+    assert!(matches!(error, Error::NoMembers { .. }), "{error:?}");
+    group.shutdown().unwrap();
+    assert_eq!(format!("{group:?}"), "ProcessGroup(g, rank 0 of 0, tcp, left)");
+    let error = group.get_group_store().set("key", b"value").unwrap_err();
+    assert!(matches!(error, Error::InvalidGroup { .. }), "{error:?}");
+}
+
+#[test]
+fn every_call_of_a_rank_that_was_left_out_says_that_the_others_go_on() {
+    let members = world(3);
+    let [a, b, c] = [&members[0], &members[1], &members[2]];
+    check(&[a, b, c]);
+    reconfigure(1, &[a, b]);
+    assert_eq!(end_of(c), WorkResult::CommError);
+    let calls: [fn(&ProcessGroup) -> Result<(), Error>; 7] = [
+        |group| group.monitored_barrier(None, false),
+        |group| group.split_group(&[0, 2], SplitOptions::default()).map(drop),
+        |group| group.split_group(&[2], SplitOptions::default()).map(drop),
+        |group| group.shrink_group(&[0], None)?.wait(None),
+        |group| group.agree(1, None).map(drop),
+        |group| group.new_window().map(drop),
+        |group| group.barrier(()),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let error = c.ask(move |group| call(group).unwrap_err()).recv().unwrap();
+        assert!(matches!(error, Error::Reconfigured { .. }), "{number}: {error:?}");
+    }
 }

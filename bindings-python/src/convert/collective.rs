@@ -40,7 +40,7 @@ pub(crate) fn collective<'py>(
         let for_hooks = call.objects_for_hooks(group);
         let (resolved, objects) = call.into_operation();
         let issued = with_objects(for_hooks, || {
-            py.detach(|| issue(group, resolved.request(group.size())?, WaitIntent::Later))
+            py.detach(|| issue(group, resolved.request_of(group, true)?, WaitIntent::Later))
         });
         let (work, timeout) = issued.or_raise(py)?;
         Work::new(work, objects, timeout).into_object(py)
@@ -84,7 +84,7 @@ pub(crate) fn collective_of_default<'py>(
         let waiting = if async_op || is_in_batch { WaitIntent::Later } else { WaitIntent::Soon };
         let issued = with_objects(for_hooks, || {
             py.detach(|| {
-                let request = resolved.request_in(group.size(), |rank| group.group_rank(rank))?;
+                let request = resolved.request_of(&group, false)?;
                 issue(&group, request, waiting)
             })
         });

@@ -120,7 +120,8 @@ impl<'a, 'py> FastCall<'a, 'py> {
         group: &ProcessGroup,
         waiting: WaitIntent,
     ) -> Option<polyrank::Result<(polyrank::Work, Duration)>> {
-        let mut plain = SingleTensorRequest { waiting, ..self.plain };
+        let epoch = Some(group.epoch());
+        let mut plain = SingleTensorRequest { waiting, epoch, ..self.plain };
         match (self.root, self.global_root) {
             (Some(_), Some(_)) => return None,
             (None, Some(root)) => plain.root = group.group_rank(root).ok()?,

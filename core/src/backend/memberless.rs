@@ -48,7 +48,11 @@ impl Memberless {
     pub(crate) fn explain(&self, call: &str, error: &Error) {
         let mut state = self.lock();
         state.why = format!("since {call} failed: {error}");
-        state.failed = Some(error.clone());
+        state.failed = Some(match error {
+            // Members that do not agree on who they are do not meet, whoever is wrong.
+            Error::InvalidArgument { message } => Error::Rendezvous { message: message.clone() },
+            other => other.clone(),
+        });
     }
 
     /// Why the wait for members is to end, if somebody ended it.

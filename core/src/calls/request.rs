@@ -4,6 +4,7 @@ use super::resolve::{ResolvedCall, unsupported};
 use super::value::{Foreign, Language, Value};
 use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
+use crate::process_group::ProcessGroup;
 use crate::request::{CallArguments, Parameter, Request, Role, TensorArgument, invalid};
 use crate::tensor::Tensor;
 
@@ -21,21 +22,26 @@ impl ResolvedCall {
         matches!(self.value_of(Role::AsyncOp), Some(Value::Bool(true)))
     }
 
-    /// The request of a call of a method of a group of `size` ranks.
+    /// The request of the call in `group`. As a method of the group (`is_method`) its ranks are
+    /// those of the group, else some are global ranks.
     ///
     /// # Errors
     /// - [`Error::InvalidArgument`] if a tensor cannot be cut, or a rank is negative.
     /// - [`Error::Unsupported`] if the method is not a collective, or uses what is not built.
-    pub fn request(self, size: u32) -> Result<Request> {
-        self.request_in(size, Ok)
+    /// - [`Error::RankNotInGroup`] for a global rank that is none of it.
+    /// - [`Error::Reconfigured`] if the members of the group were replaced meanwhile.
+    pub fn request_of(self, group: &ProcessGroup, is_method: bool) -> Result<Request> {
+        let rank_in_group = |rank| if is_method { Ok(rank) } else { group.group_rank(rank) };
+        let name = self.method.operation().name;
+        group.request_among(name, |_, size| self.request_in(size, rank_in_group))
     }
 
-    /// The request of a call of a free function, for a group of `size` ranks in which
-    /// `rank_in_group` returns the group rank of a global rank.
+    /// As [`ResolvedCall::request_of`], for a group of `size` ranks in which `rank_in_group` returns
+    /// the group rank of a global rank.
     ///
     /// # Errors
-    /// As [`ResolvedCall::request`], and those of `rank_in_group`.
-    pub fn request_in(
+    /// As [`ResolvedCall::request_of`], and those of `rank_in_group`.
+    pub(super) fn request_in(
         self,
         size: u32,
         rank_in_group: impl Fn(u32) -> Result<u32>,
@@ -77,6 +83,7 @@ impl ResolvedCall {
             takes_hints: !arguments.is_uncompressed,
             hinted: None,
             exchange: None,
+            epoch: None,
             name: operation.name,
         })
     }

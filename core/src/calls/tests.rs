@@ -208,7 +208,7 @@ fn members_of_options_may_stand_among_the_keywords() {
     let options = vec![("reduceOp", max()), ("timeout", Value::Int(1500))];
     let resolved = resolve(&ALLREDUCE, spread(vec![list()], options.clone())).unwrap();
     assert_eq!(resolved.overload, 0);
-    let request = resolved.request(2).unwrap();
+    let request = resolved.request_in(2, Ok).unwrap();
     assert_eq!(
         (request.reduce_op, request.timeout),
         (ReduceOp::Max, Some(Duration::from_millis(1500)))
@@ -216,7 +216,7 @@ fn members_of_options_may_stand_among_the_keywords() {
     let members = options.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
     let untyped = Value::Members(members.collect());
     let resolved = resolve(&ALLREDUCE, spread(vec![list(), untyped], vec![])).unwrap();
-    assert_eq!(resolved.request(2).unwrap().reduce_op, ReduceOp::Max);
+    assert_eq!(resolved.request_in(2, Ok).unwrap().reduce_op, ReduceOp::Max);
     // A name that a parameter has is that parameter.
     let own = resolve(&ALLREDUCE, spread(vec![list()], vec![("op", max())])).unwrap();
     assert_eq!(own.overload, 1);
@@ -231,7 +231,7 @@ fn members_of_options_may_stand_among_the_keywords() {
 #[test]
 fn defaults_and_conversions_are_filled_in() {
     let arguments = call(vec![tensor(&[2])], vec![("timeout", Value::Float(1.5))]);
-    let request = resolve(&ALLREDUCE, arguments).unwrap().request(2).unwrap();
+    let request = resolve(&ALLREDUCE, arguments).unwrap().request_in(2, Ok).unwrap();
     assert_eq!(request.reduce_op, ReduceOp::Sum);
     assert_eq!(request.timeout, Some(Duration::from_millis(1500)));
     assert_eq!((request.inputs.len(), request.outputs.len()), (0, 1));
@@ -252,7 +252,7 @@ fn a_record_may_be_one_that_extends_it() {
     let record = Value::Record(&COALESCED_OPTIONS, values);
     let list = Value::List(vec![tensor(&[1]), tensor(&[2])]);
     let request =
-        resolve(&ALLREDUCE, call(vec![list, record], vec![])).unwrap().request(1).unwrap();
+        resolve(&ALLREDUCE, call(vec![list, record], vec![])).unwrap().request_in(1, Ok).unwrap();
     assert_eq!(request.reduce_op, ReduceOp::Product);
     assert_eq!(request.timeout, Some(Duration::MAX));
     assert_eq!(request.outputs.len(), 2);
@@ -263,7 +263,7 @@ fn what_is_not_built_is_refused_by_name() {
     let values = vec![Value::ReduceOp(ReduceOp::Sum), Value::None, Value::Bool(true)];
     let list = Value::List(vec![tensor(&[1])]);
     let arguments = call(vec![list, Value::Record(&OPTIONS, values)], vec![]);
-    let error = resolve(&ALLREDUCE, arguments).unwrap().request(1).unwrap_err();
+    let error = resolve(&ALLREDUCE, arguments).unwrap().request_in(1, Ok).unwrap_err();
     assert!(error.to_string().ends_with("does not support argument 'sparse' of allreduce"));
     static UNBUILT: Method = Method { unbuilt: true, ..SET };
     let error = resolve(&UNBUILT, Arguments::default()).unwrap_err();
@@ -404,7 +404,7 @@ fn keywords_may_be_camel_case() {
             ("outputSplitSizes", Value::List(vec![Value::Int(1), Value::Int(2)])),
         ],
     );
-    let error = resolve(&EXCHANGE, arguments).unwrap().request(2).unwrap_err();
+    let error = resolve(&EXCHANGE, arguments).unwrap().request_in(2, Ok).unwrap_err();
     // The output is cut as said; only the input does not come out even.
     assert!(error.to_string().contains("does not divide equally"), "{error}");
     let wrong = call(vec![], vec![("outputsplitsizes", Value::None)]);
@@ -417,7 +417,7 @@ fn flat_tensors_are_cut_along_dimension_0() {
     let request = |out: &[i64], into: &[i64]| {
         let arguments =
             call(vec![tensor(&[4, 2]), tensor(&[6, 2]), splits(out), splits(into)], vec![]);
-        resolve(&EXCHANGE, arguments).unwrap().request(2)
+        resolve(&EXCHANGE, arguments).unwrap().request_in(2, Ok)
     };
     let cut = request(&[4, 0], &[]).unwrap();
     assert_eq!(rows(&cut.outputs[0]), [4, 0]);
@@ -461,7 +461,7 @@ fn lists_of_lists_are_entries_of_blocks() {
     let gather = |outputs: Vec<Value>, inputs: usize| {
         let inputs = (0..inputs).map(|_| tensor(&[1])).collect();
         let positional = vec![Value::List(outputs), Value::List(inputs), Value::Int(1)];
-        resolve(&GATHER_LISTS, call(positional, vec![])).unwrap().request(2)
+        resolve(&GATHER_LISTS, call(positional, vec![])).unwrap().request_in(2, Ok)
     };
     let two = || Value::List(vec![tensor(&[1]), tensor(&[1])]);
     let request = gather(vec![two(), two()], 2).unwrap();

@@ -39,7 +39,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::allreduce`], owning the tensors until the work is done, which
@@ -54,7 +54,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces several tensors over all ranks, in place, each for itself, in one operation.
@@ -78,7 +78,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::allreduce_coalesced`], owning the tensors until the work is done, which
@@ -93,7 +93,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces a tensor over all ranks; the root gets the result in place of its tensor.
@@ -124,7 +124,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce`], owning the tensors until the work is done, which
@@ -139,7 +139,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// All ranks get the root's tensor, in place of theirs.
@@ -168,7 +168,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::broadcast`], owning the tensors until the work is done, which
@@ -183,7 +183,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
             .tensors(Role::InOut, tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// All ranks get the root's tensor, in place of theirs: the short form that torchft has.
@@ -207,7 +207,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensor));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::broadcast_one`], owning the tensors until the work is done, which
@@ -222,7 +222,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
             .tensors(Role::InOut, tensor.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// All ranks get every rank's tensor: output `i` is rank `i`'s input.
@@ -255,7 +255,7 @@ impl ProcessGroup {
         let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::allgather`], owning the tensors until the work is done, which
@@ -272,7 +272,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// All ranks get every rank's tensors: `output_lists[r][i]` is input `i` of rank `r`.
@@ -303,7 +303,7 @@ impl ProcessGroup {
         }
         let call =
             call.tensors(Role::Out, lend_mut(output_lists)).tensors(Role::In, lend(input_list));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::allgather_coalesced`], owning the tensors until the work is done, which
@@ -320,7 +320,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
             .tensors(Role::Out, output_lists.into_tensors())
             .tensors(Role::In, input_list.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// All ranks get every rank's tensor, in one output tensor.
@@ -352,7 +352,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::all_gather_single`], owning the tensors until the work is done, which
@@ -369,7 +369,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::In, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Several `all_gather_single` in one operation.
@@ -398,7 +398,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(outputs)).tensors(Role::In, lend(inputs));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::all_gather_single_coalesced`], owning the tensors until the work is done, which
@@ -415,7 +415,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
             .tensors(Role::FlatOut, outputs.into_tensors())
             .tensors(Role::In, inputs.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// The root gets every rank's tensor: output `i` is rank `i`'s input.
@@ -450,7 +450,7 @@ impl ProcessGroup {
         let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::gather`], owning the tensors until the work is done, which
@@ -467,7 +467,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// The root gets every rank's tensor, in one output tensor, cut along dimension 0. The other
@@ -495,7 +495,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::gather_single`], owning the tensors until the work is done, which
@@ -512,7 +512,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::In, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Each rank gets its tensor of the root's list.
@@ -547,7 +547,7 @@ impl ProcessGroup {
         let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::scatter`], owning the tensors until the work is done, which
@@ -564,7 +564,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces a list of tensors, one for each rank, over all ranks; each rank gets its part.
@@ -600,7 +600,7 @@ impl ProcessGroup {
         let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter`], owning the tensors until the work is done, which
@@ -617,7 +617,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces a tensor over all ranks; each rank gets its part, cut along dimension 0.
@@ -654,7 +654,7 @@ impl ProcessGroup {
         let call = call
             .tensors(Role::Out, lend_mut(output_tensor))
             .tensors(Role::FlatIn, lend(input_tensor));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter_single`], owning the tensors until the work is done, which
@@ -671,7 +671,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
             .tensors(Role::Out, output_tensor.into_tensors())
             .tensors(Role::FlatIn, input_tensor.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Several `reduce_scatter_single` in one operation.
@@ -700,7 +700,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::Out, lend_mut(outputs)).tensors(Role::FlatIn, lend(inputs));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter_single_coalesced`], owning the tensors until the work is done, which
@@ -717,7 +717,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
             .tensors(Role::Out, outputs.into_tensors())
             .tensors(Role::FlatIn, inputs.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Sends input `i` to rank `i` and receives output `i` from it, for every rank.
@@ -752,7 +752,7 @@ impl ProcessGroup {
         let call = call
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::alltoall`], owning the tensors until the work is done, which
@@ -769,7 +769,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
             .tensors(Role::Out, output_tensors.into_tensors())
             .tensors(Role::In, input_tensors.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Cuts the input along dimension 0, sends part `i` to rank `i`, and concatenates what it
@@ -805,7 +805,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::FlatIn, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::all_to_all_single`], owning the tensors until the work is done, which
@@ -822,7 +822,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::FlatIn, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Waits until all ranks came. Carries no data.
@@ -843,7 +843,7 @@ impl ProcessGroup {
         if let Some(done) = self.run_without(call.plain(&[])) {
             return done;
         }
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::barrier`], owning the tensors until the work is done, which
@@ -853,7 +853,7 @@ impl ProcessGroup {
     /// Wrong arguments, or the failure of a broken group. The operation's own failure is the work's.
     pub fn barrier_async(&self, arguments: impl BarrierArguments) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_BARRIER, arguments);
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces a tensor over this rank and all ranks before it, in place: rank `r` gets the
@@ -888,7 +888,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensor));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::scan`], owning the tensors until the work is done, which
@@ -903,7 +903,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCAN, arguments)
             .tensors(Role::InOut, tensor.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces a tensor over all ranks before this one, in place: rank `r` gets the reduction over
@@ -938,7 +938,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::InOut, lend_mut(tensor));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::exscan`], owning the tensors until the work is done, which
@@ -953,7 +953,7 @@ impl ProcessGroup {
     ) -> Result<Work> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_EXSCAN, arguments)
             .tensors(Role::InOut, tensor.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// All ranks get every rank's tensor, in one output tensor, in which they may have different
@@ -988,7 +988,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::all_gather_v`], owning the tensors until the work is done, which
@@ -1005,7 +1005,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_V, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::In, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// The root gets every rank's tensor, in one output tensor, in which they may have different
@@ -1039,7 +1039,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::In, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::gather_v`], owning the tensors until the work is done, which
@@ -1056,7 +1056,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_V, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::In, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Each rank gets its part of the root's tensor, whose parts may have different numbers of rows
@@ -1091,7 +1091,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::Out, lend_mut(output)).tensors(Role::FlatIn, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::scatter_v`], owning the tensors until the work is done, which
@@ -1108,7 +1108,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER_V, arguments)
             .tensors(Role::Out, output.into_tensors())
             .tensors(Role::FlatIn, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Reduces a tensor over all ranks; each rank gets its part, and parts may have different
@@ -1147,7 +1147,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::Out, lend_mut(output)).tensors(Role::FlatIn, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter_v`], owning the tensors until the work is done, which
@@ -1164,7 +1164,7 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_V, arguments)
             .tensors(Role::Out, output.into_tensors())
             .tensors(Role::FlatIn, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 
     /// Sends part `i` of the input to rank `i`, and gets part `i` of the output from it; each pair
@@ -1202,7 +1202,7 @@ impl ProcessGroup {
             return done;
         }
         let call = call.tensors(Role::FlatOut, lend_mut(output)).tensors(Role::FlatIn, lend(input));
-        self.run(call.request(self.rank(), self.size())?)
+        self.run(self.request(call)?)
     }
 
     /// As [`ProcessGroup::all_to_all_v`], owning the tensors until the work is done, which
@@ -1219,6 +1219,6 @@ impl ProcessGroup {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_V, arguments)
             .tensors(Role::FlatOut, output.into_tensors())
             .tensors(Role::FlatIn, input.into_tensors());
-        self.issue(call.request(self.rank(), self.size())?)
+        self.issue(self.request(call)?)
     }
 }

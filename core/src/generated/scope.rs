@@ -23,7 +23,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::allreduce_coalesced`](crate::ProcessGroup::allreduce_coalesced), but the
@@ -39,7 +39,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLREDUCE_COALESCED, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce`](crate::ProcessGroup::reduce), but the
@@ -55,7 +55,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::broadcast`](crate::ProcessGroup::broadcast), but the
@@ -71,7 +71,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST, arguments)
             .tensors(Role::InOut, lend_mut(tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::broadcast_one`](crate::ProcessGroup::broadcast_one), but the
@@ -87,7 +87,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_BROADCAST_ONE, arguments)
             .tensors(Role::InOut, lend_mut(tensor));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::allgather`](crate::ProcessGroup::allgather), but the
@@ -105,7 +105,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::allgather_coalesced`](crate::ProcessGroup::allgather_coalesced), but the
@@ -123,7 +123,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLGATHER_COALESCED, arguments)
             .tensors(Role::Out, lend_mut(output_lists))
             .tensors(Role::In, lend(input_list));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::all_gather_single`](crate::ProcessGroup::all_gather_single), but the
@@ -141,7 +141,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::In, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::all_gather_single_coalesced`](crate::ProcessGroup::all_gather_single_coalesced), but the
@@ -159,7 +159,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_SINGLE_COALESCED, arguments)
             .tensors(Role::FlatOut, lend_mut(outputs))
             .tensors(Role::In, lend(inputs));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::gather`](crate::ProcessGroup::gather), but the
@@ -177,7 +177,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::gather_single`](crate::ProcessGroup::gather_single), but the
@@ -195,7 +195,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_SINGLE, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::In, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::scatter`](crate::ProcessGroup::scatter), but the
@@ -213,7 +213,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter`](crate::ProcessGroup::reduce_scatter), but the
@@ -231,7 +231,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter_single`](crate::ProcessGroup::reduce_scatter_single), but the
@@ -249,7 +249,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE, arguments)
             .tensors(Role::Out, lend_mut(output_tensor))
             .tensors(Role::FlatIn, lend(input_tensor));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter_single_coalesced`](crate::ProcessGroup::reduce_scatter_single_coalesced), but the
@@ -267,7 +267,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_SINGLE_COALESCED, arguments)
             .tensors(Role::Out, lend_mut(outputs))
             .tensors(Role::FlatIn, lend(inputs));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::alltoall`](crate::ProcessGroup::alltoall), but the
@@ -285,7 +285,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALLTOALL, arguments)
             .tensors(Role::Out, lend_mut(output_tensors))
             .tensors(Role::In, lend(input_tensors));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::all_to_all_single`](crate::ProcessGroup::all_to_all_single), but the
@@ -303,7 +303,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_SINGLE, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::FlatIn, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::barrier`](crate::ProcessGroup::barrier), but the
@@ -314,7 +314,7 @@ impl<'scope> Scope<'scope, '_> {
     pub fn barrier(&'scope self, arguments: impl BarrierArguments) -> Result<ScopedWork<'scope>> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_BARRIER, arguments);
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::scan`](crate::ProcessGroup::scan), but the
@@ -330,7 +330,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCAN, arguments)
             .tensors(Role::InOut, lend_mut(tensor));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::exscan`](crate::ProcessGroup::exscan), but the
@@ -346,7 +346,7 @@ impl<'scope> Scope<'scope, '_> {
         let group = self.group();
         let call = TypedCall::new(&calls::PROCESS_GROUP_EXSCAN, arguments)
             .tensors(Role::InOut, lend_mut(tensor));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::all_gather_v`](crate::ProcessGroup::all_gather_v), but the
@@ -364,7 +364,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_GATHER_V, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::In, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::gather_v`](crate::ProcessGroup::gather_v), but the
@@ -382,7 +382,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_GATHER_V, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::In, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::scatter_v`](crate::ProcessGroup::scatter_v), but the
@@ -400,7 +400,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_SCATTER_V, arguments)
             .tensors(Role::Out, lend_mut(output))
             .tensors(Role::FlatIn, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::reduce_scatter_v`](crate::ProcessGroup::reduce_scatter_v), but the
@@ -418,7 +418,7 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_REDUCE_SCATTER_V, arguments)
             .tensors(Role::Out, lend_mut(output))
             .tensors(Role::FlatIn, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 
     /// As [`ProcessGroup::all_to_all_v`](crate::ProcessGroup::all_to_all_v), but the
@@ -436,6 +436,6 @@ impl<'scope> Scope<'scope, '_> {
         let call = TypedCall::new(&calls::PROCESS_GROUP_ALL_TO_ALL_V, arguments)
             .tensors(Role::FlatOut, lend_mut(output))
             .tensors(Role::FlatIn, lend(input));
-        self.issue(call.request(group.rank(), group.size())?)
+        self.issue(group.request(call)?)
     }
 }

@@ -45,6 +45,8 @@ impl ProcessGroup {
             let waiting = WaitMode::current().waiting();
             PreHookArgs { name, ..arguments(waiting) }
         })?;
+        let operation = name.to_lowercase();
+        let run = self.among_members(&operation, run);
         let result = match CommName::current() {
             Some(name) => name.apply_to(run).await,
             None => run.await,
@@ -62,7 +64,7 @@ impl ProcessGroup {
     /// # Errors
     /// Those of the collective.
     pub(crate) async fn run_part(&self, call: TypedCall) -> Result<(u64, Vec<Tensor>)> {
-        let request = call.request(self.rank(), self.size())?;
+        let request = self.request(call)?;
         let work = self.issue_unhooked(request, WaitMode::current().waiting())?;
         work.settle().await?;
         Ok((work.sequence(), work.into_result()?))

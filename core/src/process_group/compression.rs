@@ -18,11 +18,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ProcessGroup;
 use super::check::CheckedOperation;
 use super::kept_memory::KeptMemory;
 use super::messages::{to_read, to_write};
 use super::stage::{agreed, copy, reduce_local, spread_at_the_end, stage};
+use super::{Inner, ProcessGroup};
 use crate::backend::{Backend, Call, CallFacts, CompressedPart, IssueOptions};
 use crate::completion::Outcome;
 use crate::generated::collective::Collective;
@@ -136,10 +136,10 @@ impl ProcessGroup {
     /// Issues checked operations of `request`, whose elements travel in this form, on `backend`.
     pub(super) fn issue_compressed(
         &self,
+        members: &Inner,
         (request, operations): (&Request, Vec<CheckedOperation>),
         compression: Compression,
-        backend: Arc<dyn Backend>,
-        options: IssueOptions,
+        (backend, options): (Arc<dyn Backend>, IssueOptions),
     ) -> Result<Work> {
         if !backend.capabilities().compression {
             return Err(Error::Unsupported {
@@ -153,7 +153,7 @@ impl ProcessGroup {
         let mut outputs = Vec::new();
         for operation in operations {
             if !compression.takes(operation.dtype) {
-                let mut call = stage(request, operation, self.rank(), self.size())?;
+                let mut call = stage(request, operation, members.rank, members.size())?;
                 outputs.append(&mut call.outputs);
                 staged.push(Calls::One(call));
                 continue;
@@ -162,11 +162,11 @@ impl ProcessGroup {
                 compression,
                 name: request.name,
                 facts: agreed(request, operation.dtype, &operation.input, &operation.output),
-                size: self.size(),
-                rank: self.rank(),
+                size: members.size(),
+                rank: members.rank,
                 inputs: 1 + operation.local.len() as u32,
                 losses: losses.clone(),
-                memory: self.inner.kept_memory.clone(),
+                memory: members.kept_memory.clone(),
             };
             outputs.extend_from_slice(&operation.output);
             outputs.extend_from_slice(&operation.local);

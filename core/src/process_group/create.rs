@@ -344,7 +344,7 @@ impl Inner {
             description: options.description.clone(),
             rank: 0,
             members: Vec::new(),
-            store: Arc::new(GroupStore::closed(name)),
+            store: Arc::new(GroupStore::without_members(name)),
             barrier_store: Mutex::default(),
             kept_memory: Arc::default(),
             spec: options.backend.clone(),

@@ -9,11 +9,11 @@
 
 use std::sync::{Arc, Weak};
 
-use super::ProcessGroup;
 use super::check::CheckedOperation;
 use super::memberships::Memberships;
 use super::messages::to_read;
 use super::stage::agreed;
+use super::{Inner, ProcessGroup};
 use crate::backend::{Backend, Call, IssueOptions, IssuedOperation};
 use crate::completion::{Completion, guarded};
 use crate::generated::collective::Collective;
@@ -64,10 +64,10 @@ impl ProcessGroup {
     /// Issues checked operations of `request` on `backend`, whose operator is `reduction`.
     pub(super) fn issue_custom(
         &self,
+        members: &Inner,
         (request, operations): (&Request, Vec<CheckedOperation>),
         reduction: &CustomReduction,
-        backend: Arc<dyn Backend>,
-        options: IssueOptions,
+        (backend, options): (Arc<dyn Backend>, IssueOptions),
     ) -> Result<Work> {
         let mut calls = Vec::with_capacity(operations.len());
         let mut combinations = Vec::with_capacity(operations.len());
@@ -81,7 +81,8 @@ impl ProcessGroup {
                     operation: format!("{} with a custom operator", request.name),
                 });
             }
-            let (mut call, combination) = self.stage_custom(request, operation, reduction)?;
+            let (mut call, combination) =
+                self.stage_custom(members, request, operation, reduction)?;
             outputs.append(&mut call.outputs);
             calls.push(call);
             combinations.push(combination);
@@ -92,7 +93,7 @@ impl ProcessGroup {
             backend: Arc::downgrade(&backend),
             name: request.name,
             group: self.group_name().to_owned(),
-            rank: self.rank(),
+            rank: members.rank,
         };
         let followed = issued.iter().zip(combinations);
         let endings =
@@ -106,6 +107,7 @@ impl ProcessGroup {
     /// Lays out one operation: what this rank gives, and room for what it gets of all.
     fn stage_custom(
         &self,
+        members: &Inner,
         request: &Request,
         checked: CheckedOperation,
         reduction: &CustomReduction,
@@ -119,11 +121,11 @@ impl ProcessGroup {
         }
         let agreed = agreed(request, dtype, &input, &output);
         // Of a prefix, the tensors of the other ranks come, too, and are not looked at.
-        let reduced = request.collective.reduced_ranks(self.rank(), self.size());
-        let needs_result = request.collective != Collective::Reduce || self.rank() == request.root;
+        let reduced = request.collective.reduced_ranks(members.rank, members.size());
+        let needs_result = request.collective != Collective::Reduce || members.rank == request.root;
         let given = if input.is_empty() { &output } else { &input };
         let result = output.first().filter(|_| needs_result).cloned();
-        let operands = result.iter().flat_map(|result| (0..self.size()).map(move |_| result));
+        let operands = result.iter().flat_map(|result| (0..members.size()).map(move |_| result));
         let operands = operands.map(|like| Tensor::zeros(like.dtype(), like.shape()));
         let mut operands = operands.collect::<Result<Vec<_>>>()?;
         let call = Call {

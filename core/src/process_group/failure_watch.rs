@@ -98,7 +98,10 @@ impl WatchedFailure {
     /// Whether the group failed before the call and one that is needed cannot come for that.
     fn keeps_away_for_good(&self) -> bool {
         let error = self.completion.error();
-        let is_final = matches!(error, Some(Error::Aborted { .. } | Error::RankFailed { .. }));
+        let is_final = matches!(
+            error,
+            Some(Error::Aborted { .. } | Error::RankFailed { .. } | Error::Reconfigured { .. })
+        );
         is_final && self.ends_the_wait()
     }
 

@@ -191,7 +191,7 @@ impl ProcessGroup {
 }
 
 impl Inner {
-    fn size(&self) -> u32 {
+    pub(super) fn size(&self) -> u32 {
         self.members.len() as u32
     }
 

@@ -74,8 +74,17 @@ impl Deref for Memberships {
 impl ProcessGroup {
     /// Refuses operations of a group that was left, and of one without members.
     pub(crate) fn require_members(&self, name: &str) -> Result<()> {
+        self.present_members(name).map(drop)
+    }
+
+    /// The members as of now, for the operation `name`.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::require_members`].
+    pub(super) fn present_members(&self, name: &str) -> Result<&Inner> {
         self.unless_left()?;
-        self.inner.cpu.refusal(name).map_or(Ok(()), Err)
+        let members = &**self.inner;
+        members.cpu.refusal(name).map_or(Ok(members), Err)
     }
 
     /// Says whether the group was left, or is a parent process's, for calls that ask something of
@@ -86,9 +95,10 @@ impl ProcessGroup {
     #[doc(hidden)]
     pub fn unless_left(&self) -> Result<()> {
         self.unless_inherited()?;
-        let Inner { store, members, name, .. } = &**self.inner;
-        // One without members has no store.
-        if members.is_empty() || !store.is_closed() {
+        let Inner { store, members, name, epoch, .. } = &**self.inner;
+        // One without members has no store. That of members whose place others take is closed after
+        // these are there.
+        if members.is_empty() || !store.is_closed() || *epoch != self.epoch() {
             return Ok(());
         }
         Err(Error::InvalidGroup { message: format!("group '{name}' was destroyed") })
@@ -100,7 +110,8 @@ impl ProcessGroup {
     }
 
     /// How often the members were replaced.
-    pub(crate) fn epoch(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn epoch(&self) -> u64 {
         self.inner.epoch
     }
 

@@ -205,7 +205,7 @@ impl ProcessGroup {
     /// Checks all of a message that can be checked before it is issued.
     pub(super) fn check_message_of(&self, message: &MessageRequest) -> Result<()> {
         self.check_message(message)?;
-        self.backend_for(message.name(), std::iter::once(&message.tensor))?;
+        self.inner.backend_for(message.name(), std::iter::once(&message.tensor))?;
         message.transfer().map(drop)
     }
 
@@ -234,8 +234,8 @@ impl ProcessGroup {
         waiting: WaitIntent,
     ) -> Result<Work> {
         let name = message.name();
-        let backend = self.backend_for(name, std::iter::once(&message.tensor))?;
-        self.check_epoch(epoch, name)?;
+        let members = self.members_of(epoch, name)?;
+        let backend = members.backend_for(name, std::iter::once(&message.tensor))?;
         let (transfer, tensor) = (message.transfer()?, message.tensor);
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = match message.direction {
@@ -259,11 +259,11 @@ impl ProcessGroup {
 
     /// Checks that `peer` is a rank of the group; `role` is what messages call it.
     pub(crate) fn check_peer(&self, name: &str, role: &str, peer: u32) -> Result<()> {
-        self.require_members(name)?;
-        if peer < self.size() {
+        let size = self.present_members(name)?.size();
+        if peer < size {
             return Ok(());
         }
-        let last = self.size() - 1;
+        let last = size.saturating_sub(1);
         let message = format!("{name}: {role} rank must be from 0 to {last}, got {peer}");
         Err(Error::InvalidArgument { message })
     }
@@ -365,16 +365,15 @@ impl ProcessGroup {
         timeout: Option<Duration>,
         waiting: WaitIntent,
     ) -> Result<(Vec<IssuedOperation>, Arc<dyn Backend>)> {
-        let epoch = self.inner.epoch;
-        self.require_members(name)?;
+        let members = self.present_members(name)?;
         let tensors = messages.iter().map(|message| &message.tensor);
-        let backend = self.backend_for(name, tensors)?;
+        let backend = members.backend_for(name, tensors)?;
         let mut transfers = Vec::with_capacity(messages.len());
         for message in messages {
             self.check_message(message)?;
             transfers.push((message.direction, message.transfer()?));
         }
-        self.check_epoch(epoch, name)?;
+        self.check_epoch(members.epoch, name)?;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
         let issued = backend.messages(transfers, options)?;
         Ok((issued, backend))

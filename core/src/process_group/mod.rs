@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
 use crate::tensor::{
-    Buffers, ConstBuffers, Device, Tensor, given, in_place, lend, lend_mut, single_tensor,
+    Buffers, ConstBuffers, Device, given, in_place, lend, lend_mut, single_tensor,
 };
 use crate::work::{OperationLabel, Work, comm_name::CommName};
 
@@ -41,6 +41,7 @@ mod hooks;
 #[cfg(feature = "cuda")]
 mod host_staging;
 mod kept_memory;
+mod left_out;
 mod liveness;
 mod memberships;
 mod messages;
@@ -50,6 +51,7 @@ mod permute;
 mod prepared;
 mod probe;
 mod reconfigure;
+mod requests;
 mod scope;
 mod sendrecv;
 mod shared_texts;
@@ -66,7 +68,6 @@ use comparisons::OpenComparisons;
 pub(crate) use composed::{of_whole, room_for};
 pub use create::GroupOptions;
 pub use device_backend::DeviceBackend;
-use device_backend::one_device;
 pub use fast_path::{FastPathResult, HeldBuffers, PendingFastPath};
 pub use hints::GroupHints;
 use memberships::Memberships;
@@ -381,18 +382,6 @@ impl ProcessGroup {
         self.inner.close_stores();
     }
 
-    /// Checks whether `request` makes sense on this rank.
-    ///
-    /// # Errors
-    /// What is wrong with the request.
-    pub fn check(&self, request: Request) -> Result<CheckedRequest> {
-        let epoch = self.inner.epoch;
-        self.require_members(request.name)?;
-        let request = self.hinted(request);
-        let operations = check::check(&request, self.rank(), self.size())?;
-        Ok(CheckedRequest { request, operations, epoch })
-    }
-
     /// Issues `request`, whose tensors own their memory.
     ///
     /// # Errors
@@ -433,18 +422,28 @@ impl ProcessGroup {
             return self.issue_over_host(&checked, waiting);
         }
         let CheckedRequest { request, operations, epoch } = checked;
-        let (rank, size) = (self.rank(), self.size());
+        let members = self.members_of(epoch, request.name)?;
+        let (rank, size) = (members.rank, members.size());
         let options = IssueOptions { deadline: self.deadline(request.timeout), waiting };
-        let backend = self.backend_for(request.name, request.tensors())?;
-        let on_device = self.inner.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
+        let backend = members.backend_for(request.name, request.tensors())?;
+        let on_device = members.cuda.as_ref().is_some_and(|cuda| Arc::ptr_eq(cuda, &backend));
         let stage = if on_device { stage::stage_on_device } else { stage::stage };
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
-        self.check_epoch(epoch, request.name)?;
         if let Some(reduction) = custom_reduction::reduction_of(&request)? {
-            return self.issue_custom((&request, operations), &reduction, backend, options);
+            return self.issue_custom(
+                members,
+                (&request, operations),
+                &reduction,
+                (backend, options),
+            );
         }
         if let Some(compression) = request.form() {
-            return self.issue_compressed((&request, operations), compression, backend, options);
+            return self.issue_compressed(
+                members,
+                (&request, operations),
+                compression,
+                (backend, options),
+            );
         }
         let is_regrouped = operations.iter().any(|it| !it.local_lists.is_empty());
         let mut outputs = Vec::new();
@@ -529,33 +528,6 @@ impl ProcessGroup {
     fn cpu(&self) -> Arc<dyn Backend> {
         self.inner.cpu.clone()
     }
-
-    /// The backend for the tensors' device. Without tensors, it is that of the device to which the
-    /// group is bound, unless a backend for the CPU was requested.
-    fn backend_for<'a>(
-        &self,
-        name: &str,
-        mut tensors: impl Iterator<Item = &'a Tensor>,
-    ) -> Result<Arc<dyn Backend>> {
-        let Some(first) = tensors.next() else {
-            let bound = matches!(self.inner.bound_device, Some(Device::Cuda(_)));
-            let cuda = self.inner.cuda.as_ref();
-            let cuda = cuda.filter(|_| bound && !self.inner.spec.serves("cpu"));
-            return Ok(cuda.unwrap_or(&self.inner.cpu).clone());
-        };
-        let device = one_device(name, first, tensors)?;
-        match (device, &self.inner.cuda) {
-            (Device::Cpu, _) => Ok(self.cpu()),
-            (Device::Cuda(_), Some(cuda)) => Ok(cuda.clone()),
-            (Device::Cuda(_), None) => Err(Error::InvalidArgument {
-                message: format!(
-                    "{name}: a tensor is on {device}, and the group's backends are {}: none serves \
-                     CUDA tensors. Make the group with 'cpu:tcp,cuda:nccl'",
-                    self.inner.spec
-                ),
-            }),
-        }
-    }
 }
 
 impl Inner {
@@ -585,7 +557,11 @@ pub(crate) fn next_identity() -> u64 {
 impl fmt::Debug for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, rank, members, spec, store, .. } = &**self.inner;
-        let left = if store.is_closed() { ", left" } else { "" };
+        let left = match (store.is_closed(), store.lacks_members()) {
+            (_, true) => ", no members",
+            (true, _) => ", left",
+            _ => "",
+        };
         let spec = spec.to_string();
         // With one backend, its name is enough.
         let backends = if spec.contains(',') { &spec } else { self.backend_name() };

@@ -52,6 +52,15 @@ impl ProcessGroup {
         wait_all_ranks: bool,
     ) -> Result<()> {
         self.require_members("monitored_barrier")?;
+        let barrier = self.pass_monitored_barrier(timeout, wait_all_ranks);
+        describe_error(self.among_members("monitored_barrier", barrier).await)
+    }
+
+    async fn pass_monitored_barrier(
+        &self,
+        timeout: Option<Duration>,
+        wait_all_ranks: bool,
+    ) -> Result<()> {
         if self.is_alone() {
             return Ok(());
         }
@@ -81,7 +90,7 @@ impl ProcessGroup {
             }
             passed => passed,
         };
-        describe_error(passed.map_err(|error| of_whole(error, "monitored_barrier")))
+        passed.map_err(|error| of_whole(error, "monitored_barrier"))
     }
 }
 

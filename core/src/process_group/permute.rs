@@ -1,7 +1,7 @@
 //! A permutation of the ranks' tensors, as an alltoall of which most parts are empty. Knows no
 //! backend.
 
-use super::ProcessGroup;
+use super::{Inner, ProcessGroup};
 use crate::completion::WaitIntent;
 use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
@@ -62,7 +62,7 @@ impl ProcessGroup {
         pairs: &[(u32, u32)],
         waiting: WaitIntent,
     ) -> Result<Work> {
-        self.check_permutation(&output, &input, pairs)?;
+        let members = self.permuting(&output, &input, pairs)?;
         if input.region().overlaps(output.region()) {
             // The output may be written before the input is read.
             input = input.to_contiguous();
@@ -70,13 +70,13 @@ impl ProcessGroup {
         let nothing = || Tensor::contiguous(Region::zeroed(0), input.dtype(), vec![0]);
         let blocks = |tensor: &Tensor, peer: Option<u32>| -> Vec<Tensor> {
             let block = |other| if peer == Some(other) { tensor.clone() } else { nothing() };
-            (0..self.size()).map(block).collect()
+            (0..members.size()).map(block).collect()
         };
-        let rank = self.rank();
+        let rank = members.rank;
         let to = pairs.iter().find(|pair| pair.0 == rank).map(|pair| pair.1);
         let from = pairs.iter().find(|pair| pair.1 == rank).map(|pair| pair.0);
         let mut request = Request::new(Collective::Alltoall);
-        request.name = NAME;
+        (request.name, request.epoch) = (NAME, Some(members.epoch));
         request.exchange = Some(Exchange { method: METHOD, topology: None, has_no_tensors: false });
         request.inputs = vec![blocks(&input, to)];
         request.outputs = vec![blocks(&output, from)];
@@ -96,8 +96,13 @@ impl ProcessGroup {
         input: &Tensor,
         pairs: &[(u32, u32)],
     ) -> Result<()> {
-        self.require_members(NAME)?;
-        check(pairs, self.size())?;
+        self.permuting(output, input, pairs).map(drop)
+    }
+
+    /// As [`ProcessGroup::check_permutation`]: the members who permute.
+    fn permuting(&self, output: &Tensor, input: &Tensor, pairs: &[(u32, u32)]) -> Result<&Inner> {
+        let members = self.present_members(NAME)?;
+        check(pairs, members.size())?;
         if output.region().device().is_some() {
             let who = "a group over devices".to_owned();
             return Err(Error::Unsupported { who, operation: NAME.to_owned() });
@@ -116,7 +121,7 @@ impl ProcessGroup {
             let message = format!("{NAME}: the memory of the output is read-only");
             return Err(Error::InvalidArgument { message });
         }
-        Ok(())
+        Ok(members)
     }
 }
 

@@ -106,7 +106,7 @@ impl ProcessGroup {
 
     /// Prepares a collective.
     pub(crate) fn prepare_call(&self, call: TypedCall) -> Result<PreparedOperation> {
-        self.prepare_collective(|| call.request(self.rank(), self.size()))
+        self.prepare_collective(|| self.request(call))
     }
 
     /// Prepares the collective that `request` makes, for the members of now.

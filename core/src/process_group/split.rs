@@ -87,6 +87,16 @@ impl ProcessGroup {
         options: SplitOptions,
     ) -> Result<Option<ProcessGroup>> {
         self.require_members(function)?;
+        self.among_members(function, self.split_among(function, ranks, options)).await
+    }
+
+    /// As [`ProcessGroup::split_by`], as long as the members stay.
+    async fn split_among(
+        &self,
+        function: &str,
+        ranks: &[u32],
+        options: SplitOptions,
+    ) -> Result<Option<ProcessGroup>> {
         self.check_members(ranks)?;
         let timeout = options.timeout.unwrap_or_else(|| self.timeout());
         let description =

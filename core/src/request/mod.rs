@@ -57,6 +57,8 @@ pub struct Request {
     pub hinted: Option<Compression>,
     /// The method that it is to the ranks that compare it, if it is not the collective itself.
     pub exchange: Option<Exchange>,
+    /// The members that it was made for, if it is for no others.
+    pub epoch: Option<u64>,
 }
 
 impl Request {
@@ -78,6 +80,7 @@ impl Request {
             takes_hints: true,
             hinted: None,
             exchange: None,
+            epoch: None,
         }
     }
 

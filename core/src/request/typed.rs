@@ -83,6 +83,11 @@ impl TypedCall {
         self
     }
 
+    /// The method.
+    pub(crate) fn name(&self) -> &'static str {
+        self.method.name
+    }
+
     /// The request of the call, in a group of `size` ranks, where this is `rank`.
     ///
     /// # Errors
@@ -128,6 +133,7 @@ impl TypedCall {
             takes_hints: !self.arguments.is_uncompressed,
             hinted: None,
             exchange: None,
+            epoch: None,
         })
     }
 

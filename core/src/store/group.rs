@@ -32,6 +32,8 @@ struct Ending {
     is_closed: AtomicBool,
     /// Whether that is since the group got other members.
     is_former: AtomicBool,
+    /// Whether it is since the group has no members, and was not left.
+    lacks_members: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -59,6 +61,13 @@ impl GroupStore {
         GroupStore { ending: Arc::new(Ending::of(group, true)), link }
     }
 
+    /// What a group of this name has instead of its store as long as it has no members.
+    pub(crate) fn without_members(group: &str) -> GroupStore {
+        let store = GroupStore::closed(group);
+        store.ending.lacks_members.store(true, Ordering::SeqCst);
+        store
+    }
+
     fn over(ending: &Arc<Ending>, store: Arc<dyn Store>) -> GroupStore {
         let link = Arc::new(Link { store: Mutex::new(Some(store)) });
         let mut state = ending.state();
@@ -75,6 +84,7 @@ impl GroupStore {
     /// Refuses all requests from now on, through every handle, and ends those that wait.
     pub(crate) fn close(&self) {
         self.ending.is_closed.store(true, Ordering::SeqCst);
+        self.ending.lacks_members.store(false, Ordering::SeqCst);
         let mut state = self.ending.state();
         let (links, tasks) = (std::mem::take(&mut state.links), std::mem::take(&mut state.tasks));
         drop(state);
@@ -97,6 +107,11 @@ impl GroupStore {
     /// Whether the group was left.
     pub(crate) fn is_closed(&self) -> bool {
         self.ending.is_closed()
+    }
+
+    /// Whether the group was not left, but has no members.
+    pub(crate) fn lacks_members(&self) -> bool {
+        self.ending.lacks_members.load(Ordering::SeqCst)
     }
 
     /// The store itself, which stays open: for the groups that are made out of this one.
@@ -153,6 +168,7 @@ impl Ending {
             group: group.to_owned(),
             is_closed,
             is_former: AtomicBool::new(false),
+            lacks_members: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -163,6 +179,10 @@ impl Ending {
 
     fn error(&self) -> Error {
         let group = &self.group;
+        if self.lacks_members.load(Ordering::SeqCst) {
+            let (why, operation) = ("now".to_owned(), "its store".to_owned());
+            return Error::NoMembers { group: group.clone(), why, operation };
+        }
         let why = match self.is_former.load(Ordering::SeqCst) {
             true => {
                 "its members were replaced, and the new ones have another: ask the group for it"

@@ -66,8 +66,16 @@ impl Operation {
             Operation::Plain(plain, kept) => {
                 let name = plain.name;
                 let plain = SingleTensorRequest { waiting, ..plain };
-                // It suited when it was made, and nothing has changed.
-                group.issue_plain(&plain, kept).unwrap_or_else(|| Err(unsupported(name.to_owned())))
+                // It suited when it was made.
+                let others = || match plain.epoch {
+                    Some(epoch) => group.check_epoch(epoch, name),
+                    None => Ok(()),
+                };
+                group.issue_plain(&plain, kept).unwrap_or_else(|| {
+                    others()?;
+                    group.require_members(name)?;
+                    Err(unsupported(name.to_owned()))
+                })
             }
             Operation::Send { tensor, peer, tag } => {
                 group.issue_message(MessageRequest::send(tensor, peer, tag), None, waiting)
@@ -122,9 +130,7 @@ pub(super) fn operation(
     if resolved.method.operation().collective.is_none() {
         return message(resolved, group);
     }
-    let rank_in_group = |rank| if is_method { Ok(rank) } else { group.group_rank(rank) };
-    let request = resolved.request_in(group.size(), rank_in_group)?;
-    group.check(request).map(Operation::Collective)
+    group.check(resolved.request_of(group, is_method)?).map(Operation::Collective)
 }
 
 /// What a resolved call on a window does. The memory that it registers must stay where it is.
@@ -258,7 +264,7 @@ impl ResolvedCall {
     pub fn prepare(self, group: &ProcessGroup) -> Result<PreparedOperation> {
         let name = self.method.name;
         if self.method.operation().collective.is_some() {
-            return group.prepare_collective(|| self.request(group.size()));
+            return group.prepare_collective(|| self.request_of(group, true));
         }
         group.unless_left()?;
         match message(self, group)? {

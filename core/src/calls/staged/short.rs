@@ -308,7 +308,8 @@ impl ShortCall {
     /// was prepared was so for other members or elements.
     fn plain(&self, group: &ProcessGroup, dtype: DType) -> Option<SingleTensorRequest> {
         let SingleTensorRequest { epoch, dtype: prepared, .. } = self.method.plain;
-        if epoch.is_some_and(|epoch| epoch != group.epoch() || dtype != prepared) {
+        let present = group.epoch();
+        if epoch.is_some_and(|epoch| epoch != present || dtype != prepared) {
             return None;
         }
         let reduce_op = self.reduce_op.unwrap_or(ReduceOp::Sum);
@@ -317,7 +318,8 @@ impl ShortCall {
             Some(rank) => (rank < group.size()).then_some(rank)?,
             None => 0,
         };
-        Some(SingleTensorRequest { dtype, reduce_op, root, ..self.method.plain })
+        let epoch = Some(present);
+        Some(SingleTensorRequest { dtype, reduce_op, root, epoch, ..self.method.plain })
     }
 
     /// The other rank of a message.

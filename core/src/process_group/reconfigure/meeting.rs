@@ -20,7 +20,7 @@ use crate::process_group::liveness::Liveness;
 use crate::process_group::sibling_names::SiblingNames;
 use crate::process_group::{Inner, ProcessGroup};
 use crate::rendezvous::{self, keys_of_group, meeting_place};
-use crate::store::{GroupStore, PrefixStore, Store};
+use crate::store::{Deadline, GroupStore, PrefixStore, Store};
 
 /// The name under which members meet, whatever each calls the group.
 const MEETING: &str = "members";
@@ -32,6 +32,11 @@ const HINTS: &str = "hints";
 const PREFIX: &str = "polyrank-members";
 /// What the keys begin with that say which members a meeting has.
 const CLAIMS: &str = "polyrank-members/claims/";
+/// What the keys begin with that say which call each handle serves.
+const CALLS: &str = "polyrank-members/handles/";
+/// How long the host stays for the others to hear that they disagree, and how often it looks.
+const STAY: Duration = Duration::from_secs(2);
+const STAY_PAUSE: Duration = Duration::from_millis(5);
 /// What is there instead once a meeting has failed.
 const ENDED: &str = "ended";
 
@@ -133,6 +138,7 @@ impl Meeting {
             Err(error) => {
                 let error = self.unless_host_is_gone(group, error).await;
                 self.end_claim(&*found, &error).await;
+                self.hear_if_told(group, &*found).await;
                 Err(error)
             }
         }
@@ -182,7 +188,8 @@ impl Meeting {
         Liveness::announce(&*scoped, self.rank).await?;
         let own = own_connection(&scoped, size).await?;
         self.tell_what_all_share(group, &*scoped).await?;
-        let observer = MemberObserver::new(&*scoped, &self.handles, self.rank, memberless);
+        let stores = (&*scoped, &**found);
+        let observer = MemberObserver::new(stores, &self.handles, self.rank, self.uuid, memberless);
         let own: Arc<dyn Store> = Arc::new(PrefixStore::new(keys_of_group(MEETING), own));
         let backend = group.inner.spec.backend_for("cpu").unwrap_or_else(BackendName::tcp);
         let members: Vec<u32> = (0..size).collect();
@@ -305,6 +312,11 @@ impl Meeting {
         format!("{CLAIMS}{nonce:016x}/{}", self.uuid)
     }
 
+    /// Where those are counted that have heard that the members disagree.
+    fn heard_key(&self) -> String {
+        format!("{}/heard", self.claim_key())
+    }
+
     fn own_claim(&self) -> String {
         format!("{:016x} {}", self.digest, self.size())
     }
@@ -317,8 +329,11 @@ impl Meeting {
         let former = self.former.map(|digest| format!("{of_call}{digest:016x}/"));
         let is_read = |key: &str| former.as_ref().is_some_and(|former| key.starts_with(former));
         for key in store.list_keys_async().await? {
-            let is_claim = key.starts_with(CLAIMS) && key != ours;
-            if is_claim || (key.starts_with(of_call) && !is_read(&key)) {
+            let is_ours = key == ours || key == self.heard_key();
+            let is_claim = key.starts_with(CLAIMS) && !is_ours;
+            let is_known = |handle: &Handle| call_key(handle) == key;
+            let is_call = key.starts_with(CALLS) && !self.handles.iter().any(is_known);
+            if is_claim || is_call || (key.starts_with(of_call) && !is_read(&key)) {
                 store.delete_key_async(&key).await?;
             }
         }
@@ -335,7 +350,7 @@ impl Meeting {
             }
             _ => ("-".to_owned(), error.to_string()),
         };
-        let ended = format!("{ENDED} {:016x} {kind} {why}", self.digest);
+        let ended = format!("{ENDED} {} {kind} {why}", self.own_claim());
         let (key, ours) = (self.claim_key(), self.own_claim());
         // Without the store, nobody meets there.
         let _ = store.compare_set_async(&key, ours.as_bytes(), ended.as_bytes()).await;
@@ -343,11 +358,9 @@ impl Meeting {
 
     /// What a member fails with that came when the meeting had failed, as `claim` says if it does.
     fn came_late(&self, group: &ProcessGroup, claim: &str) -> Option<Error> {
-        let mut parts = claim.splitn(4, ' ');
-        let is_ours = parts.next() == Some(ENDED)
-            && parts.next().and_then(|text| u64::from_str_radix(text, 16).ok())
-                == Some(self.digest);
-        let (kind, why) = (parts.next().filter(|_| is_ours)?, parts.next().unwrap_or_default());
+        let ended = claim.strip_prefix(ENDED)?.strip_prefix(' ')?;
+        let ended = ended.strip_prefix(self.own_claim().as_str())?.strip_prefix(' ')?;
+        let (kind, why) = ended.split_once(' ').unwrap_or((ended, ""));
         let (rank, uuid) = (self.rank, self.uuid);
         let message = format!(
             "rank {rank} came to reconfigure (uuid {uuid}) after the others had given up: {why}"
@@ -368,15 +381,21 @@ impl Meeting {
     /// Notes which members the meeting of this number has, unless that is known.
     async fn claim(&self, group: &ProcessGroup, store: &dyn Store) -> Result<()> {
         let (key, ours) = (self.claim_key(), self.own_claim());
+        let served = call_key(&self.handles[self.rank as usize]);
+        store.set_async(&served, self.uuid.to_string().as_bytes()).await?;
         let theirs = store.compare_set_async(&key, b"", ours.as_bytes()).await?;
         if theirs == ours.as_bytes() {
             return Ok(());
         }
         let theirs = String::from_utf8_lossy(&theirs).into_owned();
         if let Some(error) = self.came_late(group, &theirs) {
+            self.hear_if_told(group, store).await;
             return Err(error);
         }
-        let (digest, size) = theirs.split_once(' ').unwrap_or((&theirs, "?"));
+        // It stands there, too, of a meeting that has failed meanwhile.
+        let theirs = theirs.strip_prefix(ENDED).map_or(&*theirs, str::trim_start);
+        let mut parts = theirs.split(' ');
+        let (digest, size) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("other"));
         let message = format!(
             "reconfigure: members disagree on who they are: rank {} of {} has another list of \
              handles, or another order, for uuid {} than the member that came first, which has \
@@ -393,7 +412,30 @@ impl Meeting {
                 rendezvous::end_join(&theirs, MEETING, &message).await?;
             }
         }
+        self.hear(group, store).await;
         Err(Error::InvalidArgument { message })
+    }
+
+    /// Notes that this member has heard that they disagree. Who hosts the store stays a moment for
+    /// the others to hear it: to them it would be gone.
+    async fn hear(&self, group: &ProcessGroup, store: &dyn Store) {
+        let key = self.heard_key();
+        let hosted = group.inner.site.hosted();
+        let is_host = hosted.is_some_and(|hosted| hosted.url == self.place());
+        let stay = Deadline::after(STAY);
+        let mut heard = store.add_async(&key, 1).await;
+        while is_host && heard.is_ok_and(|heard| heard < i64::from(self.size())) {
+            let Ok(pause) = stay.slice(STAY_PAUSE) else { return };
+            let _ = sleep(pause).await;
+            heard = store.add_async(&key, 0).await;
+        }
+    }
+
+    /// As [`Meeting::hear`], if somebody has said that they do.
+    async fn hear_if_told(&self, group: &ProcessGroup, store: &dyn Store) {
+        if store.check_async(&[&self.heard_key()]).await.unwrap_or(false) {
+            self.hear(group, store).await;
+        }
     }
 
     /// `store` as those of the meeting with this digest have it.
@@ -463,6 +505,11 @@ impl Meeting {
             other => other,
         }
     }
+}
+
+/// Where it stands which call a handle serves: no other call has one that it serves.
+pub(super) fn call_key(handle: &Handle) -> String {
+    format!("{CALLS}{:016x}/{}", handle.nonce, handle.count)
 }
 
 /// Prefix of the keys of a meeting.

@@ -1,11 +1,12 @@
 //! Looks, while a member waits for the others, for those that can never come: their processes are
-//! gone, or the group was aborted meanwhile. Knows nothing of what happens when all are there.
+//! gone, they have called with another number, or the group was aborted meanwhile. Knows nothing of what happens when all are there.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::handle::Handle;
+use super::meeting::call_key;
 use crate::backend::memberless::Memberless;
 use crate::generated::error::Result;
 use crate::rendezvous::{GoneRanks, JoinObserver, PendingLook, meeting_place};
@@ -21,9 +22,13 @@ const GONE: &str = "gone";
 /// What a member looks at while it waits.
 pub(super) struct MemberObserver<'a> {
     pub(super) store: &'a dyn Store,
+    /// The store in which all calls meet, of which that is a part.
+    all_calls: &'a dyn Store,
     /// The members, by their new ranks.
     pub(super) handles: &'a [Handle],
     pub(super) rank: u32,
+    /// The number of the call.
+    uuid: i64,
     /// What the group has until they are there.
     pub(super) memberless: &'a Memberless,
     /// The member that is looked at next.
@@ -34,13 +39,15 @@ pub(super) struct MemberObserver<'a> {
 
 impl<'a> MemberObserver<'a> {
     pub(super) fn new(
-        store: &'a dyn Store,
+        (store, all_calls): (&'a dyn Store, &'a dyn Store),
         handles: &'a [Handle],
         rank: u32,
+        uuid: i64,
         memberless: &'a Memberless,
     ) -> MemberObserver<'a> {
         let next = AtomicU32::new(rank + 1);
-        MemberObserver { store, handles, rank, memberless, next, aborted: Mutex::default() }
+        let aborted = Mutex::default();
+        MemberObserver { store, all_calls, handles, rank, uuid, memberless, next, aborted }
     }
 
     /// The member that was found to be gone, if the wait ended for that.
@@ -74,7 +81,13 @@ impl<'a> MemberObserver<'a> {
         let mut gone: Vec<u32> = Vec::new();
         for step in 0..size.min(MAX_LOOKED_AT) {
             let rank = first.wrapping_add(step) % size;
-            if rank != self.rank && meeting_place::is_gone(place(rank)).await {
+            if rank == self.rank {
+                continue;
+            }
+            if let Some(why) = self.serves_another(rank).await? {
+                return Ok(Some(why));
+            }
+            if meeting_place::is_gone(place(rank)).await {
                 gone.push(rank);
             }
         }
@@ -82,6 +95,25 @@ impl<'a> MemberObserver<'a> {
         let ours: Vec<String> = gone.iter().map(u32::to_string).collect();
         self.store.compare_set_async(GONE, b"", ours.join(",").as_bytes()).await?;
         Ok(Some(gone_text(first, place(first))))
+    }
+}
+
+impl MemberObserver<'_> {
+    /// Why a rank never comes whose handle serves a call with another number.
+    async fn serves_another(&self, rank: u32) -> Result<Option<String>> {
+        let key = call_key(&self.handles[rank as usize]);
+        if !self.all_calls.check_async(&[&key]).await? {
+            return Ok(None);
+        }
+        let other = self.all_calls.get_async(&key).await?;
+        let (other, ours) = (String::from_utf8_lossy(&other).into_owned(), self.uuid.to_string());
+        Ok((other != ours).then(|| {
+            format!(
+                "rank {rank} does not come: it called reconfigure with uuid {other}, and rank {} \
+                 with uuid {ours}",
+                self.rank
+            )
+        }))
     }
 }
 

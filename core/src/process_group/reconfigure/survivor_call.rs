@@ -79,6 +79,15 @@ impl SurvivorCall<'_> {
         part: &[u8],
         settle: impl Fn(&[Vec<u8>]) -> Vec<u8>,
     ) -> Result<(Vec<u8>, u64)> {
+        self.group.among_members(self.name, self.run_among(part, settle)).await
+    }
+
+    /// As [`SurvivorCall::run`], as long as the members stay.
+    async fn run_among(
+        &self,
+        part: &[u8],
+        settle: impl Fn(&[Vec<u8>]) -> Vec<u8>,
+    ) -> Result<(Vec<u8>, u64)> {
         let began = Instant::now();
         let members = &**self.group.inner;
         let host = self.host();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::registration::Registration;
 use super::composed::of_whole;
-use super::{CheckedRequest, ProcessGroup, next_identity};
+use super::{ProcessGroup, next_identity};
 use crate::backend::{
     Backend, ExposedMemory, Fence, Flush, GoneRanks, GoneReason, IssueOptions, WindowOperation,
     Windows, closed_by,
@@ -150,9 +150,10 @@ impl ProcessGroup {
 
     /// Opens a window here, and begins to ask whether the others have opened the same.
     fn begin_window(&self, given: InitialTensor) -> Result<(Window, Region, Work)> {
-        let epoch = self.inner.epoch;
-        self.require_members("new_window")?;
-        let (backend, rank, size) = (self.cpu(), self.rank(), self.size());
+        // One look at them: others may take their place at any time, and count their own windows.
+        let members = self.present_members("new_window")?;
+        let (epoch, rank, size) = (members.epoch, members.rank, members.size());
+        let backend = members.cpu.clone();
         let windows = windows_of(&backend)?;
         let (number, gone) = windows.open();
         let others: Vec<u32> = (0..size).filter(|&other| other != rank).collect();
@@ -421,11 +422,10 @@ impl Window {
             inputs: vec![vec![own.into()]],
             outputs: vec![(0..*size as usize).map(block).collect()],
             timeout: self.timeout,
+            epoch: Some(*epoch),
             ..Request::new(Collective::Allgather)
         };
-        group.check_epoch(*epoch, name)?;
-        let checked = CheckedRequest { epoch: *epoch, ..group.check(request)? };
-        let work = group.issue_checked_unhooked(checked, WaitIntent::Later)?;
+        let work = group.issue_unhooked(request, WaitIntent::Later)?;
         Ok((gathered, work))
     }
 
@@ -560,7 +560,9 @@ impl Drop for Inner {
         let registered = self.registered.get_mut().unwrap_or_else(PoisonError::into_inner);
         // What is mapped is detached before the others hear of it.
         drop(std::mem::take(registered));
-        if let Some(windows) = self.backend.windows() {
+        // Those whose place others took hear that, and nothing that only follows from it.
+        let is_of_former = self.group.epoch() != self.epoch;
+        if let Some(windows) = self.backend.windows().filter(|_| !is_of_former) {
             windows.close(self.number);
         }
     }
