@@ -1,7 +1,6 @@
-// The base class of stores as classes of a program extend it, by hand. `index.d.ts` has it as `Store`.
+// The base class of stores as classes of a program extend it, by hand: `Store` of `index.d.ts`.
 
-import type { Store } from "../../index.js";
-import type { BytesLike, StoreMethods, WaitOptions } from "../../index.js";
+import type { BytesLike, Store, StoreMethods, WaitOptions } from "../../index.js";
 
 /**
  * What a class that extends {@link Store} is without methods of its own. It must have the first six

@@ -174,7 +174,7 @@ export async function stores(): Promise<void> {
     override async check(keys: readonly string[]): Promise<boolean> {
       return keys.every((key) => this.table.has(key));
     }
-    override async compareSet(_: string, expected: Uint8Array, to: Uint8Array): Promise<Uint8Array> {
+    override async compareSet(_: string, expected: Uint8Array, to: Uint8Array) {
       return expected.length === 0 ? to : expected;
     }
     override async deleteKey(key: string): Promise<boolean> {
