@@ -13,6 +13,7 @@
 
 import type { DeviceBackend } from "./js/runtime/backends.js";
 import type { IntegerList } from "./js/runtime/lists.js";
+import type { OwnStore } from "./js/runtime/own_store.js";
 import type { StoreLike } from "./js/runtime/stores.js";
 import type {
   BackendOverride,
@@ -3321,9 +3322,7 @@ export class ProcessGroup {
  * hold up later ones. The one connection of a `TCPStore` handles one request at a time,
  * though: make calls that must not wait for such a request on a `clone`.
  */
-export abstract class Store {
-  /** For classes that are derived from it: those have the methods of a store. */
-  constructor();
+export interface Store {
   /** Limit of requests that wait; zero is none. In ms. */
   readonly timeout: number;
   /**
@@ -3489,8 +3488,14 @@ export abstract class Store {
   readonly [Symbol.toStringTag]: string;
 }
 
+/** The base class: what a class that extends it has, see {@link StoreMethods}. */
+export const Store: typeof OwnStore;
+
+/** The base class as this package's own classes have it. */
+declare const PackageStore: abstract new () => Store;
+
 /** A store in this process's memory, for ranks that are threads, and for tests. */
-export class HashStore extends Store {
+export class HashStore extends PackageStore {
   /** An empty store. */
   constructor();
 }
@@ -3500,7 +3505,7 @@ export class HashStore extends Store {
  *
  * The file must not be left over from an earlier job.
  */
-export class FileStore extends Store {
+export class FileStore extends PackageStore {
   protected constructor();
   /** The file. */
   readonly path: string;
@@ -3530,7 +3535,7 @@ export class FileStore extends Store {
 }
 
 /** A view of another store: every key gets a prefix. This is how several groups share a store. */
-export class PrefixStore extends Store {
+export class PrefixStore extends PackageStore {
   /**
    * Puts `prefix` and a slash before every key of `store`.
    *
@@ -3548,7 +3553,7 @@ export class PrefixStore extends Store {
  * A store served by one process over TCP. Speaks PyTorch's wire protocol: server and clients
  * may each be PyTorch.
  */
-export class TCPStore extends Store {
+export class TCPStore extends PackageStore {
   protected constructor();
   /** The host that was passed. */
   readonly host: string;
@@ -3613,7 +3618,7 @@ export class TCPStore extends Store {
  * other ranks wait for this one, for a grace period of 1.5 s unless it sets another; after
  * that, they take it to be dead.
  */
-export class WebSocketStore extends Store {
+export class WebSocketStore extends PackageStore {
   protected constructor();
   /** The address of the store. */
   readonly url: string;

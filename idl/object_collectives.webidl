@@ -13,11 +13,15 @@ enum ObjectCodec {
   /// among them, and dataclasses, named tuples and enums that `register_object_type` was told of;
   /// other languages see them as plain values: a map of fields, a list of the names of flags, a
   /// text, a number. JavaScript reads a time with an offset from UTC as a `Date`, to the
-  /// millisecond, and sends a `Date` as a time in UTC. A reader imports NumPy, ml_dtypes, PyTorch
-  /// or zoneinfo when a type of theirs comes, and sees the plain value where it is not installed.
-  /// Up to 100 levels, of which an object of a registered type takes two; an object that occurs
-  /// twice comes as two. Python refuses a map or a set in which more than 64 keys have one hash, as
-  /// a peer could choose them.
+  /// millisecond, and sends a `Date` as a time in UTC. Arrays of the element types of `DType` keep
+  /// type, shape and elements between Python and JavaScript, there and back: what JavaScript has no
+  /// typed array for comes as a `Tensor` (`bool`, `bf16`, complex numbers, `f16` where there is no
+  /// `Float16Array`, all but one dimension, and `u8`, as a `Uint8Array` is bytes), and a `Tensor`
+  /// is sent as the array that it is, row by row. A reader imports NumPy, ml_dtypes, PyTorch or
+  /// zoneinfo when a type of theirs comes, and sees the plain value where it is not installed. Up
+  /// to 100 levels, of which an object of a registered type takes two; an object that occurs twice
+  /// comes as two. Python refuses a map or a set in which more than 64 keys have one hash, as a
+  /// peer could choose them.
   "cbor",
   /// Python's pickle, for any object. Reading it may run code: use it only among trusted ranks.
   /// Only a rank that passes `pickle` itself reads it.

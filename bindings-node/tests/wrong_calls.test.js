@@ -63,3 +63,28 @@ test("what is wrong with an array is told with the call and the argument", async
     assert.ok(message.startsWith(text), message);
   }
 });
+
+test("what the group refuses harms nothing else, also if it had to wait its turn", async () => {
+  const window = await group.newWindow();
+  const registered = () => window.tensorRegister(pr.alloc("f32", [4]));
+  const large = new Float32Array(8 << 20);
+  for (const before of [() => null, () => group.allreduce(large)]) {
+    const calls = [() => window.tensorDeregister(), registered, registered];
+    const works = [before(), ...calls.map(kindOf)];
+    const [, ...kinds] = await Promise.all(works);
+    assert.deepEqual(kinds, ["InvalidArgument", null, "InvalidArgument"]);
+    assert.equal(group.getError(), pr.WorkResult.SUCCESS);
+    assert.deepEqual(await group.allreduce(Float32Array.of(3)), Float32Array.of(3));
+    await window.tensorDeregister();
+  }
+});
+
+/** The kind of error that a call throws or rejects with; null: none. */
+async function kindOf(call) {
+  try {
+    await call();
+  } catch (error) {
+    return error.kind;
+  }
+  return null;
+}

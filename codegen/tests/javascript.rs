@@ -131,7 +131,8 @@ fn what_waits_is_a_promise_and_can_be_ended() {
     assert_has(&text, "readonly timeout: number;");
     assert_has(&text, "static connect(hostName: string, options?: WaitOptions & {");
     assert_has(&text, "waitForWorkers?: boolean | undefined;");
-    assert_has(&text, "export abstract class Store {\n  constructor();\n");
+    assert_has(&text, "export interface Store {\n  readonly timeout: number;\n");
+    assert_has(&text, "export const Store: typeof OwnStore;\n");
     assert_has(&text, "export class ReduceOp {\n  private constructor();\n");
     let in_options = "wait(keys: readonly string[], options: WaitOptions & {\n    timeout: number;";
     assert_has(&text, in_options);

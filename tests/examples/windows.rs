@@ -25,7 +25,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mapped = window.map_remote_tensor(rank)?;
         write(&mapped, 9, &[99]);
         assert_eq!(read(&memory, 9), 99);
+        let second = window.tensor_register(Tensor::zeros(DType::I64, &[5])?);
+        assert!(second.is_err(), "a tensor is registered");
         window.tensor_deregister()?;
+        assert!(window.tensor_deregister().is_err(), "nothing is registered");
         assert!(window.put(&[1_i64], 0, 0).is_err(), "it is closed");
     }
     let memory = Tensor::zeros(DType::I64, &[10])?;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use polyrank::Error;
 use polyrank::objects::{Codec, Payload};
+use polyrank_tests::languages::{Language, Program, every_rank_says};
 use polyrank_tests::ranks;
 
 type Record = BTreeMap<String, (u32, Option<f64>, Vec<String>)>;
@@ -151,4 +152,23 @@ fn an_object_of_a_type_of_python_is_a_plain_value() {
             assert_eq!(object, Appointment { x: 1, when: "2026-01-02".into() });
         }
     });
+}
+
+/// Arrays of every element type.
+const ARRAYS: Program = Program { example: "", script: "objects/run" };
+
+#[test]
+fn arrays_keep_their_elements_and_shapes_from_language_to_language_and_back() {
+    use Language::{Browser, Node, Python};
+    let jobs: [&[(Language, u32)]; 6] = [
+        &[(Python, 1)],
+        &[(Node, 2)],
+        &[(Python, 1), (Node, 1)],
+        &[(Node, 1), (Python, 2), (Node, 2)],
+        &[(Browser, 2)],
+        &[(Browser, 1), (Node, 1), (Python, 1)],
+    ];
+    for parts in jobs {
+        every_rank_says(ARRAYS, parts, |_, _| "arrays passed".to_owned());
+    }
 }

@@ -127,7 +127,12 @@ export async function main(pr, here) {
     }
     const foreign = () => window.tensorRegister(new BigInt64Array(5));
     check(await refused("InvalidArgument", foreign), "memory that can move");
+    // What a rank may not do now is refused, and nothing else comes of it: the rest goes on.
+    const second = () => window.tensorRegister(pr.alloc("i64", [5]));
+    check(await refused("InvalidArgument", second), "a second tensor");
     await window.tensorDeregister();
+    const again = () => window.tensorDeregister();
+    check(await refused("InvalidArgument", again), "closed already");
     const closed = () => window.put(new BigInt64Array(1), 0, 0);
     check(await refused("InvalidArgument", closed), "closed");
   }

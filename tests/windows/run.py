@@ -135,7 +135,12 @@ def main():
         mapped[9] = 99
         check(memory[9] == 99, "what is mapped is the same memory")
         del mapped
+        # What a rank may not do now is refused, and nothing else comes of it: the rest goes on.
+        second = pr.empty(5, np.int64)
+        refusal = refused("InvalidArgumentError", lambda: window.tensor_register(second))
+        check(refusal, "a second tensor")
         window.tensor_deregister()
+        check(refused("InvalidArgumentError", lambda: window.tensor_deregister()), "closed already")
         check(refused("InvalidArgumentError", lambda: window.put(memory[:1], 0, 0)), "closed")
     unfit = pr.empty(10, np.int64)[:: 2 if rank == 0 else 1]
     made = refused("InvalidArgumentError", lambda: group.new_window(unfit))

@@ -3,7 +3,14 @@
 
 import { Tagged, Token, Type, decode as decodeCbor, encode as encodeCbor } from "cborg";
 
+import {
+  TypedElements,
+  arrayReaders,
+  encodedTensor,
+  encodedTypedArray,
+} from "./array_codec.js";
 import { InvalidArgumentError, InvalidTypeError } from "../generated/errors.js";
+import { Tensor } from "./tensors.js";
 import { bytesOf, classOf } from "./views.js";
 
 /** How deep objects may be nested: a list may contain itself, and readers have limits. */
@@ -12,28 +19,12 @@ const DEEPEST = 100;
 /** Tags of RFC 8949 and of the registry that it names. */
 const POSITIVE = 2;
 const NEGATIVE = 3;
-const SHAPED = 40;
 const SET = 258;
 const COMPLEX = 43000;
 /** A tuple of Python: not registered; the letters `pytu`. */
 const TUPLE = 0x70797475;
 /** A `datetime.datetime` of Python, as text: not registered; what Python makes of the name. */
 const TIME = 0x10c91776185da8;
-
-/** Tags of arrays in RFC 8746, little-endian, and the arrays of JavaScript. */
-const ARRAYS = new Map([
-  [64, Uint8Array],
-  [69, Uint16Array],
-  [70, Uint32Array],
-  [71, BigUint64Array],
-  [72, Int8Array],
-  [77, Int16Array],
-  [78, Int32Array],
-  [79, BigInt64Array],
-  [84, globalThis.Float16Array ?? Uint16Array],
-  [85, Float32Array],
-  [86, Float64Array],
-]);
 
 /** The encoding of `object`. */
 export function encode(object) {
@@ -56,6 +47,7 @@ export function decode(bytes) {
 
 /** Maps whose keys are all texts are objects in JavaScript. */
 function plain(value) {
+  if (value instanceof TypedElements) return value.flat();
   if (Array.isArray(value)) return value.map(plain);
   if (value instanceof Set) return new Set([...value].map(plain));
   if (!(value instanceof Map)) return value;
@@ -80,7 +72,7 @@ function encodable(value, depth) {
     case "object":
       return value === null ? null : encodableObject(value, depth);
     default:
-      throw refused(value);
+      return refuse(value);
   }
 }
 
@@ -90,8 +82,10 @@ function encodableObject(value, depth) {
   if (value instanceof Uint8Array) return value;
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (ArrayBuffer.isView(value)) {
-    return classOf(value) === "DataView" ? bytesOf(value) : shaped(value);
+    if (classOf(value) === "DataView") return bytesOf(value);
+    return encodedTypedArray(value) ?? refuse(value);
   }
+  if (value instanceof Tensor) return encodedTensor(value);
   if (value instanceof Set) return new Tagged(SET, [...value].map(inner));
   if (value instanceof Map) {
     return new Map([...value].map(([key, item]) => [inner(key), inner(item)]));
@@ -100,7 +94,7 @@ function encodableObject(value, depth) {
   if (prototype !== null && Object.getPrototypeOf(prototype) !== null) {
     if (reads(Date.prototype.getTime, value)) return time(value);
     const valueOf = BOXED.find((read) => reads(read, value));
-    if (valueOf === undefined) throw refused(value);
+    if (valueOf === undefined) return refuse(value);
     return encodable(valueOf.call(value), depth);
   }
   return new Map(Object.entries(value).map(([key, item]) => [key, inner(item)]));
@@ -139,15 +133,6 @@ function timeOf(text) {
   return Number.isNaN(date.getTime()) ? text : date;
 }
 
-/** An array of numbers with its shape, as other languages' arrays have one. */
-function shaped(view) {
-  const name = view[Symbol.toStringTag];
-  const known = [...ARRAYS].find(([, array]) => array.name === name);
-  if (known === undefined) throw refused(view);
-  const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-  return new Tagged(SHAPED, [[view.length], new Tagged(known[0], bytes)]);
-}
-
 /** An integer; of more than 64 bits as bytes, of which a negative one is -1 - n. */
 function integer(value) {
   const rest = value >= 0n ? value : -1n - value;
@@ -160,9 +145,9 @@ function integer(value) {
   return new Tagged(value >= 0n ? POSITIVE : NEGATIVE, bytes);
 }
 
-function refused(value) {
+function refuse(value) {
   const name = typeof value === "object" ? (value.constructor?.name ?? "object") : typeof value;
-  return new InvalidTypeError(`values of type ${name} are not encoded as CBOR`, {});
+  throw new InvalidTypeError(`values of type ${name} are not encoded as CBOR`, {});
 }
 
 const bigInteger = (bytes) => {
@@ -171,6 +156,7 @@ const bigInteger = (bytes) => {
 };
 
 const known = {
+  ...arrayReaders,
   [POSITIVE]: (read) => bigInteger(read()),
   [NEGATIVE]: (read) => -1n - bigInteger(read()),
   [SET]: (read) => new Set(read()),
@@ -180,18 +166,7 @@ const known = {
     const [re, im] = read();
     return { re, im };
   },
-  // One dimension is what an array of JavaScript has; of several, the shape goes with it.
-  [SHAPED]: (read) => {
-    const [shape, data] = read();
-    return shape.length === 1 ? data : { shape, data };
-  },
 };
-for (const [tag, array] of ARRAYS) {
-  known[tag] = (read) => {
-    const bytes = read();
-    return new array(bytes.slice().buffer);
-  };
-}
 
 /** For an unknown tag, the value is more useful than an error. */
 const tags = new Proxy(known, {

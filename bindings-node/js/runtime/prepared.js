@@ -3,10 +3,9 @@
 // native half keeps what was prepared, and is given nothing but the arrays. Knows no collective.
 
 import { camelName, copied, signalOf, split, tensorArguments } from "./arguments.js";
-import { CudaTensor } from "./cuda.js";
 import { operate, outputOf, receiver, workOf } from "./calls.js";
 import { commName } from "./comm_name.js";
-import { InvalidArgumentError, InvalidTypeError, asError, wrapped } from "../generated/errors.js";
+import { InvalidTypeError, asError, wrapped } from "../generated/errors.js";
 import { hasHooks } from "./hooks.js";
 import { isNothingInUse } from "./memory_in_use.js";
 import { native } from "./native.js";
@@ -49,10 +48,9 @@ export class PreparedOperation {
     this.#bytes = prepared.bytes;
   }
 
-  /** Starts the operation, if the last start is over, or this may be behind it. */
+  /** Starts the operation, in the order of calls, and behind an earlier start of it. */
   start() {
     expectAtMost(0, "start", arguments.length);
-    this.#refuseIfRunning();
     this.#last = this.#prepared.handle(this.#tryShort());
     return this.#last;
   }
@@ -61,7 +59,6 @@ export class PreparedOperation {
   run() {
     expectAtMost(0, "run", arguments.length);
     try {
-      this.#refuseIfRunning();
       const outcome = this.#tryShort();
       if (typeof outcome === "number") {
         this.#last = DONE;
@@ -95,16 +92,8 @@ export class PreparedOperation {
     return `PreparedOperation(${this.#prepared.title()})`;
   }
 
-  /** The same in every language. */
-  #refuseIfRunning() {
-    const last = this.#last;
-    if (last === null || last === DONE || !this.#prepared.isOneByOne || last.isCompleted()) return;
-    const name = camelName(this.#prepared.spec.prepares);
-    const text = `${name}: its last start is still running; wait for that one before the next`;
-    throw new InvalidArgumentError(text, {});
-  }
-
-  /** Starts it as a short call: as `runPrepared` of the native half; null: nothing happened. */
+  /** Starts it as a short call: as `runPrepared` of the native half; null: nothing happened, as
+   * where an earlier start still has the arrays, and the ordinary call waits in line. */
   #tryShort() {
     if (this.#short === null || !isIdle() || !isNothingInUse()) return null;
     if (hasHooks() || commName() !== null) return null;
@@ -140,9 +129,6 @@ class PreparedCall {
     this.bytes = bytes;
     this.timeoutMs = checked.timeoutMs;
     this.source = spec.prepares === "recv" ? call.positional[1] : null;
-    // Messages come in order, and a device does in order what it is told.
-    const isOnDevice = arrays.some((array) => array instanceof CudaTensor);
-    this.isOneByOne = this.spec.message !== true && !isOnDevice;
     const isUsual = arrays.length <= MAX_ARRAYS && arrays.every(isTypedArray);
     if (isUsual && signal === null) this.short = checked.prepared() ?? null;
     checked.end();

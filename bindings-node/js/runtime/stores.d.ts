@@ -7,13 +7,14 @@ import type {
   UnsupportedError,
 } from "../../index.js";
 
-/** What is taken where a store is expected. */
-export type StoreLike = Store | StoreMethods;
+/** What is taken where a store is expected: every {@link Store} has these methods. */
+export type StoreLike = StoreMethods;
 
 /**
  * An object that is a store: of any class, or a plain one. Where it is passed, its methods are what
  * the store does. A class that extends {@link Store} and has these methods is made by `new`, and
- * has all other methods of `Store`.
+ * has all other methods of `Store`; what takes stores of a program's own takes a
+ * {@link StoreLike}.
  *
  * The methods that can be left out are made of the others: `wait` of `check`, `multiGet` of `wait`
  * and `get`, `multiSet` of `set`, `numKeys` of `listKeys`, `barrier` of `add`, `set` and `wait`.
@@ -63,4 +64,7 @@ export interface StoreMethods {
   queuePop?(key: string, options: { block: boolean }): BytesLike | PromiseLike<BytesLike>;
   /** Length of the queue `key`. */
   queueLen?(key: string): number | PromiseLike<number>;
+  /** Waits until `worldSize` callers came to the barrier `key`, up to `timeout`, ms, or as long as
+   * `get` does. */
+  barrier?(key: string, worldSize: number, options?: { timeout: number }): unknown;
 }

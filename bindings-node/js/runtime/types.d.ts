@@ -510,16 +510,16 @@ export class PreparedOperation<T = unknown> {
   /**
    * Starts the operation, before what is called later of its sort: collectives, sends or receives.
    * While an earlier start of it is still running, a message is started behind that, and so is a
-   * collective on tensors of a device; one on memory of the host is refused. All ranks start it
-   * equally often, or take part by ordinary calls. Failures are reported by the returned handle.
-   * @throws {@link InvalidArgumentError} if an earlier start is in the way, or an array was given
-   * away.
+   * collective on tensors of a device; one on memory of the host is issued when that is over, and
+   * reads what it wrote, as an ordinary call on the same array does. All ranks start it equally
+   * often, or take part by ordinary calls. Failures are reported by the returned handle.
+   * @throws {@link InvalidArgumentError} if an array was given away.
    * @throws {@link ReconfiguredError} if the group has other members by now.
    */
   start(): Work<T>;
   /**
-   * Starts it and waits: the usual call in a loop, without making a handle. Rejects with what it
-   * failed with.
+   * Starts it and waits: the usual call in a loop, without making a handle. One that is not awaited
+   * comes behind the earlier ones as well. Rejects with what it failed with.
    */
   run(): Promise<void>;
   /**

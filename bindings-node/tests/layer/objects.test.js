@@ -50,18 +50,89 @@ test("objects come back as what they were", () => {
 
 test("what other languages write is read", () => {
   const bytes = (hex) => Uint8Array.from(hex.match(/../g), (pair) => Number.parseInt(pair, 16));
-  // A tuple of Python (1, 2), a complex number 1+2j, an array of NumPy of 2 x 1, an unknown tag.
+  // A tuple of Python (1, 2), a complex number 1+2j, lists of 1 x 2 and of 2, an unknown tag.
   assert.deepEqual(decode(bytes("da70797475820102")), [1, 2]);
   assert.deepEqual(decode(bytes("d9a7f882f93c00f94000")), { re: 1, im: 2 });
-  assert.deepEqual(decode(bytes("d82882820201d855480000803f00000040")), {
-    shape: [2, 1],
-    data: Float32Array.of(1, 2),
+  const list = [new Map([[1, 2]]), "a"];
+  assert.deepEqual(decode(bytes("d8288282010282a101026161")), {
+    shape: [1, 2],
+    data: list,
   });
+  assert.deepEqual(decode(bytes("d82882810282a101026161")), list);
   assert.deepEqual(decode(bytes("d9ffff05")), 5);
   for (const wrong of ["", "ff", "82", "5f", "1b"]) {
     const garbage = wrong === "" ? new Uint8Array(0) : bytes(wrong);
     assert.throws(() => decode(garbage), { name: "InvalidArgumentError" }, wrong);
   }
+});
+
+/** What a tensor says of itself, and its bytes. */
+function described({ dtype, shape, data }) {
+  const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("hex");
+  return { dtype, shape, array: data.constructor.name, bytes };
+}
+
+test("an array that no typed array is comes as a tensor, and is sent as the array", () => {
+  const bytes = (hex) => Buffer.from(hex, "hex");
+  const hex = (array) => Buffer.from(array).toString("hex");
+  const halves = globalThis.Float16Array?.name ?? "Uint16Array";
+  // NumPy's own arrays: the tag is 2^52 and 48 bits of the digest of its name.
+  const digest = createHash("sha256").update("polyrank numpy.ndarray").digest();
+  const ofNumpy = `db0010${hex(digest.subarray(0, 6))}`;
+  const name = (text) => hex([0x60 | text.length, ...Buffer.from(text)]);
+  const cases = [
+    ["d82882820201d855480000803f00000040", "f32", [2, 1], "Float32Array", "0000803f00000040"],
+    ["d8288280d855440000803f", "f32", [], "Float32Array", "0000803f"],
+    ["d82882820003d84e40", "i32", [0, 3], "Int32Array", ""],
+    ["d828828102d840420102", "u8", [2], "Uint8Array", "0102"],
+    ["d82882810282f5f4", "bool", [2], "Uint8Array", "0100"],
+    ["d82882810080", "bool", [0], "Uint8Array", ""],
+    [`d82882820101d85442003c`, "f16", [1, 1], halves, "003c"],
+    [`${ofNumpy}83${name("bfloat16")}810142803f`, "bf16", [1], "Uint16Array", "803f"],
+    [
+      `${ofNumpy}83${name("<c8")}8101480000803f00000040`,
+      "complex64", [1], "Float32Array", "0000803f00000040",
+    ],
+    [`${ofNumpy}83${name("<c16")}82000240`, "complex128", [0, 2], "Float64Array", ""],
+  ];
+  for (const [encoded, dtype, shape, array, elements] of cases) {
+    const got = decode(bytes(encoded));
+    assert.ok(got instanceof pr.Tensor, encoded);
+    assert.deepEqual(described(got), { dtype, shape, array, bytes: elements }, encoded);
+    assert.equal(hex(encode(got)), encoded);
+  }
+  // Another array of NumPy is what its parts are, and bytes without a shape are bytes.
+  const times = decode(bytes(`${ofNumpy}83${name("<M8")}810040`));
+  assert.deepEqual(times, ["<M8", [0], new Uint8Array(0)]);
+  assert.deepEqual(decode(bytes("d840420102")), Uint8Array.of(1, 2));
+  const half = decode(bytes("d828828101d85442003c"));
+  if (halves === "Float16Array") assert.deepEqual(half, globalThis.Float16Array.of(1));
+  else assert.deepEqual([half.dtype, half.shape, half.data], ["f16", [1], Uint16Array.of(0x3c00)]);
+  const pair = `${ofNumpy}83${name("<c8")}810001`;
+  const wrong = ["d828828103d855440000803f", "d828828101d8554100", pair];
+  for (const short of wrong) {
+    assert.throws(() => decode(bytes(short)), { name: "InvalidArgumentError" }, short);
+  }
+});
+
+test("the elements of a tensor are sent row by row, wherever they lie", () => {
+  const numbers = Int16Array.from({ length: 12 }, (_, index) => index);
+  const cases = [
+    [{ shape: [2, 3], strides: [1, 2] }, [0, 2, 4, 1, 3, 5]],
+    [{ shape: [2, 2], offset: 5 }, [5, 6, 7, 8]],
+    [{ shape: [3], strides: [0], offset: 4 }, [4, 4, 4]],
+    [{ shape: [2, 1, 2], strides: [6, 5, 2], offset: 1 }, [1, 3, 7, 9]],
+    [{ shape: [], offset: 7 }, [7]],
+    [{ shape: [0, 2], strides: [1, 9] }, []],
+  ];
+  for (const [options, expected] of cases) {
+    const got = decode(encode([pr.tensor(numbers, options)]))[0];
+    const { shape } = options;
+    if (shape.length === 1) assert.deepEqual(got, Int16Array.from(expected));
+    else assert.deepEqual([got.dtype, got.shape, [...got.data]], ["i16", shape, expected]);
+  }
+  const truths = pr.tensor(Uint8Array.of(0, 7, 1, 0), { dtype: "bool", shape: [2], strides: [3] });
+  assert.deepEqual(described(decode(encode(truths))).bytes, "0000");
 });
 
 test("times are those of Python, in UTC, to the millisecond", () => {

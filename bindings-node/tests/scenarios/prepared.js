@@ -57,3 +57,18 @@ export async function everyWay({ group, rank, size }) {
   got.sequences = [work.sequence, after.sequence];
   return got;
 }
+
+/** On each rank: starts of small operations, none of which waits for the one before. */
+export async function withoutAwaiting({ group, rank }) {
+  const one = new Float64Array(1);
+  const sum = group.prepareAllreduce(one);
+  const added = [];
+  for (let round = 0; round < 50; round += 1) {
+    one[0] = rank;
+    const runs = [sum.run(), sum.run(), sum.start(), sum.run()];
+    if (rank % 2 === 0) await runs[0];
+    await Promise.all(runs);
+    added.push(one[0]);
+  }
+  return added;
+}

@@ -159,17 +159,91 @@ export async function stores(): Promise<void> {
     deleteKey: async () => false,
   };
   const ofObject: pr.PrefixStore = new pr.PrefixStore("own", methods);
+  // A class of a program has methods that wait or do not, with fewer and wider arguments.
   class Own extends pr.Store {
+    readonly table = new Map<string, Uint8Array>();
+    override async set(key: string, value: Uint8Array): Promise<void> {
+      this.table.set(key, value);
+    }
     override async get(key: string): Promise<Uint8Array> {
       return Uint8Array.of(key.length);
     }
+    override async add(_key: string, amount: number): Promise<number> {
+      return amount;
+    }
+    override async check(keys: readonly string[]): Promise<boolean> {
+      return keys.every((key) => this.table.has(key));
+    }
+    override async compareSet(_: string, expected: Uint8Array, to: Uint8Array) {
+      return expected.length === 0 ? to : expected;
+    }
+    override async deleteKey(key: string): Promise<boolean> {
+      return this.table.delete(key);
+    }
+    override async wait(keys: string[], options?: { timeout: number }): Promise<void> {
+      void [keys, options?.timeout];
+    }
   }
+  class Immediate extends pr.Store {
+    override set(_key: string, _value: Uint8Array): void {}
+    override get(key: string): string {
+      return key;
+    }
+    override add(_key: string, amount: number | bigint): number | bigint {
+      return amount;
+    }
+    override check(keys: string[]): boolean {
+      return keys.length === 0;
+    }
+    override compareSet(_key: string, _expected: Uint8Array, desired: Uint8Array): Uint8Array {
+      return desired;
+    }
+    override deleteKey(): boolean {
+      return false;
+    }
+    override numKeys(): number {
+      return 0;
+    }
+    override listKeys(): string[] {
+      return [];
+    }
+    override queuePop(key: string, { block }: { block: boolean }): Uint8Array {
+      return Uint8Array.of(key.length, Number(block));
+    }
+  }
+  const own = new Own();
+  await own.multiSet(["a"], ["b"]);
+  const [first]: Uint8Array[] = await own.multiGet(["a"]);
+  const counts: [number, number] = [new Immediate().numKeys(), await own.numKeys()];
+  const extended: boolean = own.hasExtendedApi();
+  const copy: pr.Store = await own.clone();
+  void [first, counts, extended, copy, own.timeout];
+  class Implementing implements pr.StoreMethods {
+    set(_key: string, _value: Uint8Array): void {}
+    get = async (): Promise<string> => "a";
+    add = (_key: string, amount: number): number => amount;
+    check = (): boolean => true;
+    compareSet = (_key: string, _expected: Uint8Array, to: Uint8Array): Uint8Array => to;
+    deleteKey = (): boolean => true;
+  }
+  new pr.PrefixStore("literal", {
+    set() {},
+    get: async (key) => key.toUpperCase(),
+    add: (_key, amount) => amount + 1,
+    check: (keys) => keys.length > 0,
+    compareSet: (_key, expected, desired) => (expected.length === 0 ? desired : expected),
+    deleteKey: () => true,
+    queueLen: (key) => key.length,
+    barrier: async (_key, worldSize, options) => void [worldSize + 1, options?.timeout],
+  });
   class Louder extends pr.TCPStore {
     override set(key: string, value: pr.BytesLike): Promise<void> {
       return super.set(key, value);
     }
   }
-  const like: pr.StoreLike[] = [methods, new Own(), ofObject, await Louder.connect("localhost", 1)];
+  const like: pr.StoreLike[] = [methods, own, new Immediate(), new Implementing(), ofObject];
+  like.push(await Louder.connect("localhost", 1), base, new pr.HashStore());
+  for (const one of like) if (one instanceof pr.Store) one.setTimeout(5);
   await pr.initProcessGroup({ store: like[0], rank: 0, worldSize: 1 });
 
   const group = await pr.ProcessGroup.join(await pr.FileStore.open("/tmp/x"), 0, 1);

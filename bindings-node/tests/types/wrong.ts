@@ -65,6 +65,17 @@ export function construction(): void {
   new pr.ProcessGroup(store, 0, 1);
   // @ts-expect-error: the base class of all stores
   new pr.Store();
+  // @ts-expect-error: methods that every store has are missing
+  class Incomplete extends pr.Store {
+    override set(): void {}
+  }
+  class Other extends pr.HashStore {
+    // @ts-expect-error: stores of the package wait
+    override numKeys(): number {
+      return 0;
+    }
+  }
+  void [Incomplete, Other];
   // @ts-expect-error: operations give it
   new pr.Work();
   // @ts-expect-error: a prefix is needed

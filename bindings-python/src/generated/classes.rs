@@ -486,8 +486,9 @@ impl PreparedOperation {
     /// Starts the operation. While an earlier start of it is still running, a message is issued
     /// behind that, and so is a collective on tensors of a device, which does in order what it is
     /// told. A collective on memory of the host is refused, as it would read what the earlier one
-    /// writes: wait for that one first. All ranks start it equally often, or take part by ordinary
-    /// calls.
+    /// writes: wait for that one first. In JavaScript it is issued when the earlier one is over, and
+    /// reads what that one wrote, as an ordinary call on the same array does; so is a `run`, and none
+    /// is refused. All ranks start it equally often, or take part by ordinary calls.
     ///
     /// Raises `InvalidArgumentError`, `InvalidGroupError`, `CollectiveTimeoutError`, `CollectiveMismatchError`, `RankFailedError`, `AbortedError`.
     #[pyo3(name = "start", signature = ())]

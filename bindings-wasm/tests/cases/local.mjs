@@ -378,4 +378,45 @@ export const local = {
     for (const list of lists) equal(list, [0, 1].map((rank) => ({ ...object, rank })));
     await leave(groups);
   },
+
+  async "arrays that are objects keep their elements and shapes"(pr) {
+    const groups = await join(pr, 2);
+    const numbers = Int16Array.of(0, 1, 2, 3, 4, 5);
+    const columns = pr.tensor(numbers, { shape: [2, 3], strides: [1, 2] });
+    const pairs = pr.tensor(Float32Array.of(1, 2), { dtype: "complex64" });
+    const lists = groups.map(() => [null, null]);
+    await Promise.all(groups.map((group, rank) => {
+      return pr.allGatherObject(lists[rank], [columns, pairs, numbers], { group });
+    }));
+    for (const [[matrix, complex, flat]] of lists) {
+      equal([matrix.dtype, matrix.shape], ["i16", [2, 3]]);
+      equal(matrix.data, Int16Array.of(0, 2, 4, 1, 3, 5));
+      equal([complex.dtype, complex.shape], ["complex64", [1]]);
+      equal(complex.data, Float32Array.of(1, 2));
+      equal(flat, numbers);
+    }
+    await leave(groups);
+  },
+
+  async "starts of what is prepared follow one another"(pr) {
+    for (const size of [2, 3, 5]) {
+      const groups = await join(pr, size);
+      const arrays = groups.map(() => Float64Array.of(1));
+      const prepared = groups.map((group, rank) => group.prepareAllreduce(arrays[rank]));
+      await Promise.all(prepared.flatMap((sum) => [sum.run(), sum.start(), sum.run()]));
+      for (const array of arrays) equal(array, Float64Array.of(size ** 3));
+      await leave(groups);
+    }
+  },
+
+  async "what a group refuses harms nothing else"(pr) {
+    const [group] = await join(pr, 1);
+    const window = await group.newWindow();
+    await fails("InvalidArgument", "no tensor", () => window.tensorDeregister());
+    await window.tensorRegister(pr.alloc("f32", [1]));
+    await fails("InvalidArgument", "already", () => window.tensorRegister(pr.alloc("f32", [1])));
+    equal(await group.allreduce(Float32Array.of(3)), Float32Array.of(3));
+    await window.tensorDeregister();
+    await leave([group]);
+  },
 };

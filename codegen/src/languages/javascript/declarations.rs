@@ -78,7 +78,8 @@ struct Record {
 
 struct Class {
     name: String,
-    is_abstract: bool,
+    /// Whether classes of a program have it as their base, with methods of other forms.
+    is_derived_by_programs: bool,
     base: String,
     doc: String,
     constructors: Vec<Form>,
@@ -322,7 +323,7 @@ fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
             }
             None => public(forms(api, constructor, Place::Constructor, named)),
         },
-        None if interface.name == Type::STORE => vec![of_derived()],
+        None if interface.name == Type::STORE => Vec::new(),
         None => vec![hidden(if is_base(api, interface) { "protected" } else { "private" })],
     };
     let mut attributes = Vec::new();
@@ -334,8 +335,8 @@ fn class(api: &Api, interface: &Interface, named: &mut NamedOptions) -> Class {
     let extra = EXTRA.iter().find(|(name, _)| *name == interface.name);
     Class {
         name: interface.name.clone(),
-        is_abstract: interface.name == Type::STORE,
-        base: interface.inherits.clone().unwrap_or_default(),
+        is_derived_by_programs: interface.name == Type::STORE,
+        base: base(interface),
         doc: plain(api, &interface.doc, ""),
         constructors,
         attributes,
@@ -353,10 +354,10 @@ fn public(forms: Vec<Form>) -> Vec<Form> {
     forms.into_iter().map(named).collect()
 }
 
-/// The constructor of the base class of stores, for classes that are derived from it.
-fn of_derived() -> Form {
-    let text = "For classes that are derived from it: those have the methods of a store.";
-    Form { doc: format!("  /** {text} */"), signature: "constructor()".to_owned() }
+/// What a class of the package extends: stores a base that has all methods as they declare them.
+fn base(interface: &Interface) -> String {
+    let base = interface.inherits.clone().unwrap_or_default();
+    if base == Type::STORE { format!("Package{base}") } else { base }
 }
 
 fn hidden(visibility: &str) -> Form {

@@ -9,7 +9,7 @@ use super::group_handles::drop_operation;
 use super::waiters;
 use crate::calls::staged::{CallerMemory, Loans, StagedOperation};
 use crate::completion::WaitIntent;
-use crate::generated::error::{Error, Result};
+use crate::generated::error::Result;
 use crate::work::Work;
 
 /// Operations on more than this take longer than the event loop should wait: it moves them itself,
@@ -45,16 +45,14 @@ pub struct LoopOperation {
     has_waiter: Cell<bool>,
     /// Whether its result is copied out already.
     is_over: Cell<bool>,
-    /// Whether the group did not take it, which does it no harm.
-    is_refused: Cell<bool>,
 }
 
 impl LoopOperation {
     /// An operation that is prepared, on a thread that waits as `wait` learns.
     pub fn new(staged: StagedOperation, wait: AdaptiveWait) -> LoopOperation {
         let staged = RefCell::new(staged);
-        let [is_done, has_waiter, is_over, is_refused] = [const { Cell::new(false) }; 4];
-        LoopOperation { staged, wait, is_done, has_waiter, is_over, is_refused }
+        let [is_done, has_waiter, is_over] = [const { Cell::new(false) }; 3];
+        LoopOperation { staged, wait, is_done, has_waiter, is_over }
     }
 
     /// An operation on small arrays, in `memories`, that was issued at `start`. If it is done in a
@@ -92,12 +90,9 @@ impl LoopOperation {
         staged.work().filter(|_| self.is_over.get()).map(Work::sequence)
     }
 
-    /// Gives it up, though it was called. The other ranks count on it, and would take this rank's
-    /// next one for it: the group is aborted on all ranks, unless it did not take the operation.
+    /// As [`StagedOperation::give_up`].
     pub fn give_up(&self, why: &str) {
-        if !self.is_refused.get() {
-            self.staged.borrow_mut().give_up(why);
-        }
+        self.staged.borrow_mut().give_up(why);
     }
 
     /// Issues it on `memories` and moves it for a moment: in the language's own memory where that
@@ -120,7 +115,7 @@ impl LoopOperation {
             0 => Ok(0),
             _ => self.staged.borrow_mut().copy_in(memories, bytes),
         };
-        let issued = issued.and_then(|_| self.issue_for(WaitIntent::Soon));
+        let issued = issued.and_then(|_| self.staged.borrow_mut().issue(WaitIntent::Soon));
         let is_over = issued.is_ok() && self.move_on(start, is_large);
         self.staged.borrow_mut().give_back(loans);
         if is_large && lends {
@@ -165,19 +160,10 @@ impl LoopOperation {
         // Nobody else is woken for what is done in a moment; a large one is not this thread's to
         // move, which has copied as much as it should by now.
         let is_large = self.staged.borrow().bytes() > LARGE_BYTES;
-        self.issue_for(if is_large { WaitIntent::OtherThread } else { WaitIntent::Soon })?;
+        let waiting = if is_large { WaitIntent::OtherThread } else { WaitIntent::Soon };
+        self.staged.borrow_mut().issue(waiting)?;
         self.see_to(start, is_large);
         Ok(())
-    }
-
-    fn issue_for(&self, waiting: WaitIntent) -> Result<()> {
-        let issued = self.staged.borrow_mut().issue(waiting);
-        if let Err(error) = &issued {
-            // Of devices, much cannot be done; all ranks are told the same, and nobody waits.
-            let is_on_device = self.staged.borrow().is_on_device();
-            self.is_refused.set(is_on_device && is_refusal(error));
-        }
-        issued
     }
 
     /// Waits a moment for what was issued at `start`, else has somebody move it on.
@@ -270,12 +256,4 @@ impl LoopOperation {
 /// How long copying so many bytes in and out takes, about.
 fn time_of_copies(bytes: usize) -> Duration {
     Duration::from_nanos(bytes.min(MAX_LENT_BYTES) as u64 / 2)
-}
-
-/// Whether an operation is wrong or not to be had here, rather than something having failed.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::InvalidArgument { .. } | Error::Unsupported { .. } | Error::UnsupportedDType { .. }
-    )
 }

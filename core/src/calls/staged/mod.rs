@@ -108,6 +108,8 @@ pub struct StagedOperation {
 enum State {
     Prepared(Operation),
     Issued(Work),
+    /// The group did not take it: it has begun nowhere, and no harm is done.
+    Refused,
     /// Nothing was, or is, to be done.
     Over,
 }
@@ -207,7 +209,7 @@ impl StagedOperation {
     fn take_messages(&mut self) -> Result<Vec<MessageRequest>> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Prepared(operation) => operation.into_messages(),
-            State::Issued(_) | State::Over => Ok(Vec::new()),
+            State::Issued(_) | State::Refused | State::Over => Ok(Vec::new()),
         }
     }
 
@@ -239,11 +241,6 @@ impl StagedOperation {
     /// Bytes of all its tensors, wherever they lie.
     pub fn bytes(&self) -> usize {
         self.tensors.all.iter().map(|staging| staging.tensor.bytes()).sum()
-    }
-
-    /// Whether any of its tensors lies on a device.
-    pub fn is_on_device(&self) -> bool {
-        self.tensors.all.iter().any(|staging| staging.tensor.region().device().is_some())
     }
 
     /// Whether there is nothing left to issue.
@@ -309,15 +306,24 @@ impl StagedOperation {
             Some(name) => name.apply(|| operation.issue(group, waiting)),
             None => operation.issue(group, waiting),
         };
-        self.state = State::Issued(work?);
+        match work {
+            Ok(work) => self.state = State::Issued(work),
+            Err(error) => {
+                if is_refusal(&error) {
+                    self.state = State::Refused;
+                }
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
     /// Gives up an operation that is not issued, though the call that prepared it has returned. The
     /// other ranks run it, and would take this rank's next operation for it: the group is aborted,
-    /// and `why` is told to every rank; unless it is one of this rank alone.
+    /// and `why` is told to every rank; unless it is one of this rank alone, or the group has
+    /// refused it, as it does in languages where a call that is wrong raises and nothing else.
     pub fn give_up(&mut self, why: &str) {
-        if matches!(self.state, State::Issued(_)) {
+        if matches!(self.state, State::Issued(_) | State::Refused) {
             return;
         }
         self.state = State::Over;
@@ -379,7 +385,7 @@ impl StagedOperation {
         match &self.state {
             State::Prepared(_) => self.state = State::Over,
             State::Issued(work) if work.is_done() => work.release_outputs(),
-            State::Issued(_) | State::Over => {}
+            State::Issued(_) | State::Refused | State::Over => {}
         }
     }
 
@@ -475,6 +481,14 @@ impl Cursor {
         }
         Ok(self.left(positions, tensors))
     }
+}
+
+/// Whether an operation is wrong or not to be had here, rather than something having failed.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidArgument { .. } | Error::Unsupported { .. } | Error::UnsupportedDType { .. }
+    )
 }
 
 /// Aborts a group that counts on an operation of this rank.
