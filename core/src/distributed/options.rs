@@ -34,8 +34,9 @@ pub struct InitOptions {
     /// The version of what this program has to say to the others: a rank of another one is refused.
     /// One that gives none belongs to any.
     pub version: Option<String>,
-    /// Whether the group is made without members, which it gets by [`ProcessGroup::reconfigure`](crate::ProcessGroup::reconfigure):
-    /// then no rank is waited for, and rank and size have no meaning.
+    /// Whether the group is made without members, which it gets by
+    /// [`reconfigure`](crate::ProcessGroup::reconfigure): then no rank is waited for, and rank and
+    /// size have no meaning.
     pub enable_reconfigure: bool,
 }
 
