@@ -36,8 +36,8 @@ impl ResolvedCall {
         group.request_among(name, |_, size| self.request_in(size, rank_in_group))
     }
 
-    /// As [`ResolvedCall::request_of`], for a group of `size` ranks in which `rank_in_group` returns
-    /// the group rank of a global rank.
+    /// As [`ResolvedCall::request_of`], for a group of `size` ranks in which `rank_in_group`
+    /// returns the group rank of a global rank.
     ///
     /// # Errors
     /// As [`ResolvedCall::request_of`], and those of `rank_in_group`.

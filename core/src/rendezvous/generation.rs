@@ -37,8 +37,9 @@ impl Generation {
     }
 }
 
-/// The generations that ranks of one group may come to: those that were refused and of which not all
-/// ranks have heard it, oldest first, and then the present one. Written with commas between them.
+/// The generations that ranks of one group may come to: those that were refused and of which not
+/// all ranks have heard it, oldest first, and then the present one. Written with commas between
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Generations(Vec<Generation>);
 
