@@ -5,13 +5,12 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrank::process_group::ReconfigureOptions;
-use polyrank::{Error, ProcessGroup, ReduceOp, SplitOptions, Tensor, WorkResult};
+use polyrank::{Error, ProcessGroup, ReduceOp, SplitOptions, WorkResult};
 use polyrank_tests::LIMIT;
-use polyrank_tests::members::{self, Member, call, check, failures, handles, reconfigure, world};
+use polyrank_tests::members::{self, Member, check, failures, handles, reconfigure, world};
 
 #[test]
 fn identity() {
@@ -507,54 +506,6 @@ fn the_store_of_former_members_says_that_they_were_replaced() {
     assert_eq!(value, b"value");
 }
 
-/// What the calls of a second thread of each member raise, beside those that replace the members.
-fn beside(act: fn(&ProcessGroup) -> Result<(), Error>) -> Vec<Error> {
-    let members = world(3);
-    let all: Vec<&Member> = members.iter().collect();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let second = |member: &Member| {
-        let (group, is_over) = (member.ask(ProcessGroup::clone).recv().unwrap(), is_over.clone());
-        std::thread::spawn(move || {
-            let mut errors = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                errors.extend(act(&group).err());
-            }
-            // The others may wait for this one.
-            group.abort();
-            errors
-        })
-    };
-    let threads: Vec<_> = all.iter().map(|member| second(member)).collect();
-    for uuid in 1..=60 {
-        let options = ReconfigureOptions::new(uuid, handles(&all));
-        call(&options, &all).into_iter().for_each(Result::unwrap);
-    }
-    is_over.store(true, Ordering::Relaxed);
-    threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-}
-
-#[test]
-fn operations_beside_a_call_raise_what_it_is_and_nothing_else() {
-    let allreduce = |group: &ProcessGroup| group.allreduce(&mut [1f32], ReduceOp::Sum);
-    let new_window = |group: &ProcessGroup| {
-        let window = group.new_window()?;
-        window.tensor_register(Tensor::from(vec![0f32; 3]))?;
-        window.tensor_deregister()
-    };
-    for act in [allreduce, new_window] {
-        for error in beside(act) {
-            let is_told = matches!(
-                error,
-                Error::Reconfigured { .. }
-                    | Error::NoMembers { .. }
-                    | Error::Aborted { .. }
-                    | Error::RankFailed { .. }
-            );
-            assert!(is_told, "{error:?}");
-        }
-    }
-}
-
 #[test]
 fn members_that_call_with_another_number_are_told_both() {
     let members = world(3);
@@ -622,12 +573,11 @@ fn every_call_of_a_rank_that_was_left_out_says_that_the_others_go_on() {
     check(&[a, b, c]);
     reconfigure(1, &[a, b]);
     assert_eq!(end_of(c), WorkResult::CommError);
-    let calls: [fn(&ProcessGroup) -> Result<(), Error>; 7] = [
+    let calls: [fn(&ProcessGroup) -> Result<(), Error>; 6] = [
         |group| group.monitored_barrier(None, false),
         |group| group.split_group(&[0, 2], SplitOptions::default()).map(drop),
         |group| group.split_group(&[2], SplitOptions::default()).map(drop),
         |group| group.shrink_group(&[0], None)?.wait(None),
-        |group| group.agree(1, None).map(drop),
         |group| group.new_window().map(drop),
         |group| group.barrier(()),
     ];

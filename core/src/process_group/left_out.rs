@@ -17,9 +17,21 @@ impl ProcessGroup {
         name: &str,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if let Some(replaced) = self.is_left_out(name) {
-            return Err(replaced);
+        match self.is_left_out(name) {
+            Some(replaced) => Err(replaced),
+            None => self.explained_by_members(name, call).await,
         }
+    }
+
+    /// As [`ProcessGroup::among_members`], of a call that may end well without the others.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::among_members`].
+    pub(in crate::process_group) async fn explained_by_members<T>(
+        &self,
+        name: &str,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let epoch = self.epoch();
         let called = call.await;
         called.map_err(|error| match &error {

@@ -1,6 +1,6 @@
 //! Looks, while a member waits for the others, for those that can never come: their processes are
-//! gone, they have called with another number, or the group was aborted meanwhile. Knows nothing of
-//! what happens when all are there.
+//! gone, they have called with another number, or the group was aborted meanwhile. Knows nothing
+//! of what happens when all are there.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -79,7 +79,7 @@ impl SurvivorCall<'_> {
         part: &[u8],
         settle: impl Fn(&[Vec<u8>]) -> Vec<u8>,
     ) -> Result<(Vec<u8>, u64)> {
-        self.group.among_members(self.name, self.run_among(part, settle)).await
+        self.group.explained_by_members(self.name, self.run_among(part, settle)).await
     }
 
     /// As [`SurvivorCall::run`], as long as the members stay.
