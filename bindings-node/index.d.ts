@@ -5789,7 +5789,7 @@ export function allReduceSparse(indices: TensorLike, values: TensorLike, options
     group?: GroupLike | null | undefined;
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
-  }): Promise<TensorLike[] | null>;
+  }): Promise<[indices: Tensor, values: Tensor] | undefined>;
 /**
  * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
  * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
@@ -5806,7 +5806,7 @@ export function allReduceSparse(indices: TensorLike, values: TensorLike, op: Red
     group?: GroupLike | null | undefined;
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
-  }): Promise<TensorLike[] | null>;
+  }): Promise<[indices: Tensor, values: Tensor] | undefined>;
 /**
  * Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns
  * the indices and the values of the sum, as two new tensors; nothing on a rank that is not in
@@ -5822,7 +5822,7 @@ export function allReduceSparse(indices: TensorLike, values: TensorLike, op: Red
 export function allReduceSparse(indices: TensorLike, values: TensorLike, op: ReduceOp | undefined, group: GroupLike | null | undefined, options?: WaitOptions & {
     /** Limit of the operation; the group's by default. In ms. */
     timeout?: number | null | undefined;
-  }): Promise<TensorLike[] | null>;
+  }): Promise<[indices: Tensor, values: Tensor] | undefined>;
 
 /**
  * All ranks get every rank's tensor in one output, in parts of `outputSplitSizes` rows.

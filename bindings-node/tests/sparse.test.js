@@ -58,6 +58,9 @@ test("the free function sums in the default group, and in others", async () => {
   const group = await pr.newGroup([0]);
   const options = { op: pr.ReduceOp.AVG, group, timeout: 20_000 };
   assert.deepEqual(lists(await pr.allReduceSparse(places, ones, options)), [[2, 7], [2, 4]]);
+  const outside = { group: pr.NON_GROUP_MEMBER };
+  assert.equal(await pr.allReduceSparse(places, ones, outside), undefined);
+  await assert.rejects(pr.allReduceSparse([1], ones), pr.InvalidTypeError);
   await pr.destroyProcessGroup();
 });
 

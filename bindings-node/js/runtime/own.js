@@ -327,19 +327,25 @@ export function mapRemoteTensor(spec, window, given) {
   return tensorOver(invoke(spec, window, given));
 }
 
+/** Sums sparse tensors in the group of a call of the free function; undefined on a rank that is not
+ * in it. */
+export function allReduceSparse(spec, given) {
+  return allreduceSparse(spec, null, given);
+}
+
 /** Sums sparse tensors: their elements go into memory of polyrank, as those of the sum are. */
 export async function allreduceSparse(spec, group, given) {
   const { positional, options } = split(spec, given);
   const [indices, values, ...others] = positional;
   const copies = [];
   const marked = (array) => {
-    const copy = inOwnMemory(array, "allreduceSparse()");
+    const copy = inOwnMemory(array, `${spec.name}()`);
     copies.push(copy);
     return new Marked({ kind: "array", info: copy.info });
   };
   try {
     const call = [marked(indices), marked(values), ...others, options ?? {}];
-    return (await invokeAsync(spec, group, call)).map(tensorOver);
+    return (await invokeAsync(spec, group, call))?.map(tensorOver);
   } finally {
     for (const { free } of copies) free();
   }

@@ -459,11 +459,11 @@ export function sendrecv(...given) {
   return calls.operate(DISTRIBUTED_SENDRECV, null, given);
 }
 
-const DISTRIBUTED_ALL_REDUCE_SPARSE = { key: "DISTRIBUTED_ALL_REDUCE_SPARSE", name: "allReduceSparse", required: 2, durations: [4], inOrder: true, group: 3, groupName: "group" };
+const DISTRIBUTED_ALL_REDUCE_SPARSE = { key: "DISTRIBUTED_ALL_REDUCE_SPARSE", name: "allReduceSparse", required: 2, durations: [4], inOrder: true, group: 3, groupName: "group", nonMember: null };
 
 /** Sums sparse tensors of all ranks in coordinate form, as `allReduce` of PyTorch does. Returns the indices and the values of the sum, as two new tensors; nothing on a rank that is not in the group. See `ProcessGroup.allreduceSparse`. */
 export function allReduceSparse(...given) {
-  return calls.invokeAsync(DISTRIBUTED_ALL_REDUCE_SPARSE, null, given);
+  return own.allReduceSparse(DISTRIBUTED_ALL_REDUCE_SPARSE, given);
 }
 
 const DISTRIBUTED_ALL_GATHER_V = { key: "DISTRIBUTED_ALL_GATHER_V", name: "allGatherV", required: 3, integers: [[2, "outputSplitSizes"]], output: 0, outputName: "outputTensor", group: 3, groupName: "group" };

@@ -130,14 +130,16 @@ async fn refuse(
     let find = async |left| meet(options, &spec, left).await;
     let (met, mut claim) = incarnation::meet(limit, name, find).await?;
     let Rendezvous { rank, world_size, .. } = met;
-    while world_size > 1 {
+    // One alone has nobody to tell.
+    let mut is_told = world_size < 2;
+    while !is_told {
         claim.refuse((rank, world_size), why, stay).await;
-        if !claim.is_superseded().await {
-            break;
+        is_told = !claim.is_superseded().await;
+        if !is_told {
+            // Where the store is lost, it is free with this process's connection.
+            let _ = claim.release().await;
+            claim = incarnation::enter(&met, name, limit).await?;
         }
-        // Where the store is lost, it is free with this process's connection.
-        let _ = claim.release().await;
-        claim = incarnation::enter(&met, name, limit).await?;
     }
     bound.lift();
     // Whoever hosts the store may have ended it by now, as all have heard.

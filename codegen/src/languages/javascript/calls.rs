@@ -205,6 +205,8 @@ fn group_fields(method: &Method) -> Option<String> {
         .find(|(_, known)| known.role == Role::Group || known.ty.non_null().is_group())?;
     let answer = match &overload.returns {
         Type::Undefined if says_nothing(method) => ", nonMember: null",
+        // A work knows by itself that nothing was done.
+        Type::Nullable(given) if matches!(**given, Type::Sequence(_)) => ", nonMember: null",
         returns if returns.is_integer() && says_nothing(method) => ", nonMember: -1",
         _ => "",
     };

@@ -74,6 +74,11 @@ struct Function {
 
 /// Functions that the layer writes by hand around the generated call: which, and what they give.
 const AROUND: &[(&str, &str, &str)] = &[
+    (
+        "all_reduce_sparse",
+        "own.allReduceSparse",
+        "Promise<[indices: Tensor, values: Tensor] | undefined>",
+    ),
     ("allreduce_sparse", "own.allreduceSparse", "Promise<[indices: Tensor, values: Tensor]>"),
     ("from_group", "meshes.fromGroup", "DeviceMesh"),
     ("init_device_mesh", "meshes.create", "Promise<DeviceMesh>"),
