@@ -45,6 +45,9 @@ fn failed_as(error: &Error, name: &str) {
     assert_eq!(error.collective(), Some(name), "{error}");
 }
 
+/// A call, and its name.
+type NamedCall = (&'static str, fn(&ProcessGroup) -> Result<()>);
+
 /// Two tensors, for an exchange with rank 1.
 fn exchange(group: &ProcessGroup) -> Result<()> {
     group.sendrecv(&[1.0_f32], (1, 0), &mut [0.0_f32], (1, 0))
@@ -53,7 +56,7 @@ fn exchange(group: &ProcessGroup) -> Result<()> {
 #[test]
 fn a_call_that_times_out_is_named_and_no_part_of_it() {
     let nothing = |_: &ProcessGroup| {};
-    let calls: [(&str, fn(&ProcessGroup) -> Result<()>); 8] = [
+    let calls: [NamedCall; 8] = [
         ("broadcast_object_list", |group| group.broadcast_object(&mut 1, 1)),
         ("all_gather_object", |group| group.all_gather_object(&1).map(drop)),
         ("allreduce_sparse", |group| {

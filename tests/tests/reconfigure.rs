@@ -573,7 +573,8 @@ fn every_call_of_a_rank_that_was_left_out_says_that_the_others_go_on() {
     check(&[a, b, c]);
     reconfigure(1, &[a, b]);
     assert_eq!(end_of(c), WorkResult::CommError);
-    let calls: [fn(&ProcessGroup) -> Result<(), Error>; 6] = [
+    type Call = fn(&ProcessGroup) -> Result<(), Error>;
+    let calls: [Call; 6] = [
         |group| group.monitored_barrier(None, false),
         |group| group.split_group(&[0, 2], SplitOptions::default()).map(drop),
         |group| group.split_group(&[2], SplitOptions::default()).map(drop),
