@@ -5,6 +5,9 @@
 
 import type { Store } from "../index.js";
 
+/** The base class of stores as this package's own classes have it. */
+declare const PackageStore: abstract new () => Store;
+
 /**
  * A store through which a page and its Workers meet, and by which they are connected. Who makes it
  * has its keys; the others connect to it over ports.
@@ -17,7 +20,7 @@ import type { Store } from "../index.js";
  * that by locks (`navigator.locks`), which pages of secure origins have; elsewhere operations wait
  * for their timeout.
  */
-export class MessagePortStore extends Store {
+export class MessagePortStore extends PackageStore {
   /** An empty store, whose keys are here. */
   constructor();
 
