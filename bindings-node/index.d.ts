@@ -1450,7 +1450,7 @@ export class DeviceMesh {
    */
   size(meshDim: string): number;
   /**
-   * This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
+   * This process's global rank. Refused once the group that the mesh was made in is destroyed.
    *
    * @throws {@link NotInitializedError}
    * @throws {@link InvalidGroupError}

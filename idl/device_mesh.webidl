@@ -60,7 +60,7 @@ interface DeviceMesh {
   unsigned long size([Positional] optional long? mesh_dim = null);
   [Handwritten] unsigned long size(DOMString mesh_dim);
 
-  /// This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
+  /// This process's global rank. Refused once the group that the mesh was made in is destroyed.
   [Handwritten, Rust=rank, Throws=(NotInitialized, InvalidGroup)] Rank get_rank();
 
   /// This process's index in each dimension; none if it is not in the mesh.

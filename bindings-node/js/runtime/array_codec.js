@@ -5,7 +5,7 @@ import { Tagged } from "cborg";
 
 import { DTYPES } from "../generated/constants.js";
 import { InvalidArgumentError } from "../generated/errors.js";
-import { VIEWS, product, rowMajor, tensor } from "./tensors.js";
+import { VIEWS, gathered, product, tensor } from "./tensors.js";
 import { bytesOf, classOf } from "./views.js";
 
 /** An array with its shape, as other languages' arrays have one. */
@@ -51,7 +51,8 @@ export function encodedTypedArray(array) {
 
 /** The encoding of a tensor: its elements, row by row. */
 export function encodedTensor(given) {
-  return tagged(given.dtype, given.shape, rowByRow(given));
+  const { dtype, shape, data } = given;
+  return tagged(dtype, shape, gathered(bytesOf(data), given, DTYPES.get(dtype).bytes));
 }
 
 function tagged(dtype, shape, bytes) {
@@ -60,28 +61,6 @@ function tagged(dtype, shape, bytes) {
   // As lists of them are: there is no tag.
   const elements = dtype === "bool" ? Array.from(bytes, Boolean) : null;
   return new Tagged(SHAPED, [shape, elements ?? new Tagged(TAGS.get(dtype), bytes)]);
-}
-
-/** The bytes of the elements of a tensor, without gaps. */
-function rowByRow({ dtype, shape, strides, offset, size, data }) {
-  const { bytes } = DTYPES.get(dtype);
-  const all = bytesOf(data);
-  const isDense = String(strides) === String(rowMajor(shape));
-  if (isDense) return all.subarray(offset * bytes, (offset + size) * bytes);
-  const elements = new Uint8Array(size * bytes);
-  const index = new Array(shape.length).fill(0);
-  let at = offset;
-  for (let done = 0; done < elements.length; done += bytes) {
-    elements.set(all.subarray(at * bytes, (at + 1) * bytes), done);
-    for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
-      index[axis] += 1;
-      at += strides[axis];
-      if (index[axis] < shape[axis]) break;
-      at -= strides[axis] * shape[axis];
-      index[axis] = 0;
-    }
-  }
-  return elements;
 }
 
 /** What reads an array, by tag; `read` gives what stands behind it. */

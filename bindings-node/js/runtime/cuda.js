@@ -21,6 +21,7 @@ import {
   described,
   dtypeOf,
   extent,
+  gathered,
   named,
   product,
   rowMajor,
@@ -241,28 +242,4 @@ function indexOf(given, called) {
   if (Number.isSafeInteger(index) && index >= 0 && index < 2 ** 31) return index;
   const text = `must be the index of a CUDA device, or "cuda:INDEX", not ${String(device)}`;
   throw new InvalidArgumentError(`CudaTensor.${called}(): 'device' ${text}`);
-}
-
-/** The elements of a tensor in these bytes, one after the other. */
-function gathered(bytes, { shape, strides, offset = 0 }, elementBytes) {
-  const count = product(shape);
-  const steps = strides ?? rowMajor(shape);
-  if (rowMajor(shape).every((step, axis) => step === steps[axis] || shape[axis] === 1)) {
-    return bytes.subarray(offset * elementBytes, (offset + count) * elementBytes);
-  }
-  const dense = new Uint8Array(count * elementBytes);
-  const place = new Array(shape.length).fill(0);
-  let at = offset;
-  for (let element = 0; element < count; element += 1) {
-    const from = at * elementBytes;
-    dense.set(bytes.subarray(from, from + elementBytes), element * elementBytes);
-    for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
-      place[axis] += 1;
-      at += steps[axis];
-      if (place[axis] < shape[axis]) break;
-      at -= steps[axis] * shape[axis];
-      place[axis] = 0;
-    }
-  }
-  return dense;
 }

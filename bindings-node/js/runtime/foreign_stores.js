@@ -34,7 +34,7 @@ const faces = new WeakMap();
  * Only who has an object, or what the native half does with it, keeps it. */
 const used = new Map();
 
-/** Whether an object that is no `Store` can be taken for one. */
+/** Whether an object that is not a `Store` can be taken for one. */
 export function isStoreLike(object) {
   // The one name that no collection has is asked for first.
   return typeof object?.compareSet === "function" && object[HANDLE] === undefined &&
@@ -54,7 +54,7 @@ export function isStore(value) {
   return value?.[HANDLE]?.marked.interfaces.includes("Store") || isStoreLike(value);
 }
 
-/** What an object that is no `Store` is as an argument. */
+/** What an object that is not a `Store` is as an argument. */
 export function markedStore(object) {
   const methods = STORE_METHODS.filter((name) => typeof object[name] === "function");
   return marked(hold(object, methods, null), ["Store"]);

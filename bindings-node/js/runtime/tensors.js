@@ -244,6 +244,30 @@ export function tensorOver({ memory, dtype, shape }) {
   return new Tensor(INTERNAL, name, null, memory, info);
 }
 
+/** The elements of a tensor in these bytes, row by row, without gaps. */
+export function gathered(bytes, { shape, strides, offset = 0 }, elementBytes) {
+  const count = product(shape);
+  const steps = strides ?? rowMajor(shape);
+  if (rowMajor(shape).every((step, axis) => step === steps[axis] || shape[axis] === 1)) {
+    return bytes.subarray(offset * elementBytes, (offset + count) * elementBytes);
+  }
+  const dense = new Uint8Array(count * elementBytes);
+  const place = new Array(shape.length).fill(0);
+  let at = offset;
+  for (let element = 0; element < count; element += 1) {
+    const from = at * elementBytes;
+    dense.set(bytes.subarray(from, from + elementBytes), element * elementBytes);
+    for (let axis = shape.length - 1; axis >= 0; axis -= 1) {
+      place[axis] += 1;
+      at += steps[axis];
+      if (place[axis] < shape[axis]) break;
+      at -= steps[axis] * shape[axis];
+      place[axis] = 0;
+    }
+  }
+  return dense;
+}
+
 /** Whether something is a tensor of the host, or a typed array. */
 export function isArray(object) {
   return object instanceof Tensor || ArrayBuffer.isView(object);

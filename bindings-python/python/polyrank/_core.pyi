@@ -1302,7 +1302,7 @@ class DeviceMesh:
     @overload
     def size(self, mesh_dim: str) -> int: ...
     def get_rank(self) -> int:
-        """This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
+        """This process's global rank. Refused once the group that the mesh was made in is destroyed.
 
         Raises `NotInitializedError`, `InvalidGroupError`.
         """

@@ -228,7 +228,7 @@ def _array(plain: Any) -> Any:
         raise ValueError(f"a negative size among {shape!r:.60}")
     size = math.prod(shape) * dtype.itemsize
     if dtype.itemsize == 0 or size != len(of_type(elements, bytes)):
-        raise ValueError(f"{len(elements)} bytes are no {shape!r:.60} elements of {dtype}")
+        raise ValueError(f"{len(elements)} bytes are not {shape!r:.60} elements of {dtype}")
     numpy: Any = importlib.import_module("numpy")
     array = numpy.ndarray(shape, dtype, elements).copy()
     _check_texts(array)

@@ -28,7 +28,7 @@ class _MeshResources:
         names = device_mesh.mesh_dim_names or ()
         if mesh_dim_name not in names:
             raise MeshDimensionError(
-                f"'{mesh_dim_name}' is no dimension of the mesh; its dimensions are {list(names)}"
+                f"the mesh has no dimension '{mesh_dim_name}'; its dimensions are {list(names)}"
             )
         return names.index(mesh_dim_name)
 

@@ -101,7 +101,7 @@ impl DeviceMesh {
         convert::invoke_on(slf.as_any(), "DEVICE_MESH_SIZE", positional, keywords)
     }
 
-    /// This process's global rank. Refused after the group whose ranks the mesh has was destroyed.
+    /// This process's global rank. Refused once the group that the mesh was made in is destroyed.
     ///
     /// Raises `NotInitializedError`, `InvalidGroupError`.
     #[pyo3(name = "get_rank", signature = ())]

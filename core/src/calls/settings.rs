@@ -17,7 +17,7 @@ use crate::request::{RecordType, Type};
 /// The members that `value` names, which is the argument `name` of the function `who`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for what is no `ReconfigureOptions`.
+/// [`Error::InvalidArgument`] for what is not a `ReconfigureOptions`.
 pub fn reconfigure_options(who: &str, name: &str, value: &Value) -> Result<ReconfigureOptions> {
     let read = || {
         let mut members = Members::of("ReconfigureOptions", value.clone())?;

@@ -118,8 +118,8 @@ impl DeviceMesh {
     /// This process's global rank.
     ///
     /// # Errors
-    /// [`Error::NotInitialized`] for a layout that was made without a default group, and after the
-    /// group whose ranks the mesh has was destroyed; [`Error::InvalidGroup`] for the latter if
+    /// [`Error::NotInitialized`] for a layout that was made without a default group, and once the
+    /// group that the mesh was made in is destroyed; [`Error::InvalidGroup`] for the latter if
     /// there is another default group.
     pub fn rank(&self) -> Result<u32> {
         let rank = self.inner.rank.ok_or(Error::NotInitialized)?;

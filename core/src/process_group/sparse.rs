@@ -86,8 +86,8 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for indices that are no integers or below zero, for shapes that
-    /// do not fit, for another operator, and where ranks disagree; all ranks get it.
+    /// [`Error::InvalidArgument`] for indices that are not integers or are below zero, for shapes
+    /// that do not fit, for another operator, and where ranks disagree; all ranks get it.
     /// [`Error::UnsupportedDType`] as for an allreduce.
     pub fn allreduce_sparse(
         &self,

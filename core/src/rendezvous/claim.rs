@@ -490,7 +490,7 @@ async fn is_there(store: &dyn Store, scope: &str, owner: &[u8]) -> Result<bool> 
 /// The member key of the `owner` of a place, as the store says.
 ///
 /// # Errors
-/// [`Error::Rendezvous`] if that is no token of a rank.
+/// [`Error::Rendezvous`] if that is not the token of a rank.
 fn key_of_owner(scope: &str, owner: &str) -> Result<String> {
     if owner.len() == TOKEN_BYTES {
         return Ok(member_key(scope, owner));
