@@ -7,8 +7,9 @@
 //! chose on the board. Whoever measures waits until all ranks are there, so that it does not
 //! measure how late they come.
 
+use super::limits::SEGMENT_BYTES;
 use crate::generated::collective::Collective;
-use crate::price::{Chosen, KnownPrices, PricedChoice, TRIED_USES, Way, size_name};
+use crate::price::{Chosen, KnownPrices, PricedChoice, TRIED_USES, TriedUses, Way, size_name};
 
 /// Classes of lengths: a rank gives less than twice, four times, … as much as [`MIN_CLASS_BYTES`].
 const CLASSES: usize = 16;
@@ -22,9 +23,9 @@ const COLLECTIVES: [Collective; 5] = [
     Collective::Broadcast,
 ];
 
-/// A schedule is tried so often in the beginning: the lanes that its messages take have to try
-/// their own two ways before it costs what it will cost.
-const SCHEDULE_TRIED: u32 = 3 * TRIED_USES;
+/// Bytes that a schedule sends to a peer before it costs what it will cost: the lanes that its
+/// messages take have to try their own two ways, in segments.
+const LANES_TRIED_BYTES: usize = 2 * TRIED_USES as usize * SEGMENT_BYTES;
 
 /// The way that the ranks take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +74,23 @@ impl ExchangeClass {
         (0..COLLECTIVES.len()).flat_map(of_collective)
     }
 
+    /// The least that a rank gives, but for the shortest.
+    fn bytes(self) -> usize {
+        MIN_CLASS_BYTES << self.length
+    }
+
+    /// How often either way is tried in the beginning: a schedule also while its lanes try theirs.
+    fn tried(self) -> TriedUses {
+        let TriedUses { first, second } = TriedUses::of(self.bytes());
+        // A message is a segment or more.
+        let of_lanes = LANES_TRIED_BYTES.div_ceil(self.bytes().max(SEGMENT_BYTES));
+        TriedUses { first, second: second + of_lanes as u32 }
+    }
+
     /// The name of its prices.
     fn name(self) -> String {
         let collective = COLLECTIVES[self.collective].facts().name;
-        format!("exchange/{collective}/{}", size_name(MIN_CLASS_BYTES << self.length))
+        format!("exchange/{collective}/{}", size_name(self.bytes()))
     }
 }
 
@@ -103,7 +117,7 @@ impl ExchangeChoice {
 
     /// The way of the next operation of `class`. `may_measure` says whether it runs alone.
     pub(super) fn choose(&mut self, class: ExchangeClass, may_measure: bool) -> ChosenWay {
-        let Chosen { way, is_measured } = self.of(class).choose(may_measure, SCHEDULE_TRIED);
+        let Chosen { way, is_measured } = self.of(class).choose(may_measure, class.tried());
         let way = match way {
             Way::First => ExchangeWay::Direct,
             Way::Second => ExchangeWay::Schedule,
@@ -124,7 +138,7 @@ impl ExchangeChoice {
         };
         let priced = self.of(class);
         priced.note(way, bytes, nanoseconds);
-        if let Some(way) = priced.news(SCHEDULE_TRIED) {
+        if let Some(way) = priced.news(class.tried()) {
             let way = if way == Way::First { "direct" } else { "by messages" };
             let [direct, schedule] = priced.prices().unwrap_or_default().map(|price| price.0);
             tracing::debug!(
@@ -150,7 +164,7 @@ mod tests {
         let mut choice = ExchangeChoice::default();
         let (gathers, others) = (Collective::Allgather, Collective::Alltoall);
         let [gathers, others] = [gathers, others].map(|it| ExchangeClass::of(it, 1 << 16));
-        let mut run = |class, nanoseconds: [u64; 2]| {
+        let mut run = |class: ExchangeClass, nanoseconds: [u64; 2]| {
             let ChosenWay { way, is_measured } = choice.choose(class, true);
             if is_measured {
                 choice.note((class, way), 1 << 16, nanoseconds[way as usize]);
@@ -159,11 +173,11 @@ mod tests {
         };
         let mut scheduled = [0; 2];
         for _ in 0..200 {
-            let ways = [run(gathers, [10_000, 5_000]), run(others, [5_000, 10_000])];
+            let ways = [run(gathers, [10_000, 5_000]), run(others, [5_000, 15_000])];
             let is_scheduled = ways.map(|way| usize::from(way == ExchangeWay::Schedule));
             scheduled = [0, 1].map(|index| scheduled[index] + is_scheduled[index]);
         }
-        assert_eq!(scheduled, [200 - TRIED_USES as usize, SCHEDULE_TRIED as usize]);
+        assert_eq!(scheduled, [200 - TRIED_USES as usize, 5], "clearly dearer");
     }
 
     #[test]
@@ -183,6 +197,16 @@ mod tests {
         assert!(ways.all(|way| way == ExchangeWay::Schedule));
         let other = ExchangeClass::of(Collective::Allgather, 1 << 16);
         assert_eq!(second.choose(other, true).way, ExchangeWay::Direct, "it is tried first");
+    }
+
+    #[test]
+    fn long_operations_are_tried_less_often() {
+        let tried = |bytes| ExchangeClass::of(Collective::Allgather, bytes).tried();
+        let [first, lanes] = [TRIED_USES, 2 * TRIED_USES];
+        assert_eq!(tried(1 << 16), TriedUses { first, second: first + lanes });
+        assert_eq!(tried(1 << 20), TriedUses { first, second: first + lanes / 4 });
+        assert_eq!(tried(4 << 20), TriedUses { first: 5, second: 5 + 2 });
+        assert_eq!(tried(1 << 30), TriedUses { first: 5, second: 5 + 1 });
     }
 
     #[test]

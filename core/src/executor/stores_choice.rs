@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::generated::collective::Collective;
 use crate::kernels::Stores;
-use crate::price::{Chosen, KnownPrices, Price, PricedChoice, TRIED_USES, Way, size_name};
+use crate::price::{Chosen, KnownPrices, Price, PricedChoice, TriedUses, Way, size_name};
 
 /// Operations whose ranks go through fewer bytes store through the caches.
 const MIN_TRIED_BYTES: usize = 1 << 20;
@@ -75,6 +75,11 @@ impl StoresClass {
         }
     }
 
+    /// How often either way is tried in the beginning.
+    fn tried(self) -> TriedUses {
+        TriedUses::of(self.rounded().traffic)
+    }
+
     /// What is taken until it is measured.
     fn likely(self) -> Stores {
         Stores::of_traffic(self.rounded().traffic)
@@ -104,7 +109,7 @@ impl StoresChoice {
         }
         // What is likely to be faster is the first way.
         let likely = class.likely();
-        let Chosen { way, is_measured } = self.of(class).choose(may_measure, TRIED_USES);
+        let Chosen { way, is_measured } = self.of(class).choose(may_measure, class.tried());
         let stores = if way == Way::First { likely } else { likely.other() };
         (stores, is_measured)
     }
@@ -122,7 +127,7 @@ impl StoresChoice {
         };
         let priced = self.of(class);
         priced.note(way, class.traffic, nanoseconds);
-        if priced.news(TRIED_USES).is_some() {
+        if priced.news(class.tried()).is_some() {
             let prices = by_stores(class, priced.prices().unwrap_or_default());
             let [cached, streaming] = prices.map(|price| price.0);
             let way = if cached <= streaming { "through the caches" } else { "past the caches" };

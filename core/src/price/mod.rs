@@ -30,6 +30,12 @@ const MAX_TIMES: u32 = 4;
 pub(crate) const TRIED_AFTER: u32 = 256;
 /// … so many times, one after the other: of the first, nothing is in the caches.
 pub(crate) const TRIED_USES: u32 = 12;
+/// In the beginning, uses that move this many bytes together are enough to know a way: …
+const TRIED_BYTES: usize = 16 << 20;
+/// … what disturbs a long use for a moment changes little of its price. So many they are at least.
+const MIN_TRIED_USES: u32 = UNCOUNTED + 3;
+/// A second way that costs so many times as much after as many uses is not tried further.
+const CLEAR_TIMES: u32 = 2;
 /// Where the prices are those of an earlier group, it is first tried after so many.
 const CONFIRMED_AFTER: u32 = 64;
 /// Another way than before counts as the cheaper one, where that is told, if the price of the other
@@ -84,6 +90,22 @@ pub(crate) struct PricedChoice {
     told: Option<Way>,
 }
 
+/// How often each of two ways is tried in the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TriedUses {
+    pub(crate) first: u32,
+    pub(crate) second: u32,
+}
+
+impl TriedUses {
+    /// Of two ways to move `bytes` bytes.
+    pub(crate) fn of(bytes: usize) -> TriedUses {
+        let uses = TRIED_BYTES / bytes.max(1);
+        let uses = u32::try_from(uses).unwrap_or(u32::MAX).clamp(MIN_TRIED_USES, TRIED_USES);
+        TriedUses { first: uses, second: uses }
+    }
+}
+
 impl PricedChoice {
     /// A choice between ways that had these prices in an earlier group.
     pub(crate) fn of_known(prices: [Price; 2]) -> PricedChoice {
@@ -96,11 +118,11 @@ impl PricedChoice {
         self.prices.iter().all(|price| price.is_known()).then_some(self.prices)
     }
 
-    /// Which way costs less, when that is news: when both ways were tried, the second
-    /// `second_tried` times, and when it has clearly changed.
-    pub(crate) fn news(&mut self, second_tried: u32) -> Option<Way> {
+    /// Which way costs less, when that is news: when both ways were `tried` so often, and when it
+    /// has clearly changed.
+    pub(crate) fn news(&mut self, tried: TriedUses) -> Option<Way> {
         let [first, second] = self.prices.map(|price| price.0);
-        if self.samples[0] < TRIED_USES || self.samples[1] < second_tried {
+        if self.samples[0] < tried.first || !self.is_second_tried(tried) {
             return None;
         }
         let cheaper = if first <= second { Way::First } else { Way::Second };
@@ -112,15 +134,14 @@ impl PricedChoice {
         self.told
     }
 
-    /// The way of the next use. `may_measure` says whether it could be measured. The second way is
-    /// tried `second_tried` times in the beginning.
-    pub(crate) fn choose(&mut self, may_measure: bool, second_tried: u32) -> Chosen {
-        let [first, second] = self.samples;
+    /// The way of the next use. `may_measure` says whether it could be measured. In the beginning,
+    /// both ways are `tried` so often.
+    pub(crate) fn choose(&mut self, may_measure: bool, tried: TriedUses) -> Chosen {
         let measured = |way| Chosen { way, is_measured: may_measure };
-        if first < TRIED_USES {
+        if self.samples[0] < tried.first {
             return measured(Way::First);
         }
-        if second < second_tried {
+        if !self.is_second_tried(tried) {
             // Until it is measured, nothing says that it is better.
             return measured(if may_measure { Way::Second } else { Way::First });
         }
@@ -140,6 +161,14 @@ impl PricedChoice {
         if *samples > UNCOUNTED {
             self.prices[way as usize].note(bytes, nanoseconds);
         }
+    }
+
+    /// Whether the second way was tried so often, or is clearly the dearer one.
+    fn is_second_tried(&self, tried: TriedUses) -> bool {
+        let samples = self.samples[Way::Second as usize];
+        let [first, second] = self.prices.map(|price| price.0);
+        let is_clear = first > 0 && second / CLEAR_TIMES > first;
+        samples >= tried.second || (samples >= MIN_TRIED_USES && is_clear)
     }
 }
 
@@ -210,11 +239,12 @@ mod tests {
     }
 
     const BYTES: usize = 1 << 16;
+    const TRIED: TriedUses = TriedUses { first: TRIED_USES, second: TRIED_USES };
 
     /// Runs `uses`, which take `nanoseconds` by way; how many of them went the first way.
     fn run(choice: &mut PricedChoice, uses: usize, nanoseconds: [u64; 2]) -> usize {
         let mut run_one = || {
-            let Chosen { way, is_measured } = choice.choose(true, TRIED_USES);
+            let Chosen { way, is_measured } = choice.choose(true, TRIED);
             if is_measured {
                 choice.note(way, BYTES, nanoseconds[way as usize]);
             }
@@ -231,6 +261,29 @@ mod tests {
             assert_eq!(run(&mut choice, 2 * tried, nanoseconds), tried);
             let taken = run(&mut choice, 1000, nanoseconds);
             assert!(if first { taken > 950 } else { taken < 50 }, "{nanoseconds:?}: {taken}");
+        }
+    }
+
+    #[test]
+    fn long_uses_are_tried_less_often() {
+        let tried = |bytes| TriedUses::of(bytes).first;
+        assert_eq!([0, 1 << 10, 1 << 20].map(tried), [TRIED_USES; 3]);
+        assert_eq!([2 << 20, 4 << 20, usize::MAX].map(tried), [8, MIN_TRIED_USES, MIN_TRIED_USES]);
+        assert_eq!(TriedUses::of(BYTES), TRIED);
+    }
+
+    #[test]
+    fn a_way_that_is_clearly_dearer_is_not_tried_further() {
+        let tried = TriedUses { second: 100, ..TRIED };
+        for (second, uses) in [(25_000, MIN_TRIED_USES), (15_000, 100)] {
+            let mut choice = PricedChoice::default();
+            let mut dearer = 0;
+            for _ in 0..120 {
+                let Chosen { way, .. } = choice.choose(true, tried);
+                choice.note(way, BYTES, [10_000, second][way as usize]);
+                dearer += u32::from(way == Way::Second);
+            }
+            assert_eq!(dearer, uses);
         }
     }
 
@@ -286,13 +339,13 @@ mod tests {
         ] {
             for _ in 0..uses {
                 run(&mut choice, 1, truth);
-                told.extend(choice.news(TRIED_USES));
+                told.extend(choice.news(TRIED));
             }
         }
         assert_eq!(told, [Way::First, Way::Second, Way::First]);
         let mut choice = PricedChoice::of_known([Price(2), Price(1)]);
-        assert_eq!([choice.news(36), choice.news(36)], [Some(Way::Second), None]);
-        assert_eq!(PricedChoice::default().news(0), None);
+        assert_eq!([choice.news(TRIED), choice.news(TRIED)], [Some(Way::Second), None]);
+        assert_eq!(PricedChoice::default().news(TRIED), None);
     }
 
     #[test]
@@ -307,7 +360,7 @@ mod tests {
             let mut choice = PricedChoice::default();
             run(&mut choice, measured, [10_000, 8_000]);
             for _ in 0..1000 {
-                let chosen = choice.choose(false, TRIED_USES);
+                let chosen = choice.choose(false, TRIED);
                 assert_eq!(chosen, Chosen { way, is_measured: false }, "{measured}");
             }
         }
