@@ -1,0 +1,388 @@
+"""How soon ranks know that one of them was killed: from the signal to the error in the last of the
+survivors. Knows the libraries by the few methods of `ranks.py`; nothing of how they find out.
+
+    cargo xtask python --release
+    PYTHONPATH=bindings-python/python python tests/bench/deaths.py --worlds 2,3,5,8,32
+    python tests/bench/deaths.py --worlds 4 --openmpi PYTHON_WITH_MPI4PY   # ULFM, beside polyrank
+    sudo -E python tests/bench/deaths.py --worlds 4 --hosts 2,4            # between hosts
+
+Each trial starts its ranks anew. They are copies of this process, which has imported the library, so
+that 32 of them start in a second on few cores; those of Open MPI are started by its `mpiexec`. One
+gets SIGKILL at a moment that differs from trial to trial. Hosts are namespaces of this machine, as
+in `network.py`, here of processes, too: no rank can ask the system for a process of another host.
+Cases:
+
+- loop: all ranks allreduce, one after the other, until that fails.
+- blocked: the survivors are in an allreduce for which the victim does not come.
+- idle: nothing is in flight; the survivors' next call is made 0.3 s after the signal, from which
+  its time counts.
+- unused: as `idle`, but no rank has called anything of the group yet.
+- first: as `blocked`, but it is the first call of the group.
+- new_group, split_group, monitored_barrier: the survivors are in that, and the victim does not come.
+
+Beside the ranks' times stand two of the kernel's: when the victim's sockets were closed, and when its
+process had ended, as this process saw them. Nobody can know of the death before the first; with more
+ranks than cores in `loop`, the victim first has to get a core to die on.
+"""
+
+import argparse
+import json
+import os
+import random
+import select
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import network
+
+CASES = "loop,blocked,idle,unused,first,new_group,split_group,monitored_barrier"
+#: What a rank that is idle does nothing for, from the signal on.
+IDLE_SECONDS = 0.3
+#: No trial takes so long.
+LIMIT_SECONDS = 60
+
+
+def main():
+    """Parses the command line, and measures; the same file serves as the program of a rank."""
+    if sys.argv[1:2] == ["--rank"]:
+        return serve_rank(*sys.argv[2:])
+    if sys.argv[1:2] == ["--ranks"]:
+        return start_ranks(*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--worlds", default="2,3,5,8,32", help="numbers of ranks")
+    parser.add_argument("--cases", default=CASES)
+    parser.add_argument("--transports", default="auto,tcp", help="values of POLYRANK_TRANSPORT")
+    parser.add_argument("--hosts", default="", help="numbers of hosts, instead of one; needs root")
+    parser.add_argument("--bytes", type=int, default=1 << 20, help="of the allreduce's tensor")
+    parser.add_argument("--trials", type=int, default=7, help="of each cell")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--openmpi", help="a Python that has mpi4py, with mpiexec beside it")
+    parser.add_argument("--raw", action="store_true", help="print each trial, and the survivors' CPU time")
+    options = parser.parse_args()
+    columns = "sockets closed | process ended | first survivor | last survivor | its maximum"
+    print("Milliseconds from the signal, medians over the trials.\n")
+    print(f"| library | ranks | case | {columns} |\n|---|---|---|---|---|---|---|---|", flush=True)
+    for world in map(int, options.worlds.split(",")):
+        for case in options.cases.split(","):
+            for transport in options.transports.split(",") if not options.hosts else []:
+                show(f"polyrank, {transport}", Forked(transport), world, case, options)
+            for hosts in map(int, filter(None, options.hosts.split(","))):
+                with network.network(hosts, 0, "reno", 0):
+                    show(f"polyrank, {hosts} hosts", Hosts(hosts), world, case, options)
+            if options.openmpi and case in ("loop", "blocked", "idle"):
+                show("Open MPI, ULFM", Launched(options.openmpi), world, case, options)
+
+
+def show(name, start, world, case, options):
+    """Measures and prints one cell."""
+    moments = random.Random(options.seed)
+    trials = []
+    for number in range(options.trials):
+        # In turn each rank is the victim, rank 0 and with it the store as well.
+        victim = (number + 1) % world
+        trial = Trial(start, world, case, victim, options.bytes)
+        trials.append(trial.run(moments.uniform(0.02, 0.12)))
+        if options.raw:
+            print(json.dumps(trials[-1]), flush=True)
+    last = [it["last"] for it in trials]
+    middles = [statistics.median(it[key] for it in trials) for key in ("closed", "ended", "first")]
+    figures = [*middles, statistics.median(last), max(last)]
+    print(f"| {name} | {world} | {case} | {' | '.join(f'{it:.1f}' for it in figures)} |", flush=True)
+
+
+class Trial:
+    """Ranks of which one is killed."""
+
+    def __init__(self, start, world, case, victim, size):
+        """Starts the ranks, and waits until each of them says that it is ready."""
+        self.victim = victim
+        self.folder = tempfile.TemporaryDirectory(prefix="deaths-")
+        path = os.path.join(self.folder.name, "control")
+        with socket.socket(socket.AF_UNIX) as listening, socket.socket() as free:
+            listening.bind(path)
+            listening.listen(world)
+            free.bind(("127.0.0.1", 0))
+            url = f"tcp://{start.address}:{free.getsockname()[1]}"
+            words = [path, case, str(victim), str(size), str(world), url]
+            free.close()
+            self.started = start(world, words)
+            listening.settimeout(LIMIT_SECONDS)
+            self.controls = {}
+            self.processes = {}
+            for _ in range(world):
+                control = listening.accept()[0]
+                rank = json.loads(control.makefile("r").readline())
+                self.controls[rank] = control
+                self.processes[rank] = process_of(control)
+
+    def run(self, moment):
+        """Milliseconds from the signal to what happened then."""
+        try:
+            for control in self.controls.values():
+                control.sendall(b"begin\n")
+            time.sleep(moment + 0.05)
+            victim = self.controls.pop(self.victim)
+            process = os.pidfd_open(self.processes[self.victim])
+            begin = time.monotonic()
+            os.kill(self.processes[self.victim], signal.SIGKILL)
+            closed, ended = when_readable([victim, process])
+            answers = {rank: answer(control) for rank, control in self.controls.items()}
+            os.close(process)
+        finally:
+            self.started.end()
+            self.folder.cleanup()
+        after = []
+        for rank, told in answers.items():
+            if not told["names_victim"]:
+                raise SystemExit(f"rank {rank} says of the death of {self.victim}: {told['text']}")
+            after.append((told["at"] - max(begin, told["since"])) * 1e3)
+        ms = [(it - begin) * 1e3 for it in (closed, ended)]
+        known = {"closed": ms[0], "ended": ms[1], "first": min(after), "last": max(after)}
+        cpu = sorted(round(it["cpu"] * 1e3, 2) for it in answers.values())
+        every = sorted(round(it, 1) for it in after)
+        return {**known, "begin": begin, "every": every, "cpu": cpu}
+
+
+def process_of(control):
+    """The process at the other end of a socket, as this process numbers it."""
+    size = struct.calcsize("3i")
+    credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return struct.unpack("3i", credentials)[0]
+
+
+def when_readable(files):
+    """When each of two descriptors became readable."""
+    when = {}
+    while len(when) < len(files):
+        waiting = [it for it in files if it not in when]
+        readable, _, _ = select.select(waiting, [], [], LIMIT_SECONDS)
+        if not readable:
+            raise SystemExit("the victim does not end")
+        for it in readable:
+            when[it] = time.monotonic()
+    return [when[it] for it in files]
+
+
+def answer(control):
+    """What a survivor says."""
+    control.settimeout(LIMIT_SECONDS)
+    try:
+        line = control.makefile("r").readline()
+    except TimeoutError:
+        line = ""
+    if not line:
+        raise SystemExit("a survivor does not say that it knows; its error is above")
+    return json.loads(line)
+
+
+class Forked:
+    """Starts ranks of polyrank, which are copies of this process."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, transport):
+        """The library is imported once."""
+        import numpy  # noqa: F401
+        import polyrank  # noqa: F401
+
+        self.transport = transport
+
+    def __call__(self, ranks, words):
+        """Starts so many ranks, or these."""
+        self.children = []
+        for rank in range(ranks) if isinstance(ranks, int) else ranks:
+            child = os.fork()
+            if child == 0:
+                os.environ["POLYRANK_TRANSPORT"] = self.transport
+                run_as_child("polyrank", rank, words)
+            self.children.append(child)
+        return self
+
+    def end(self):
+        """Ends the ranks."""
+        for child in self.children:
+            os.kill(child, signal.SIGKILL)
+        for child in self.children:
+            os.waitpid(child, 0)
+
+
+def run_as_child(library, rank, words):
+    """Runs a rank, and ends the process whatever happens."""
+    try:
+        serve_rank(library, str(rank), *words)
+    except BaseException as error:  # noqa: BLE001
+        print(f"rank {rank}: {error!r}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(0)
+
+
+class Hosts:
+    """Starts ranks of polyrank at hosts, those that follow one another at the same."""
+
+    address = network.address(0)
+
+    def __init__(self, hosts):
+        """How many there are."""
+        self.hosts = hosts
+
+    def __call__(self, world, words):
+        """Starts the ranks: each host has a process of numbers of its own, which starts them."""
+        own = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        program = [sys.executable, os.path.abspath(__file__), "--ranks"]
+        self.processes = []
+        for host in range(self.hosts):
+            ranks = [rank for rank in range(world) if rank * self.hosts // world == host]
+            command = [*own, *program, ",".join(map(str, ranks)), *words]
+            self.processes.append(subprocess.Popen(network.within(host, *command)))
+        return self
+
+    def end(self):
+        """Ends the hosts."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def start_ranks(ranks, *words):
+    """Starts the ranks of a host, and lives as long as they do."""
+    start = Forked("auto")
+    start([int(rank) for rank in ranks.split(",")], list(words))
+    time.sleep(2 * LIMIT_SECONDS)
+
+
+class Launched:
+    """Starts ranks of Open MPI, which ULFM keeps alive."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, python):
+        """Its Python."""
+        self.python = python
+
+    def __call__(self, world, words):
+        """Starts the ranks."""
+        mpiexec = os.path.join(os.path.dirname(self.python), "mpiexec")
+        launcher = [mpiexec, "--with-ft", "ulfm", "--oversubscribe", "-n", str(world)]
+        rank = [self.python, os.path.abspath(__file__), "--rank", "ulfm", "-1", *words]
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        # The launcher reports the death that was asked for.
+        self.process = subprocess.Popen(
+            launcher + rank, env={**os.environ, **allowed}, stderr=subprocess.DEVNULL
+        )
+        return self
+
+    def end(self):
+        """Ends the ranks."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def serve_rank(library, rank, path, case, victim, size, world, url):
+    """Joins, says so, does what the case says until it fails, and says when that was."""
+    import numpy
+
+    control = socket.socket(socket.AF_UNIX)
+    group = LIBRARIES[library](int(rank), int(world), url)
+    tensor = numpy.zeros(int(size) // 4, numpy.float32)
+    if case not in ("unused", "first"):
+        for _ in range(5):
+            group.allreduce(tensor)
+        group.barrier()
+    control.connect(path)
+    lines = control.makefile("rw")
+    lines.write(json.dumps(group.rank) + "\n")
+    lines.flush()
+    lines.readline()
+    is_victim = group.rank == int(victim)
+    if is_victim and case != "loop":
+        time.sleep(LIMIT_SECONDS)
+    if case in ("idle", "unused"):
+        time.sleep(IDLE_SECONDS + 0.17)
+    since = time.monotonic() if case in ("idle", "unused") else 0
+    call = getattr(group, case, group.allreduce)
+    cpu = time.process_time()
+    try:
+        while True:
+            call(tensor)
+    except Exception as error:  # noqa: BLE001
+        at, cpu = time.monotonic(), time.process_time() - cpu
+        # Others have not heard of it yet, and need the cores.
+        time.sleep(IDLE_SECONDS)
+        text = f"{type(error).__name__}: {error}"
+        told = {"since": since, "at": at, "cpu": cpu, "text": text}
+        told["names_victim"] = group.names(error, int(victim))
+    lines.write(json.dumps(told) + "\n")
+    lines.flush()
+    # The others may still need this process.
+    time.sleep(LIMIT_SECONDS)
+
+
+class Polyrank:
+    """The default group."""
+
+    def __init__(self, rank, world, url):
+        """Joins it."""
+        import polyrank
+
+        self.library, self.rank = polyrank, rank
+        polyrank.init_process_group(
+            "tcp", url, rank=rank, world_size=world, timeout=LIMIT_SECONDS / 2
+        )
+        self.allreduce, self.barrier = polyrank.all_reduce, polyrank.barrier
+
+    def new_group(self, _):
+        """A group of all ranks."""
+        self.library.new_group()
+
+    def split_group(self, _):
+        """A part that has all ranks."""
+        self.library.split_group(split_ranks=[list(range(self.library.get_world_size()))])
+
+    def monitored_barrier(self, _):
+        """Waits for all, and says who did not come."""
+        self.library.monitored_barrier()
+
+    def names(self, error, victim):
+        """Whether the error says that this rank died."""
+        is_death = isinstance(error, self.library.RankFailedError) and error.rank == victim
+        missing = getattr(error, "missing_ranks", [])
+        return is_death or missing == [victim]
+
+
+class Ulfm:
+    """All ranks of the job of `mpiexec`."""
+
+    def __init__(self, _rank, _world, _url):
+        """Has failures raised."""
+        from mpi4py import MPI
+
+        self.library, self.group = MPI, MPI.COMM_WORLD
+        self.group.Set_errhandler(MPI.ERRORS_RETURN)
+        self.rank, self.barrier = self.group.rank, self.group.Barrier
+
+    def allreduce(self, tensor):
+        """Who learns of a death revokes the communicator, so that all do."""
+        try:
+            self.group.Allreduce(self.library.IN_PLACE, tensor)
+        except self.library.Exception:
+            self.group.Revoke()
+            raise
+
+    def names(self, _error, _victim):
+        """An error of MPI names no rank."""
+        return True
+
+
+LIBRARIES = {"polyrank": Polyrank, "ulfm": Ulfm}
+
+if __name__ == "__main__":
+    main()
