@@ -6,10 +6,10 @@ survivors. Knows the libraries by the few methods of `ranks.py`; nothing of how 
     python tests/bench/deaths.py --worlds 4 --openmpi PYTHON_WITH_MPI4PY   # ULFM, beside polyrank
     sudo -E python tests/bench/deaths.py --worlds 4 --hosts 2,4            # between hosts
 
-Each trial starts its ranks anew. They are copies of this process, which has imported the library, so
-that 32 of them start in a second on few cores; those of Open MPI are started by its `mpiexec`. One
-gets SIGKILL at a moment that differs from trial to trial. Hosts are namespaces of this machine, as
-in `network.py`, here of processes, too: no rank can ask the system for a process of another host.
+Each trial starts its ranks anew. They are copies of this process, which has imported the library,
+so that 32 of them start in a second on few cores; those of Open MPI are started by its `mpiexec`.
+One gets SIGKILL at a moment that differs from trial to trial. Hosts are namespaces of this machine,
+as in `network.py`, here of processes, too: no rank can ask the system for a process of another.
 Cases:
 
 - loop: all ranks allreduce, one after the other, until that fails.
@@ -18,11 +18,11 @@ Cases:
   its time counts.
 - unused: as `idle`, but no rank has called anything of the group yet.
 - first: as `blocked`, but it is the first call of the group.
-- new_group, split_group, monitored_barrier: the survivors are in that, and the victim does not come.
+- new_group, split_group, monitored_barrier: the survivors are in that; the victim does not come.
 
-Beside the ranks' times stand two of the kernel's: when the victim's sockets were closed, and when its
-process had ended, as this process saw them. Nobody can know of the death before the first; with more
-ranks than cores in `loop`, the victim first has to get a core to die on.
+Beside the ranks' times stand two of the kernel's: when the victim's sockets were closed, and when
+its process had ended, as this process saw them, if it got a core. With more ranks than cores in
+`loop`, the victim first has to get a core to die on.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--trials", type=int, default=7, help="of each cell")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--openmpi", help="a Python that has mpi4py, with mpiexec beside it")
-    parser.add_argument("--raw", action="store_true", help="print each trial, and the survivors' CPU time")
+    parser.add_argument("--raw", action="store_true", help="print each trial, with CPU times")
     options = parser.parse_args()
     columns = "sockets closed | process ended | first survivor | last survivor | its maximum"
     print("Milliseconds from the signal, medians over the trials.\n")
@@ -93,7 +93,8 @@ def show(name, start, world, case, options):
     last = [it["last"] for it in trials]
     middles = [statistics.median(it[key] for it in trials) for key in ("closed", "ended", "first")]
     figures = [*middles, statistics.median(last), max(last)]
-    print(f"| {name} | {world} | {case} | {' | '.join(f'{it:.1f}' for it in figures)} |", flush=True)
+    shown = " | ".join(f"{it:.1f}" for it in figures)
+    print(f"| {name} | {world} | {case} | {shown} |", flush=True)
 
 
 class Trial:
