@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use polyrank::distributed::{InitOptions, init_process_group};
 use polyrank::{
-    Collective, DType, Error, ProcessGroup, ReduceOp, Region, Request, Tensor, WorkResult,
+    Collective, DType, Error, PreHookArgs, ProcessGroup, ReduceOp, Region, Request, Tensor,
+    WorkResult,
 };
 use polyrank_tests::LIMIT;
 use polyrank_tests::processes::{
@@ -350,4 +351,67 @@ fn ranks_that_were_in_no_operation_yet_are_told_of_the_first_that_is_late() {
 fn ranks_that_were_in_no_operation_yet_are_told_over_tcp() {
     let test = "ranks_that_were_in_no_operation_yet_are_told_over_tcp";
     with_variable("POLYRANK_TRANSPORT", "tcp", || first_is_late(test));
+}
+
+/// Three allreduces in flight, then one that the last rank does not run. Rank 0 comes to all of
+/// them when the others have been told.
+fn first_three_end_well(group: &ProcessGroup) {
+    group.run(allreduce(1000)).unwrap();
+    let (rank, size, store) = (group.rank(), group.size(), group.get_group_store());
+    let is_odd = rank == size - 1;
+    if is_odd {
+        let refuse = |operation: &PreHookArgs<'_>| match operation.op_id {
+            3 => Err(Error::InvalidArgument { message: "not this one".to_owned() }),
+            _ => Ok(()),
+        };
+        group.register_pre_hook(0, refuse).unwrap();
+    }
+    if rank == 0 {
+        store.wait(&["refused"], None).unwrap();
+    }
+    let tensors = [10, 5000, 200_000].map(ones);
+    let earlier = tensors.clone().map(|tensor| {
+        let mut request = Request::new(Collective::Allreduce);
+        request.outputs = vec![vec![tensor]];
+        group.issue(request).unwrap()
+    });
+    let last = group.issue(allreduce(10));
+    if is_odd {
+        store.set("refused", b"").unwrap();
+    }
+    for work in earlier {
+        work.wait(None).expect("what was right ends well, whatever comes after it");
+    }
+    let is_sum = |bytes: &[u8]| bytes.chunks_exact(4).all(|it| it == (size as f32).to_ne_bytes());
+    assert!(tensors.iter().all(|tensor| tensor.region().read(is_sum)));
+    let error = last.and_then(|work| work.wait(None)).unwrap_err();
+    report(format!("{}: {error}", error.kind()));
+    // Rank 0 hosts the store.
+    store.barrier("reported", size, None).unwrap();
+}
+
+#[test]
+fn what_comes_before_an_operation_that_a_rank_does_not_run_ends_well() {
+    let test = "what_comes_before_an_operation_that_a_rank_does_not_run_ends_well";
+    for transport in ["auto", "tcp"] {
+        for size in [2, 3, 5] {
+            let ended = with_variable("POLYRANK_TRANSPORT", transport, || {
+                processes(test, size, |group| first_three_end_well(&group))
+            });
+            for (rank, ended) in (0..).zip(&ended) {
+                let [line] = ended.printed.as_slice() else {
+                    panic!("{transport}, rank {rank} of {size}: {}", ended.output)
+                };
+                let is_right = match rank == size - 1 {
+                    true => line.starts_with("InvalidArgument"),
+                    false => {
+                        line.starts_with("Aborted")
+                            && line.contains("its pre-hook 0 stopped ALLREDUCE #3: ")
+                            && line.contains(&format!("rank {}", size - 1))
+                    }
+                };
+                assert!(is_right, "{transport}, rank {rank} of {size}: {line}");
+            }
+        }
+    }
 }

@@ -478,6 +478,12 @@ pub trait Backend: Send + Sync + 'static {
     fn is_broken(&self) -> bool;
     /// Fails everything in flight and everything later, here and on the other ranks.
     fn abort(&self, why: &str);
+    /// As [`Backend::abort`], as this rank cannot run operation `sequence`, or the next one if none
+    /// is named. Where a backend can, those before it end well.
+    fn abort_from(&self, sequence: Option<u64>, why: &str) {
+        let _ = sequence;
+        self.abort(why);
+    }
     /// Leaves the group, whose members change: what is in flight fails before this returns, here
     /// with [`Error::Reconfigured`]; the future closes what is open. Waits for no
     /// other rank, and compares nothing.

@@ -356,7 +356,7 @@ impl Backend for ScheduledBackend {
     }
 
     fn failure(&self) -> Option<Error> {
-        let abort = self.driver.broken().or_else(|| self.driver.retirement())?;
+        let abort = self.driver.failure().or_else(|| self.driver.retirement())?;
         Some(error_of(&abort, &self.group, "get_error", 0))
     }
 
@@ -366,6 +366,10 @@ impl Backend for ScheduledBackend {
 
     fn abort(&self, why: &str) {
         self.driver.break_with(Abort::User { rank: self.rank, why: why.into() });
+    }
+
+    fn abort_from(&self, sequence: Option<u64>, why: &str) {
+        self.driver.break_from(sequence, Abort::User { rank: self.rank, why: why.into() });
     }
 
     fn retire(self: Arc<Self>) -> EndFuture {

@@ -221,7 +221,7 @@ impl Invocation {
     /// Aborts those groups, as this rank does not run the call, for a reason that every rank is
     /// told.
     pub fn refuse(&self, why: &str) {
-        self.ordering_groups().iter().for_each(|group| group.abort_because(why));
+        self.ordering_groups().iter().for_each(|group| group.abort_next(why));
     }
 
     fn ordering_groups(&self) -> Vec<ProcessGroup> {

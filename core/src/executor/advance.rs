@@ -14,7 +14,7 @@ use super::small_collective::SmallAttempt;
 use super::state::State;
 use super::stores_choice::StoresChoice;
 use crate::clock::Instant;
-use crate::completion::Completion;
+use crate::completion::{Completion, error_of};
 use crate::generated::error::Error;
 use crate::kernels;
 use crate::price::KnownPrices;
@@ -286,10 +286,12 @@ impl Executor {
             let due = self.awaiting_idle.extract_if(.., |(_, until)| idle || *until <= now);
             finished.extend(due.map(|(completion, _)| FinishedOperation::new(completion, Ok(()))));
         }
-        if let Some(broken) = self.state.broken.as_ref().filter(|_| self.is_watched()) {
-            let error = broken.error_named(&self.state.group, "the group", self.state.issued);
+        if let Some(abort) = self.state.failure().filter(|_| !self.awaiting_failure.is_empty()) {
+            let name = &self.state.group.name;
+            let error = error_of(abort, name, "the group", self.state.issued);
             let waiting = self.awaiting_failure.drain(..).filter_map(|it| it.upgrade());
-            let waiting = waiting.inspect(|it| broken.note(it));
+            let note = |it: &Arc<_>| self.state.broken.iter().for_each(|broken| broken.note(it));
+            let waiting = waiting.inspect(note);
             finished.extend(waiting.map(|it| FinishedOperation::new(it, Err(error.clone()))));
         }
     }
@@ -423,7 +425,7 @@ impl Executor {
     /// As [`Executor::break_with`], for a reason that another rank has published to all.
     pub fn break_as_told(&mut self, abort: Abort, now: Instant) {
         self.state.now = now;
-        self.state.fail_with(Cause::told(abort));
+        self.state.fail_with(Cause::told(abort, None));
         self.run();
     }
 
@@ -445,6 +447,11 @@ impl Executor {
         self.state.told_first.get_or_insert(completion);
     }
 
+    /// Why the group is broken, or will be once what may still end well has ended.
+    pub fn failure(&self) -> Option<&Abort> {
+        self.state.failure()
+    }
+
     /// The reason why the group is broken, if it is.
     pub fn broken(&self) -> Option<&Abort> {
         self.state.broken.as_ref().map(|broken| &broken.abort)
@@ -460,6 +467,14 @@ impl Executor {
     pub fn break_with(&mut self, abort: Abort, now: Instant) {
         self.state.now = now;
         self.state.fail(abort);
+        self.run();
+    }
+
+    /// As [`Executor::break_with`], as this rank cannot run operation `sequence`, or the next one
+    /// if none is named: those before it may end well.
+    pub fn break_from(&mut self, sequence: Option<u64>, abort: Abort, now: Instant) {
+        self.state.now = now;
+        self.state.fail_from(sequence.unwrap_or(self.state.issued + 1), abort);
         self.run();
     }
 

@@ -42,17 +42,22 @@ pub(super) struct Cause {
     /// Whether every other rank should find it without being told; those that have not after a
     /// moment are told.
     pub(super) is_plain_to_all: bool,
+    /// The collective from which on nothing can be run, where those before may end well.
+    pub(super) first_lost: Option<u64>,
 }
 
 impl Cause {
     /// A reason that this rank found.
     pub(super) fn found(abort: Abort) -> Cause {
-        Cause { abort, found_here: true, is_plain_to_all: false }
+        let first_lost = abort.first_lost();
+        Cause { abort, found_here: true, is_plain_to_all: false, first_lost }
     }
 
-    /// A reason that another rank reported.
-    pub(super) fn told(abort: Abort) -> Cause {
-        Cause { abort, found_here: false, is_plain_to_all: false }
+    /// A reason that another rank reported, and the first collective that it has not run to its
+    /// end, if it said so.
+    pub(super) fn told(abort: Abort, first_lost: Option<u64>) -> Cause {
+        let first_lost = abort.first_lost().into_iter().chain(first_lost).min();
+        Cause { abort, found_here: false, is_plain_to_all: false, first_lost }
     }
 }
 
@@ -62,16 +67,21 @@ pub(super) struct HeardAbort {
     pub(super) abort: Abort,
     /// How many operations may still be completed first.
     pub(super) operations: usize,
+    /// The first collective that the rank that told has not run to its end, if it said so.
+    pub(super) first_lost: Option<u64>,
 }
 
-/// The reason why an operation cannot be run, while earlier ones are still in flight here. Those
-/// may be complete on the other ranks already, so they must not fail because of a later one.
+/// The reason why an operation cannot be run, while earlier ones are in flight here, or still to
+/// come. Those may be complete on the other ranks already, so they must not fail because of a later
+/// one.
 pub(super) struct DeferredFailure {
     pub(super) cause: Cause,
     /// The first operation that cannot be run.
     pub(super) sequence: u64,
     /// When the earlier ones have to be done. `None`: without a limit.
     pub(super) until: Option<Instant>,
+    /// Whether the others were told.
+    pub(super) is_told: bool,
 }
 
 /// A peer whose connection ended; an abort may still explain it better.
@@ -95,6 +105,8 @@ pub(super) struct BrokenGroup {
     pub(super) tells_all: Option<Instant>,
     /// Whether every other rank should find the reason without being told.
     pub(super) is_plain_to_all: bool,
+    /// The first collective that this rank has not run to its end; 0 if that helps nobody.
+    pub(super) gives_up: u64,
     pub(super) closed: bool,
     delivery: RefCell<ErrorDelivery>,
 }
@@ -142,6 +154,7 @@ impl BrokenGroup {
             until: now + BROKEN_GROUP_LINGER,
             tells_all: tells_all.then(|| now + UNREACHED_DELAY),
             is_plain_to_all: false,
+            gives_up: 0,
             closed: false,
             delivery: RefCell::default(),
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::broken_group::Cause;
 use super::finished_operation::FinishedOperation;
 use super::limits::{FRAME_COST_BYTES, SEGMENT_BYTES, TRANSPORT_QUEUE_BYTES, WINDOW_BYTES};
 use super::operation::SmallOperation;
@@ -39,6 +38,7 @@ impl State {
             self.finished.push(FinishedOperation::new(operation.completion, Err(error)));
             return;
         }
+        let Some(operation) = self.end_lost(operation) else { return };
         // What was tried immediately is issued already.
         let tried = operation.slot_progress.is_some_and(|slot_progress| slot_progress.shown);
         if (sequence <= self.issued && !(tried && sequence == self.issued))
@@ -148,7 +148,7 @@ impl State {
         let message = format!("operation {sequence} cannot run: {why}");
         let error = Error::InvalidArgument { message: message.clone() };
         self.finished.push(FinishedOperation::new(completion, Err(error)));
-        self.fail(Abort::User { rank: self.rank, why: message });
+        self.fail_from(sequence, Abort::User { rank: self.rank, why: message });
     }
 
     /// Takes the frames that came before operation `sequence` was issued.
@@ -482,11 +482,6 @@ impl State {
         running.progress(step, header.payload_bytes as usize, &mut self.work);
         self.list(header.sequence, step);
         self.finish_if_done(header.sequence);
-    }
-
-    /// Breaks the group for a reason found here.
-    pub(super) fn fail(&mut self, abort: Abort) {
-        self.fail_with(Cause::found(abort));
     }
 }
 

@@ -270,7 +270,7 @@ impl State {
                 running.into_iter().for_each(|it| it.direct.ended = Some((rank, self.now)));
                 return false;
             }
-            Err(abort) => self.fail(abort),
+            Err(abort) => self.fail_from(sequence, abort),
         }
         true
     }

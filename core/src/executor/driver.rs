@@ -170,6 +170,12 @@ impl Driver {
         self.change(|executor, now| executor.break_with(abort, now));
     }
 
+    /// As [`Driver::break_with`], as this rank cannot run operation `sequence`, or the next one
+    /// if none is named: those before it may end well.
+    pub fn break_from(&self, sequence: Option<u64>, abort: Abort) {
+        self.change(|executor, now| executor.break_from(sequence, abort, now));
+    }
+
     /// As [`Driver::break_with`], for a reason that another rank has published to all.
     pub fn break_as_told(&self, abort: Abort) {
         self.change(|executor, now| executor.break_as_told(abort, now));

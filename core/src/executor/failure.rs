@@ -13,14 +13,17 @@
 //! on one host, and where the connection was not reset, which loses what was under way. After a
 //! reset, or for a rank that could not be reached at all, the board says whether it had broken the
 //! group; without one, those to whom it told a reason pass it on within a moment, so that the grace
-//! is short ([`ENDED_GRACE`], [`ENDED_UNREACHED_GRACE`]). Between hosts it stays.
+//! is short ([`ENDED_GRACE`], [`ENDED_UNREACHED_GRACE`]).
+//!
+//! Between hosts nobody can be asked for the process. A connection that ends in order after all
+//! that was sent over it is as good, almost: a rank that lives says why before it closes one. So
+//! the grace is short then, too. It stays after a reset, unless a rank on the host of the dead one
+//! tells what it knows.
 
 use std::time::Duration;
 
 use super::analysis::peer_of;
-use super::broken_group::{
-    BrokenGroup, Cause, DeferredFailure, HeardAbort, StallReport, Suspicion, UNREACHED_DELAY,
-};
+use super::broken_group::{BrokenGroup, Cause, StallReport, Suspicion, UNREACHED_DELAY};
 use super::finished_operation::FinishedOperation;
 use super::peers::{PayloadTarget, Peer};
 use super::pending_messages::{AbandonedMessage, MessageEnd};
@@ -37,144 +40,53 @@ use crate::wire::frame::{Header, Kind};
 /// end of the process explains it.
 const ABORT_GRACE: Duration = Duration::from_millis(50);
 
-/// The same where the process has ended, but something that it had sent may be lost. If that was a
-/// reason, those who got it told this rank as soon as they read it.
+/// The same where the process has ended, but something that it had sent may be lost, or the other
+/// way around. If that was a reason, those who got it told this rank as soon as they read it.
 const ENDED_GRACE: Duration = Duration::from_millis(2);
 
 /// The same where it has ended, and there was no connection to it: others who have none to this
 /// rank either tell it after [`UNREACHED_DELAY`].
 const ENDED_UNREACHED_GRACE: Duration = UNREACHED_DELAY.saturating_mul(2);
 
-/// How long a disagreement waits at most for the operations before it to end. Shorter than
-/// the second for which the rank that found it keeps its connections, if not all were told.
-const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
-
 impl State {
-    /// Notes why the group must break; only the first reason counts, and one that was heard came
-    /// before any that is found later.
-    pub(super) fn fail_with(&mut self, cause: Cause) {
-        if self.is_failing() {
-            return;
-        }
-        let cause = self.heard.take().map_or(cause, |heard| Cause::told(heard.abort));
-        if let Some(sequence) = cause.abort.first_lost()
-            && self.in_flight.has_before(sequence)
-        {
-            // If this rank found that another left, the earlier operations may take as long as
-            // their own deadlines allow.
-            let has_time = cause.found_here && matches!(cause.abort, Abort::Left { .. });
-            self.defer(cause, sequence, !has_time);
-            return;
-        }
-        // All that it needs may be on the board already; the others have ended it then.
-        if let Some(tried) = self.tried
-            && cause.abort.first_lost().is_none_or(|sequence| tried < sequence)
-            && !self.is_own_will(&cause.abort)
-        {
-            self.defer(cause, tried + 1, true);
-            return;
-        }
-        let disagreement = self.deferred.take().filter(|it| it.cause.abort.is_disagreement());
-        self.cause = Some(disagreement.map_or(cause, |deferred| deferred.cause));
-    }
-
-    /// Notes a reason that ends operation `sequence` and later ones; for a limited time, unless the
-    /// earlier ones have their own.
-    fn defer(&mut self, cause: Cause, sequence: u64, is_limited: bool) {
-        if self.deferred.as_ref().is_none_or(|known| sequence < known.sequence) {
-            let until = is_limited.then(|| self.now + EARLIER_OPERATIONS_LIMIT);
-            self.deferred = Some(DeferredFailure { cause, sequence, until });
-        }
-    }
-
-    /// Whether this rank ends the group itself, which has not failed then.
-    fn is_own_will(&self, abort: &Abort) -> bool {
-        match abort {
-            Abort::User { rank, .. } => *rank == self.rank,
-            Abort::Reconfigured { .. } | Abort::Left { retired: true, .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Whether operation `sequence` can no longer be run: ranks disagree on it or on an earlier
-    /// one, or a rank that it needs has left.
-    pub(super) fn is_disputed(&self, sequence: u64) -> bool {
-        self.deferred.as_ref().is_some_and(|deferred| deferred.sequence <= sequence)
-    }
-
-    /// Breaks the group for a deferred reason, once the operations before it have ended. A reason
-    /// that ends them, too, was deferred for one that was tried, which is submitted at once: then
-    /// it has ended if it is complete on the board.
-    fn end_deferral(&mut self) {
-        let has_ended = |deferred: &DeferredFailure| {
-            self.tried.is_none()
-                && (deferred.cause.abort.first_lost().is_none()
-                    || !self.in_flight.has_before(deferred.sequence))
-        };
-        let is_due = |deferred: &DeferredFailure| {
-            deferred.until.is_some_and(|until| self.now >= until) || has_ended(deferred)
-        };
-        if self.cause.is_none() && self.deferred.as_ref().is_some_and(is_due) {
-            self.cause = self.deferred.take().map(|deferred| deferred.cause);
-        }
-    }
-
-    /// Notes what another rank told of the end of the group.
-    pub(super) fn hear(&mut self, abort: Abort) {
-        if !self.is_failing() && self.heard.is_none() {
-            let messages = self.messages.count() + self.windows.count();
-            let operations = self.in_flight.iter().count() + messages;
-            self.heard = Some(Box::new(HeardAbort { abort, operations }));
-        }
-    }
-
-    /// Looks on the board why a lost `peer` had broken the group; whether it says that there. It
-    /// may have had no connection over which to tell, or no time.
-    fn hear_of(&mut self, peer: Rank) -> bool {
-        let reason = self.exchange.as_ref().and_then(|exchange| exchange.reason(peer));
-        let is_told = reason.is_some();
-        reason.into_iter().for_each(|abort| self.hear(abort));
-        is_told
-    }
-
-    /// Breaks the group for what another rank told, once what had arrived by then is done with:
-    /// when nothing more `moves` here, or all has been completed that was in flight.
-    pub(super) fn heed_abort(&mut self, moves: bool) {
-        let has_completed = !self.finished.is_empty();
-        let due = self.heard.take_if(|heard| {
-            let waits = has_completed && heard.operations > 0;
-            heard.operations = heard.operations.saturating_sub(1);
-            !(moves && waits)
-        });
-        if let Some(heard) = due {
-            self.fail_with(Cause::told(heard.abort));
-        }
-    }
-
     /// Breaks the group if there is a reason: releases all memory, ends everything in flight, and
     /// tells the others.
     pub(super) fn break_if_needed(&mut self, transport: &mut dyn Transport) {
         self.end_deferral();
-        let Some(Cause { abort, found_here, is_plain_to_all }) = self.cause.take() else { return };
+        let Some(cause) = self.cause.take() else {
+            self.tell_of_deferral(transport);
+            return;
+        };
+        let gives_up = self.gives_up(&cause);
+        let Cause { abort, found_here, is_plain_to_all, first_lost } = cause;
+        // Others may count on what they were told that it runs to its end.
+        let is_less = |told: u64| gives_up < told;
+        let promised = self.promised.take();
+        let is_news = found_here || first_lost.into_iter().chain(promised).any(is_less);
         transport.abandon();
         self.work.clear();
         self.replies.clear();
         self.unexpected.clear();
         self.peers.forget();
         if let Some(exchange) = &mut self.exchange {
-            exchange.give_up(&abort);
+            exchange.give_up(&abort, (self.rank, gives_up));
+        }
+        if promised.is_some() {
+            // They were told of what was to come.
+            self.peers.iter_mut().for_each(|(_, peer)| peer.abort_given = false);
         }
         if !is_plain_to_all {
             // Over the connections that exist, so that it arrives even if this rank dies.
-            let reached = self.peers.iter_mut().filter(|(_, peer)| peer.was_reached);
-            let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
-            self.tell_why(transport, &abort, &reached);
+            let reached = self.reached();
+            let header = self.header(Kind::Abort, gives_up);
+            self.tell_why(transport, (&abort, header), &reached);
         }
         let is_own_will = self.is_own_will(&abort);
         let told_first = self.told_first.take().filter(|_| !is_own_will);
         self.finished.extend(told_first.map(FinishedOperation::first));
-        let mut broken = BrokenGroup::telling(abort, found_here, self.now);
+        let mut broken = BrokenGroup::telling(abort, is_news, self.now);
         broken.is_plain_to_all = is_plain_to_all;
+        broken.gives_up = gives_up;
         let before = self.finished.len();
         for running in self.in_flight.take_all() {
             let error = broken.error(&self.group, &running.fingerprint, running.sequence);
@@ -194,13 +106,29 @@ impl State {
         self.broken = Some(broken);
     }
 
-    /// Sends the reason to those of `peers` that are not lost and were not told.
-    fn tell_why(&mut self, transport: &mut dyn Transport, abort: &Abort, peers: &[Rank]) {
+    /// The first collective that this rank does not run to its end when it breaks the group. 0 if
+    /// what those before it need may be lost with a rank.
+    fn gives_up(&self, cause: &Cause) -> u64 {
+        let own = match cause.abort {
+            Abort::Failed { .. } => 0,
+            _ => self.first_incomplete(),
+        };
+        own.min(cause.first_lost.unwrap_or(own))
+    }
+
+    /// Sends the reason to those of `peers` that are not lost and were not told. `header` says
+    /// which collective is the first that this rank does not run to its end.
+    pub(super) fn tell_why(
+        &mut self,
+        transport: &mut dyn Transport,
+        (abort, header): (&Abort, Header),
+        peers: &[Rank],
+    ) {
         let payload = abort.encode();
         let header = Header {
             message_bytes: payload.len() as u64,
             payload_bytes: payload.len() as u32,
-            ..self.header(Kind::Abort, 0)
+            ..header
         };
         for &peer in peers {
             let state = self.peers.of(peer);
@@ -230,10 +158,11 @@ impl State {
         let is_told = self.is_told();
         let Some(broken) = self.broken.as_mut().filter(|broken| !broken.closed) else { return };
         if broken.tells_all.take_if(|when| self.now >= *when).is_some() {
-            let abort = broken.abort.clone();
+            let (abort, gives_up) = (broken.abort.clone(), broken.gives_up);
             let others = (0..self.size).filter(|&it| it != self.rank && !self.has_found(it));
             let others: Vec<Rank> = others.collect();
-            self.tell_why(transport, &abort, &others);
+            let header = self.header(Kind::Abort, gives_up);
+            self.tell_why(transport, (&abort, header), &others);
             return;
         }
         let may_close = is_told && broken.tells_all.is_none() && self.now >= broken.may_close;
@@ -375,8 +304,9 @@ impl State {
     /// rank connects to every other at first, and so should see for itself that a process ended.
     pub(super) fn suspected(&mut self) -> Option<Cause> {
         let Suspicion { peer, why, is_sure, .. } = self.suspicion.take()?;
-        if let Some(abort) = self.exchange.as_ref().and_then(|exchange| exchange.reason(peer)) {
-            return Some(Cause::told(abort));
+        let reason = self.exchange.as_ref().and_then(|exchange| exchange.reason(peer));
+        if let Some((abort, first_lost)) = reason {
+            return Some(Cause::told(abort, first_lost));
         }
         let is_plain_to_all = is_sure && self.exchange.is_some();
         Some(Cause { is_plain_to_all, ..Cause::found(Abort::Failed { rank: peer, why }) })
@@ -392,7 +322,7 @@ impl State {
                     || !self.windows.is_idle()
                     || self.suspicion.is_some()
                     || self.heard.is_some()
-                    || self.deferred.is_some()
+                    || self.deferred.as_ref().is_some_and(|it| it.cause.first_lost.is_none())
             }
         }
     }
@@ -428,15 +358,15 @@ impl State {
         // connection.
         let has_left = self.exchange.as_ref().is_some_and(|exchange| exchange.has_left(peer));
         // A rank that lives closes its connections, too, when the group broke.
-        let is_ending = self.cause.is_some() || self.broken.is_some() || self.heard.is_some();
+        let is_explained = self.is_explained(peer);
         let why = match why {
             _ if has_left => LossReason::Goodbye,
-            LossReason::Died(why) if is_ending => LossReason::Unreachable(why),
+            LossReason::Died(why) if is_explained => LossReason::Unreachable(why),
             why => why,
         };
-        state.lost = Some(why.clone());
+        self.peers.of(peer).lost = Some(why.clone());
         // A rank that broke the group ends its connections; why, is known.
-        if self.is_failing() || self.heard.is_some() {
+        if is_explained && !(why == LossReason::Goodbye && self.deferred.is_some()) {
             return;
         }
         if why != LossReason::Goodbye && self.hear_of(peer) {
@@ -467,7 +397,7 @@ impl State {
     /// board.
     pub(super) fn suspect_ended(&mut self, peer: Rank, all_arrived: bool) {
         let is_sure = self.suspicion.as_ref().is_some_and(|known| known.is_sure);
-        if is_sure || self.is_failing() || self.heard.is_some() {
+        if is_sure || self.is_explained(peer) {
             return;
         }
         let lost = self.peers.get(peer).and_then(|peer| peer.lost.clone());
@@ -490,6 +420,14 @@ impl State {
         if self.suspicion.as_ref().is_none_or(|known| is_sure || until < known.until) {
             let why = format!("its process ended: {why}");
             self.suspicion = Some(Suspicion { peer, why, until, is_sure });
+        }
+    }
+
+    /// The connection to a peer that was lost ended after all that it had sent. If it had broken
+    /// the group, that would be among it.
+    pub(super) fn suspect_silent(&mut self, peer: Rank) {
+        if let Some(suspicion) = self.suspicion.as_mut().filter(|it| it.peer == peer) {
+            suspicion.until = suspicion.until.min(self.now + ENDED_GRACE);
         }
     }
 
@@ -532,9 +470,9 @@ impl State {
     /// the group gets other members: what needs it fails with that.
     pub(super) fn tell_of_retirement(&mut self, transport: &mut dyn Transport) {
         let notice = Abort::Left { rank: self.rank, sequence: 0, retired: true };
-        let reached = self.peers.iter_mut().filter(|(_, peer)| peer.was_reached);
-        let reached: Vec<Rank> = reached.map(|(rank, _)| rank).collect();
-        self.tell_why(transport, &notice, &reached);
+        let reached = self.reached();
+        let header = self.header(Kind::Abort, 0);
+        self.tell_why(transport, (&notice, header), &reached);
         if let Some(exchange) = &mut self.exchange {
             exchange.leave(Some(&notice));
         }

@@ -8,6 +8,7 @@ mod background;
 mod broken_group;
 mod closed;
 mod collectives;
+mod deferral;
 mod direct_exchange;
 mod direct_parts;
 mod direct_reduction;

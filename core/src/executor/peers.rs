@@ -155,6 +155,9 @@ pub(super) struct Peer {
     pub(super) retired: bool,
     /// Whether its abort has arrived.
     pub(super) abort_received: bool,
+    /// Whether it said that it has broken the group, and not that it will: all that it had to give
+    /// was under way before.
+    pub(super) has_broken_group: bool,
     /// Whether this rank's abort was handed to the transport.
     pub(super) abort_given: bool,
     /// Whether it has left.

@@ -61,7 +61,7 @@ impl State {
     /// Takes a message that has arrived completely and fits `memory` exactly, and returns its
     /// sender. None if there is no such message, or if an earlier receive may match it.
     pub(super) fn receive_short(&mut self, from: Envelope, memory: &mut [u8]) -> Option<Rank> {
-        if self.is_failing() || !self.messages.posted.is_empty() {
+        if self.is_failing() || self.deferred.is_some() || !self.messages.posted.is_empty() {
             return None;
         }
         let unmatched = &self.messages.unmatched;
@@ -303,7 +303,8 @@ impl State {
         // A receive that does not fit ends with all others when the group breaks.
         self.messages.matched.push(receiving);
         let fits = misfit.is_none();
-        misfit.into_iter().for_each(|misfit| self.fail(misfit));
+        let next = self.issued + 1;
+        misfit.into_iter().for_each(|misfit| self.fail_from(next, misfit));
         fits
     }
 

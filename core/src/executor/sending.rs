@@ -71,6 +71,7 @@ impl State {
     ) -> bool {
         let Some(peer) = to.peer else { return false };
         let is_plain = !self.is_failing()
+            && self.deferred.is_none()
             && peer < self.size
             && peer != self.rank
             && payload.len() <= self.peers.eager_bytes(peer)

@@ -132,19 +132,22 @@ impl SlotExchange {
         self.sequences.push_back(sequence);
     }
 
-    /// Drops all operations, because the group broke, and tells the others that this rank no longer
-    /// takes part.
-    pub(super) fn give_up(&mut self, abort: &Abort) {
+    /// Drops all operations, because the group broke, and tells the others that `rank`, this one,
+    /// no longer takes part: `from` is the first collective that it has not run to its end, if it
+    /// is not 0.
+    pub(super) fn give_up(&mut self, abort: &Abort, (rank, from): (Rank, u64)) {
         self.sequences.clear();
         self.lent.clear();
         self.unchecked.clear();
         self.shown = 0;
-        self.board.withdraw(&abort.encode());
+        // What it has shown for those before counts.
+        self.board.pass(self.board.passed(rank).max(from.saturating_sub(1)));
+        self.board.withdraw(&encoded(abort, from));
     }
 
     /// Publishes that this rank leaves, with nothing in flight, and why, if that is said.
     pub(super) fn leave(&mut self, why: Option<&Abort>) {
-        self.board.leave(&why.map(Abort::encode).unwrap_or_default());
+        self.board.leave(&why.map(|abort| encoded(abort, 0)).unwrap_or_default());
     }
 
     /// Whether `rank` left cleanly.
@@ -154,14 +157,15 @@ impl SlotExchange {
 
     /// Whether `rank` left since the group gets other members.
     pub(super) fn has_retired(&self, rank: Rank) -> bool {
-        let reason = || Abort::decode(&self.board.reason(rank)?);
-        self.has_left(rank) && matches!(reason(), Some(Abort::Left { retired: true, .. }))
+        let reason = || decoded(&self.board.reason(rank)?);
+        self.has_left(rank) && matches!(reason(), Some((Abort::Left { retired: true, .. }, _)))
     }
 
-    /// Why `rank` broke the group, if it has published that. It stays when its process ends.
-    pub(super) fn reason(&self, rank: Rank) -> Option<Abort> {
+    /// Why `rank` broke the group, if it has published that, and the first collective that it has
+    /// not run to its end, if that is known. It stays when its process ends.
+    pub(super) fn reason(&self, rank: Rank) -> Option<(Abort, Option<u64>)> {
         let reason = self.board.reason(rank).filter(|_| !self.has_left(rank))?;
-        Abort::decode(&reason)
+        decoded(&reason)
     }
 
     /// Whether `rank` takes no part any more: it has broken the group, or left.
@@ -272,6 +276,20 @@ impl SlotExchange {
         }
         Ok(TakeOutcome::Complete)
     }
+}
+
+/// A reason as it stands on the board.
+fn encoded(abort: &Abort, gives_up: u64) -> Vec<u8> {
+    let mut reason = abort.encode();
+    reason.extend(gives_up.to_le_bytes());
+    reason
+}
+
+/// Reads what [`encoded`] wrote.
+fn decoded(reason: &[u8]) -> Option<(Abort, Option<u64>)> {
+    let (abort, gives_up) = reason.split_last_chunk()?;
+    let gives_up = u64::from_le_bytes(*gives_up);
+    Some((Abort::decode(abort)?, (gives_up > 0).then_some(gives_up)))
 }
 
 /// The fingerprint that a rank shows which says where its data lies.

@@ -164,7 +164,7 @@ impl State {
         data.iter().for_each(|block| block.read(|bytes| exchange.input_scratch.extend(bytes)));
         if exchange.input_scratch.len() > board_bytes(size) {
             let why = format!("operation {sequence} does not fit the board of {size} ranks");
-            self.fail(Abort::User { rank: self.rank, why });
+            self.fail_from(sequence, Abort::User { rank: self.rank, why });
             return true;
         }
         let fingerprint = over_board(&running.fingerprint);
@@ -222,7 +222,7 @@ impl State {
                 // Otherwise the last rank has shown that just now, and it is looked at again.
                 if exchange.is_lent(&operation) && !exchange.reads_memory() {
                     let why = "a rank lends memory that others may not read".to_owned();
-                    self.fail(Abort::User { rank: self.rank, why });
+                    self.fail_from(sequence, Abort::User { rank: self.rank, why });
                 }
             }
             Ok(TakeOutcome::Complete) => {

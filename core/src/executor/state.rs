@@ -8,6 +8,7 @@ use super::analysis::Analyses;
 use super::broken_group::{
     BrokenGroup, Cause, DeferredFailure, GroupIdentity, HeardAbort, Suspicion,
 };
+use super::deferral::DEFERRED;
 use super::finished_operation::FinishedOperation;
 use super::in_flight::InFlight;
 use super::liveness_check::LivenessCheck;
@@ -72,6 +73,9 @@ pub(super) struct State {
     pub(super) cause: Option<Cause>,
     /// Why it must be broken once the operations before have ended.
     pub(super) deferred: Option<DeferredFailure>,
+    /// The first collective that this rank does not run to its end, as it told others when that was
+    /// deferred.
+    pub(super) promised: Option<u64>,
     pub(super) broken: Option<BrokenGroup>,
     /// What ends first when the group fails, unless by this rank's own will.
     pub(super) told_first: Option<Arc<Completion>>,
@@ -112,6 +116,7 @@ impl State {
             heard: None,
             cause: None,
             deferred: None,
+            promised: None,
             broken: None,
             told_first: None,
             departed: 0,
@@ -356,7 +361,7 @@ impl Sink for State {
             return;
         }
         if incoming == PayloadTarget::Abort {
-            self.abort_arrived(peer, &payload);
+            self.abort_arrived(peer, header, &payload);
             return;
         }
         if self.is_failing() {
@@ -401,6 +406,10 @@ impl Sink for State {
     fn process_ended(&mut self, peer: Rank, all_arrived: bool) {
         self.suspect_ended(peer, all_arrived);
     }
+
+    fn ended_in_silence(&mut self, peer: Rank) {
+        self.suspect_silent(peer);
+    }
 }
 
 /// The bytes of a payload that was not put in place.
@@ -418,7 +427,7 @@ impl State {
         Payload::Owned(payload)
     }
 
-    fn abort_arrived(&mut self, peer: Rank, payload: &ArrivedPayload<'_>) {
+    fn abort_arrived(&mut self, peer: Rank, header: &Header, payload: &ArrivedPayload<'_>) {
         let abort = Abort::decode(bytes_of(payload)).unwrap_or_else(|| Abort::User {
             rank: peer,
             why: "for a reason that this version does not know".to_owned(),
@@ -430,10 +439,12 @@ impl State {
             return;
         }
         state.abort_received = true;
+        state.has_broken_group |= header.message != DEFERRED;
         // A peer that breaks the group, too, waits until it has received this rank's abort.
         if self.broken.is_some() && !std::mem::replace(&mut state.abort_given, true) {
-            self.replies.push_back((peer, self.header(Kind::Abort, 0)));
+            let gives_up = self.broken.as_ref().map_or(0, |broken| broken.gives_up);
+            self.replies.push_back((peer, self.header(Kind::Abort, gives_up)));
         }
-        self.hear(abort);
+        self.hear(abort, (header.sequence > 0).then_some(header.sequence));
     }
 }

@@ -43,6 +43,11 @@ impl Driver {
         self.lock().broken().cloned()
     }
 
+    /// Why the group failed or was left, or will fail once what may still end well has ended.
+    pub fn failure(&self) -> Option<Abort> {
+        self.lock().failure().cloned()
+    }
+
     /// What operations that need everybody would end with, if a rank has left since the group gets
     /// other members.
     pub fn retirement(&self) -> Option<Abort> {

@@ -167,7 +167,7 @@ impl Combination {
                     Ok(())
                 }
                 Err(error) => {
-                    place.abort(&error);
+                    place.abort(sequence, &error);
                     Err(error)
                 }
             };
@@ -178,12 +178,12 @@ impl Combination {
 
 impl Place {
     /// Tells all ranks why this one has no result.
-    fn abort(&self, error: &Error) {
+    fn abort(&self, sequence: u64, error: &Error) {
         if let Some(members) = self.members.upgrade() {
             members.hooks.note_own_end();
         }
         if let Some(backend) = self.backend.upgrade() {
-            guarded(|| backend.abort(&error.to_string()));
+            guarded(|| backend.abort_from(Some(sequence), &error.to_string()));
         }
     }
 }

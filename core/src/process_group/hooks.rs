@@ -235,11 +235,11 @@ impl ProcessGroup {
             match in_hook(|| catch_unwind(AssertUnwindSafe(|| hook(&arguments)))) {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    self.abort_because(&why(&error.to_string()));
+                    self.abort_next(&why(&error.to_string()));
                     return Err(error);
                 }
                 Err(panic) => {
-                    self.abort_because(&why(text_of(&*panic)));
+                    self.abort_next(&why(text_of(&*panic)));
                     resume_unwind(panic);
                 }
             }

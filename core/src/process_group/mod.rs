@@ -277,12 +277,22 @@ impl ProcessGroup {
 
     /// As [`ProcessGroup::abort`], for a reason that every rank's error names.
     pub(crate) fn abort_because(&self, why: &str) {
+        self.end_by(|backend| backend.abort(why));
+    }
+
+    /// As [`ProcessGroup::abort_because`], as this rank does not run its next operation: those that
+    /// it has issued may end well.
+    pub(crate) fn abort_next(&self, why: &str) {
+        self.end_by(|backend| backend.abort_from(None, why));
+    }
+
+    fn end_by(&self, end: impl Fn(&dyn Backend)) {
         // The group is not the child's to abort.
         if self.inner.is_inherited() {
             return;
         }
         self.inner.hooks.note_own_end();
-        self.inner.backends().for_each(|backend| backend.abort(why));
+        self.inner.backends().for_each(|backend| end(&**backend));
     }
 
     /// Leaves the group cleanly; operations in flight get a short time to finish. A split-off group

@@ -194,6 +194,12 @@ pub trait Sink {
     fn process_ended(&mut self, peer: Rank, all_arrived: bool) {
         let _ = (peer, all_arrived);
     }
+    /// The connection to `peer`, which was lost, ended when all that it had sent was here, or there
+    /// is no third rank, and the system does not know its process. A rank that lives says why it
+    /// closes.
+    fn ended_in_silence(&mut self, peer: Rank) {
+        let _ = peer;
+    }
 }
 
 /// A file descriptor that a thread may wait for, see [`wait`](wait::wait).

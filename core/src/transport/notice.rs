@@ -14,6 +14,9 @@ pub(super) enum Notice {
     /// arrived.
     #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "it is of ranks with sockets"))]
     ProcessEnded(Rank, bool),
+    /// The connection to this rank, which was lost, ended after all that it had sent.
+    #[cfg_attr(not(feature = "tcp"), allow(dead_code, reason = "it is of ranks with sockets"))]
+    EndedInSilence(Rank),
 }
 
 /// Delivers all `notices` to `sink`, in order. Returns whether there were any.
@@ -24,6 +27,7 @@ pub(super) fn tell(notices: &mut Vec<Notice>, sink: &mut dyn Sink) -> bool {
             Notice::Sent(peer, header) => sink.sent(peer, &header),
             Notice::Lost(peer, why) => sink.lost(peer, why),
             Notice::ProcessEnded(peer, all_arrived) => sink.process_ended(peer, all_arrived),
+            Notice::EndedInSilence(peer) => sink.ended_in_silence(peer),
         }
     }
     moved

@@ -97,7 +97,7 @@ impl StagedOperation {
         self.state = State::Over;
         self.tensors = Tensors::default();
         if let Some(group) = &self.group {
-            group.abort_because(why);
+            group.abort_next(why);
         }
     }
 }

@@ -493,7 +493,7 @@ fn is_refusal(error: &Error) -> bool {
 
 /// Aborts a group that counts on an operation of this rank.
 fn could_not(group: &ProcessGroup, name: &str, why: &str) {
-    group.abort_because(&format!("could not take part in {name}: {why}"));
+    group.abort_next(&format!("could not take part in {name}: {why}"));
 }
 
 /// The language's side of a tensor that is copied, if it is still as it was.

@@ -189,6 +189,7 @@ fn the_end_of_a_process_needs_no_time_to_be_believed() {
             let graces_ms = [
                 (ProcessCheck::AllArrived, 0),
                 (ProcessCheck::SomeLost, 2),
+                (ProcessCheck::Silence, 2),
                 (ProcessCheck::Unknown, 50),
             ];
             for (check, grace_ms) in graces_ms {
@@ -209,7 +210,9 @@ fn the_end_of_a_process_needs_no_time_to_be_believed() {
                 for error in errors(&calls) {
                     let Error::RankFailed { rank, why, .. } = &error else { panic!("{error}") };
                     let says_so = why.contains("its process ended");
-                    assert_eq!((*rank, says_so), (dead, check != ProcessCheck::Unknown), "{why}");
+                    let is_known =
+                        matches!(check, ProcessCheck::AllArrived | ProcessCheck::SomeLost);
+                    assert_eq!((*rank, says_so), (dead, is_known), "{why}");
                 }
             }
         }

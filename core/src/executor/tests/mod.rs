@@ -13,6 +13,7 @@ mod board_loans;
 mod boards;
 mod collectives;
 mod contracts;
+mod deferral;
 #[cfg(feature = "tcp")]
 mod drivers;
 mod failures;

@@ -61,6 +61,8 @@ pub(super) enum ProcessCheck {
     AllArrived,
     /// It has ended, and some of what it had sent may be lost.
     SomeLost,
+    /// Nothing, but all that it had sent has arrived.
+    Silence,
 }
 
 enum Packet {
@@ -156,8 +158,11 @@ impl Loopback {
                 let died = || LossReason::Died("the connection ended".to_owned());
                 sink.lost(peer, if orderly { LossReason::Goodbye } else { died() });
                 let check = self.network.lock().unwrap().process_check;
-                if !orderly && check != ProcessCheck::Unknown {
-                    sink.process_ended(peer, check == ProcessCheck::AllArrived);
+                match check {
+                    _ if orderly => {}
+                    ProcessCheck::Unknown => {}
+                    ProcessCheck::Silence => sink.ended_in_silence(peer),
+                    _ => sink.process_ended(peer, check == ProcessCheck::AllArrived),
                 }
             }
             Some(Packet::Frame(header, bytes)) => {

@@ -252,8 +252,8 @@ impl<M: Medium> PeerTable<M> {
     }
 
     /// Has the sink notified once the process of `peer` has ended, which was lost without a
-    /// goodbye; `all_arrived` says that all that it had sent was read. Does nothing where this rank
-    /// cannot ask for it.
+    /// goodbye; `all_arrived` says that all that it had sent was read. Where this rank cannot ask
+    /// for it, the sink hears that at least.
     pub(in crate::transport) fn examine(&mut self, peer: Rank, all_arrived: bool) {
         let process_id = self.peers[peer as usize].process_id;
         match process_id.map_or(ProcessCheck::Unknown, ProcessCheck::of) {
@@ -263,6 +263,9 @@ impl<M: Medium> PeerTable<M> {
                 if self.readiness.add(&process, key, false).is_ok() {
                     self.ending.push(EndingPeer { peer, process, all_arrived });
                 }
+            }
+            ProcessCheck::Unknown if all_arrived => {
+                self.notices.push(Notice::EndedInSilence(peer));
             }
             ProcessCheck::Unknown => {}
         }
