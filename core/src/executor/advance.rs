@@ -28,6 +28,10 @@ use crate::wire::frame::Fingerprint;
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const MAX_ROUNDS: usize = 16;
 
+/// Most calls of [`Executor::advance`], one after the other, that leave frames where they are.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+const MAX_WITHOUT_FRAMES: u32 = 16;
+
 /// What [`Executor::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -44,6 +48,9 @@ pub struct Progress {
 pub struct Executor {
     transport: Box<dyn Transport>,
     state: State,
+    /// The last calls of [`Executor::advance`] that left frames where they are.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    without_frames: u32,
     /// Completed when nothing is in flight, or at the time beside each.
     awaiting_idle: Vec<(Arc<Completion>, Instant)>,
     /// Failed when the group breaks, if somebody still holds them.
@@ -71,6 +78,8 @@ impl Executor {
         Executor {
             transport,
             state,
+            #[cfg(all(feature = "tcp", target_os = "linux"))]
+            without_frames: 0,
             awaiting_idle: Vec::new(),
             awaiting_failure: Vec::new(),
             known_interests: Vec::new(),
@@ -155,7 +164,7 @@ impl Executor {
         memory: &mut LentMemory<'_>,
         spin: SpinBudget,
     ) -> SmallAttempt {
-        let attempt = self.state.try_small(operation, memory, spin);
+        let attempt = self.state.try_small(&mut *self.transport, operation, memory, spin);
         if self.state.cause.is_some() {
             self.run();
         }
@@ -209,9 +218,10 @@ impl Executor {
         None
     }
 
-    /// Whether there is something to send, for which [`Executor::advance`] must be called.
-    pub fn has_replies(&self) -> bool {
-        !self.state.replies.is_empty()
+    /// Whether [`Executor::try_small`] has woken other ranks, or has something to send to them, so
+    /// that [`Executor::advance`] must be called. True once.
+    pub fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.state.has_woken) || !self.state.replies.is_empty()
     }
 
     /// Starts a collective. The sequence numbers of one group rise by one.
@@ -257,6 +267,10 @@ impl Executor {
         if self.is_closed() {
             return progress;
         }
+        #[cfg(all(feature = "tcp", target_os = "linux"))]
+        if self.ends_on_board() {
+            return Progress { moved: true, unfinished: true };
+        }
         for round in 1..=MAX_ROUNDS {
             let arrived = self.transport.advance(&mut self.state);
             let ran = self.run();
@@ -276,6 +290,16 @@ impl Executor {
         }
         self.state.break_if_needed(&mut *self.transport);
         progress
+    }
+
+    /// Ends what is over by what the others have shown, which takes no system call: a rank that has
+    /// just been woken is woken for that. False if nothing is, or frames must wait no longer.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    fn ends_on_board(&mut self) -> bool {
+        let may_end = self.without_frames < MAX_WITHOUT_FRAMES && self.state.cause.is_none();
+        let ends = may_end && self.state.look_at_board() && !self.state.finished.is_empty();
+        self.without_frames = if ends { self.without_frames + 1 } else { 0 };
+        ends
     }
 
     /// Appends the operations that are over. The caller settles them without holding a lock.

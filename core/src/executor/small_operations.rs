@@ -16,6 +16,7 @@ use crate::generated::collective::Blocks;
 use crate::schedule::Rank;
 use crate::spin::SpinBudget;
 use crate::tensor::{LentMemory, Region};
+use crate::transport::Transport;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
 use crate::transport::board::Board as _;
 use crate::transport::board::{Attention, board_bytes};
@@ -28,9 +29,11 @@ const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl State {
     /// Runs a small collective with the next number from beginning to end, if the others show their
-    /// parts while the spin budget lasts.
+    /// parts while the spin budget lasts. Those that sleep are woken first: while they wake up,
+    /// this rank does its part.
     pub(super) fn try_small(
         &mut self,
+        transport: &mut dyn Transport,
         operation: &SmallOperation,
         memory: &mut LentMemory<'_>,
         spin: SpinBudget,
@@ -60,9 +63,8 @@ impl State {
         if !has_shown {
             return SmallAttempt::Declined;
         }
-        self.issued = sequence;
-        self.tried = Some(sequence);
-        if self.wake_sleepers() {
+        (self.issued, self.tried) = (sequence, Some(sequence));
+        if self.wake_immediately(transport) {
             return SmallAttempt::Shown;
         }
         let Some(exchange) = self.exchange.as_mut() else { return SmallAttempt::Shown };
@@ -97,6 +99,14 @@ impl State {
         exchange.publish_progress(sequence);
         self.in_flight.note_finished(sequence, *fingerprint);
         SmallAttempt::Done
+    }
+
+    /// As [`State::wake_sleepers`], without waiting for the next call that moves frames.
+    fn wake_immediately(&mut self, transport: &mut dyn Transport) -> bool {
+        let has_failed = self.wake_sleepers();
+        self.has_woken |= !self.replies.is_empty();
+        self.send_replies(transport);
+        has_failed
     }
 
     /// Moves the operations on the board. Returns whether anything moved.

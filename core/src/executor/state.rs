@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) work: VecDeque<(u64, u32)>,
     /// Frames without payload, to be sent when the transport can be borrowed.
     pub(super) replies: VecDeque<(Rank, Header)>,
+    /// Whether the fast path has sent frames, of which the transport has to tell.
+    pub(super) has_woken: bool,
     /// How many peers wait to be told that an operation was issued.
     pub(super) wanting_issued: usize,
     pub(super) messages: PointToPoint,
@@ -105,6 +107,7 @@ impl State {
             spare_steps: Vec::new(),
             work: VecDeque::new(),
             replies: VecDeque::new(),
+            has_woken: false,
             wanting_issued: 0,
             messages: PointToPoint::new(),
             windows: Windows::default(),
@@ -166,7 +169,7 @@ impl State {
         true
     }
 
-    fn send_replies(&mut self, transport: &mut dyn Transport) {
+    pub(super) fn send_replies(&mut self, transport: &mut dyn Transport) {
         while let Some((peer, mut header)) = self.replies.pop_front() {
             header.issued = self.issued;
             let payload = match header.kind {

@@ -44,10 +44,11 @@ impl Driver {
         };
         self.note_activity();
         let attempt = executor.try_small(operation, memory, spin);
-        if !operation.sequence.is_multiple_of(CALLS_PER_FRAME_CHECK) && !executor.has_replies() {
+        let has_woken = executor.take_woken();
+        if !operation.sequence.is_multiple_of(CALLS_PER_FRAME_CHECK) && !has_woken {
             return (attempt, deferred_completions);
         }
-        // Others have to be woken, or frames must not wait for the end of a loop of small calls.
+        // Frames must not wait for the end of a loop of small calls, nor those that woke others.
         drop(executor);
         self.turn(&mut deferred_completions.finished, |_, _| {});
         (attempt, deferred_completions)

@@ -61,7 +61,7 @@ fn allreduce(world: &mut World, rank: u32, elements: usize) -> Arc<Completion> {
     world.issue(rank, call(small, elements, vec![], vec![Region::zeroed(4 * elements)]))
 }
 
-fn barrier(rank: u32, size: u32) -> Call {
+pub(super) fn barrier(rank: u32, size: u32) -> Call {
     call(small(Collective::Barrier, rank, size, 0), 0, vec![], vec![])
 }
 

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::boards::barrier;
 use super::drivers::PATIENCE;
 use super::world::memory;
 use crate::completion::Completion;
-use crate::executor::{Envelope, Executor, GroupIdentity, Message};
+use crate::executor::{Envelope, Executor, GroupIdentity, Message, SmallAttempt, SmallOperation};
 use crate::generated::dtype::DType;
-use crate::tensor::Region;
+use crate::spin::SpinBudget;
+use crate::tensor::{LentMemory, Region};
+use crate::transport::shm::board::in_one_process;
 use crate::transport::shm::{Listener, ShmTransport};
-use crate::transport::{Membership, wait};
+use crate::transport::{Interest, Membership, wait};
 use crate::wire::card::Card;
 use crate::wire::handshake::Token;
 
@@ -47,10 +50,12 @@ pub(super) fn envelope(peer: u32, tag: u32) -> Envelope {
     Envelope { peer: Some(peer), tag, dtype: DType::U8 }
 }
 
-#[test]
-fn a_rank_that_sleeps_is_woken_although_another_thread_took_the_last_call() {
-    let [mut sleeper, mut other] = pair();
-    let is_awake = |interests: &[_]| wait::wait(interests, Some(Duration::ZERO));
+fn is_awake(interests: &[Interest]) -> bool {
+    wait::wait(interests, Some(Duration::ZERO))
+}
+
+/// What a thread of `sleeper` waits for, once both ranks have nothing to do.
+fn fall_asleep(sleeper: &mut Executor, other: &mut Executor) -> Vec<Interest> {
     let mut interests = Vec::new();
     loop {
         other.advance(Instant::now());
@@ -58,9 +63,15 @@ fn a_rank_that_sleeps_is_woken_although_another_thread_took_the_last_call() {
         interests.clear();
         let sleepy = sleeper.prepare_to_sleep(&mut interests);
         if !other.advance(Instant::now()).moved && sleepy && !is_awake(&interests) {
-            break;
+            return interests;
         }
     }
+}
+
+#[test]
+fn a_rank_that_sleeps_is_woken_although_another_thread_took_the_last_call() {
+    let [mut sleeper, mut other] = pair();
+    let interests = fall_asleep(&mut sleeper, &mut other);
     // One thread sleeps; another starts something and takes what was to wake the first.
     other.send(message(0, &memory([1])), Instant::now());
     let into = [Region::zeroed(4), Region::zeroed(4)];
@@ -71,4 +82,25 @@ fn a_rank_that_sleeps_is_woken_although_another_thread_took_the_last_call() {
     assert!(!is_awake(&interests), "nothing is left to do");
     other.send(message(0, &memory([2])), Instant::now());
     assert!(is_awake(&interests), "the second message came while it slept");
+}
+
+#[test]
+fn a_rank_that_sleeps_for_the_board_is_woken_at_once_and_needs_no_frame() {
+    let mut boards = in_one_process(2).into_iter();
+    let [mut sleeper, mut other] = pair().map(|it| it.with_board(boards.next().unwrap()));
+    let (operation, completion) = barrier(0, 2).into_operation(1, Instant::now());
+    sleeper.submit(operation, Instant::now());
+    let interests = fall_asleep(&mut sleeper, &mut other);
+    let call = barrier(1, 2);
+    let (fingerprint, small) = (call.fingerprint, call.small.unwrap());
+    let operation = SmallOperation { sequence: 1, fingerprint, small };
+    let mut memory = LentMemory::InPlace(&mut []);
+    let attempt = other.try_small(&operation, &mut memory, SpinBudget::NONE);
+    assert_eq!(attempt, SmallAttempt::Done);
+    assert!(is_awake(&interests), "the other rank has returned to its own work");
+    assert!(sleeper.advance(Instant::now()).unfinished, "frames are still to be read");
+    let mut finished = Vec::new();
+    sleeper.take_finished(&mut finished);
+    finished.into_iter().for_each(crate::executor::FinishedOperation::settle);
+    assert!(completion.is_done() && is_awake(&interests));
 }
