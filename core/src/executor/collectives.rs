@@ -12,6 +12,7 @@ use super::state::{State, bytes_of};
 use super::unexpected_frames::UnexpectedFrame;
 use crate::completion::Completion;
 use crate::generated::error::Error;
+use crate::kernels;
 use crate::schedule::Action;
 use crate::transport::{ArrivedPayload, Destination, Payload, Rank, Transport};
 use crate::wire::abort::{Abort, Side};
@@ -413,7 +414,7 @@ impl State {
             }
             PayloadTarget::Early { sequence, step } => {
                 let Some(running) = self.in_flight.get_mut(sequence) else { return };
-                let bytes = bytes_of(payload).to_vec();
+                let bytes = kernels::copied(bytes_of(payload));
                 if !payload.holds() {
                     return;
                 }
@@ -428,7 +429,7 @@ impl State {
 
     /// Keeps a frame of an operation that is not issued here yet.
     fn keep_unexpected(&mut self, peer: Rank, header: &Header, payload: &ArrivedPayload<'_>) {
-        let kept = bytes_of(payload).to_vec();
+        let kept = kernels::copied(bytes_of(payload));
         if !payload.holds() {
             return;
         }

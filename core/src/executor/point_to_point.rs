@@ -20,6 +20,7 @@ use super::stores_choice::StoresClass;
 use crate::clock::Instant;
 use crate::completion::{Completion, Outcome, error_of};
 use crate::generated::error::Error;
+use crate::kernels::{self, Stores};
 use crate::transport::{ArrivedPayload, Destination, Rank};
 use crate::wire::abort::Abort;
 use crate::wire::frame::{Header, Kind};
@@ -75,7 +76,7 @@ impl State {
             return None;
         }
         let found = self.messages.unmatched.remove(place)?;
-        memory.copy_from_slice(&found.payload);
+        kernels::copy(memory, &found.payload, Stores::Cached);
         self.messages.last_receive += 1;
         let sender = found.announcement.peer;
         self.messages.flow(sender).waiting -= found.cost();
@@ -107,7 +108,7 @@ impl State {
             self.protocol_error(peer, "two messages came with one number");
             return;
         }
-        receiving.memory.write(|into| into[..payload.len()].copy_from_slice(payload));
+        receiving.memory.write(|into| kernels::copy(into, payload, Stores::Cached));
         self.received(place, payload.len());
     }
 
@@ -253,7 +254,7 @@ impl State {
             announcement: Announcement::of(peer, header),
             tag: header.message,
             offered: header.kind == Kind::Offer,
-            payload: payload.to_vec(),
+            payload: kernels::copied(payload),
         };
         if let Some(posted) = self.messages.take_posted(peer, header.message) {
             // The receive was posted while the payload was on its way.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::generated::collective::{Blocks, Collective};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
-use crate::kernels::{self, Order};
+use crate::kernels::{self, Order, Stores};
 use crate::schedule::Rank;
 
 /// A small operation of one rank.
@@ -134,7 +134,7 @@ impl SmallCollective {
 fn put(into: Option<&mut [u8]>, shown: &[u8]) -> bool {
     match into {
         Some(into) if into.len() == shown.len() => {
-            into.copy_from_slice(shown);
+            kernels::copy(into, shown, Stores::Cached);
             true
         }
         _ => false,

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 
 use super::halves::{Bf16PairLanes, F16Lanes, HalfArithmetic};
 use super::instructions::{Instructions, Loop, widest};
+#[cfg(target_arch = "x86_64")]
+use super::loops::copy_cached;
 use super::loops::{binary, copy_streaming, ternary, ternary_streaming, unary};
 use super::number::{Lanes, Number};
 use super::{Order, Stores};
@@ -58,6 +60,12 @@ pub(super) fn map<T: Lanes<Bytes = [u8; N]>, const N: usize>(
 /// Replaces half-precision elements.
 pub(super) fn map_halves<H: HalfType>(memory: &mut [u8], f: impl Fn(f32) -> f32 + Copy) {
     widest(MappingHalves::<H, _> { memory, f, elements: PhantomData });
+}
+
+/// Copies as many bytes as both have through the caches, by the longest vectors.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn copy_by_vectors(into: &mut [u8], from: &[u8]) {
+    widest(CachedCopyForm { into, from });
 }
 
 /// Copies past the cache.
@@ -221,6 +229,21 @@ impl<H: HalfType, F: Fn(f32) -> f32 + Copy> Loop for MappingHalves<'_, H, F> {
 struct CopyForm<'a> {
     into: &'a mut [u8],
     from: &'a [u8],
+}
+
+#[cfg(target_arch = "x86_64")]
+struct CachedCopyForm<'a> {
+    into: &'a mut [u8],
+    from: &'a [u8],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Loop for CachedCopyForm<'_> {
+    const OF_HALVES: bool = false;
+    #[inline(always)]
+    fn run<V: Instructions>(self) {
+        copy_cached::<V>(self.into, self.from);
+    }
 }
 
 impl Loop for CopyForm<'_> {

@@ -111,6 +111,21 @@ pub(super) fn copy_streaming<V: Instructions>(into: &mut [u8], from: &[u8]) {
     into[end..bytes].copy_from_slice(&from[end..bytes]);
 }
 
+/// Copies as many bytes as both have, through the caches.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn copy_cached<V: Instructions>(into: &mut [u8], from: &[u8]) {
+    let bytes = into.len().min(from.len());
+    let before = into.as_ptr().align_offset(LINE_BYTES).min(bytes);
+    let end = before + (bytes - before) / BLOCK_BYTES * BLOCK_BYTES;
+    into[..before].copy_from_slice(&from[..before]);
+    let blocks = from[before..end].as_chunks::<BLOCK_BYTES>().0.iter();
+    for (into, from) in into[before..end].as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(blocks) {
+        V::copy_block(into, from);
+    }
+    into[end..bytes].copy_from_slice(&from[end..bytes]);
+}
+
 /// Stores what `f` makes of each of `operands`. The first byte of `into` begins a line.
 #[inline(always)]
 fn stream<V: Instructions, O>(

@@ -22,6 +22,7 @@
 //! | copy, streaming: one thread; two | 0.65; 0.64 | 1.4; 1.5 |
 
 mod compression;
+mod copying;
 mod dispatch;
 mod forms;
 mod halves;
@@ -119,12 +120,14 @@ pub fn reduce_into(
 /// Copies as many bytes as both have.
 pub fn copy(into: &mut [u8], from: &[u8], stores: Stores) {
     match stores {
-        Stores::Cached => {
-            let bytes = into.len().min(from.len());
-            into[..bytes].copy_from_slice(&from[..bytes]);
-        }
+        Stores::Cached => copying::copy(into, from),
         Stores::Streaming => forms::stream(into, from),
     }
+}
+
+/// A copy of as many bytes.
+pub fn copied(from: &[u8]) -> Vec<u8> {
+    copying::copied(from)
 }
 
 /// Multiplies every element by `factor`, in the element's own precision (half-precision types

@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+mod block_copies;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod streaming;
@@ -61,6 +63,13 @@ pub(super) trait Instructions: Copy {
     /// Has memory that is soon read, or else written, come into the cache.
     #[inline(always)]
     fn prefetch(_memory: &[u8], _is_read: bool) {}
+
+    /// Copies a block through the caches, of any alignment.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn copy_block(into: &mut [u8; BLOCK_BYTES], from: &[u8; BLOCK_BYTES]) {
+        *into = *from;
+    }
 
     /// Stores a block past the cache.
     ///

@@ -5,9 +5,10 @@
 use std::arch::x86_64::*;
 use std::is_x86_feature_detected as has;
 
+use super::block_copies::{copy_avx2, copy_avx512};
 use super::portable::Portable;
 use super::streaming::{fence, stream_avx2, stream_avx512};
-use super::{Block, HalfLaneBytes, Instructions, LANES, LINE_BYTES, Loop, Set};
+use super::{BLOCK_BYTES, Block, HalfLaneBytes, Instructions, LANES, LINE_BYTES, Loop, Set};
 
 /// The best set that the processor has.
 #[inline(always)]
@@ -99,6 +100,12 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
+    fn copy_block(into: &mut [u8; BLOCK_BYTES], from: &[u8; BLOCK_BYTES]) {
+        // SAFETY: by the rule of the trait.
+        unsafe { copy_avx2(into, from) };
+    }
+
+    #[inline(always)]
     unsafe fn stream(into: *mut Block, block: &Block) {
         // SAFETY: by the rule of the trait.
         unsafe { stream_avx2(into, block) };
@@ -139,6 +146,12 @@ macro_rules! avx512 {
         #[inline(always)]
         fn prefetch(memory: &[u8], is_read: bool) {
             prefetch(memory, is_read);
+        }
+
+        #[inline(always)]
+        fn copy_block(into: &mut [u8; BLOCK_BYTES], from: &[u8; BLOCK_BYTES]) {
+            // SAFETY: by the rule of the trait.
+            unsafe { copy_avx512(into, from) };
         }
 
         #[inline(always)]

@@ -456,9 +456,7 @@ impl IncomingLane {
         let into = match sink.announced(peer, &header) {
             Destination::Into(region, stores) => PieceTarget::Region(region, stores),
             // A header announces no more than `MAX_PAYLOAD_BYTES`.
-            Destination::Borrowed => {
-                PieceTarget::Buffer(Vec::with_capacity(header.payload_bytes as usize))
-            }
+            Destination::Borrowed => PieceTarget::Buffer(vec![0; header.payload_bytes as usize]),
             Destination::Discard => PieceTarget::Nowhere,
         };
         self.partial = Some(PartialFrame { header, into, have_bytes: 0 });
@@ -481,7 +479,9 @@ impl IncomingLane {
             PieceTarget::Region(region, stores) => {
                 region.write(|into| copy(&mut into[start..start + bytes], piece, *stores));
             }
-            PieceTarget::Buffer(buffer) => buffer.extend_from_slice(piece),
+            PieceTarget::Buffer(buffer) => {
+                copy(&mut buffer[start..start + bytes], piece, Stores::Cached);
+            }
             PieceTarget::Nowhere | PieceTarget::Skipped => {}
         }
         partial.have_bytes += bytes;

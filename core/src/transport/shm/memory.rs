@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::ring::SharedMemory;
+use crate::kernels::{Stores, copy};
 pub(super) use crate::tensor::shared::{File, Mapping};
 
 impl SharedMemory for Mapping {
@@ -27,10 +28,10 @@ impl SharedMemory for Mapping {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
-        self.fill(at, bytes.len(), |place| place.copy_from_slice(bytes));
+        self.fill(at, bytes.len(), |place| copy(place, bytes, Stores::Cached));
     }
 
     fn read(&self, at: usize, into: &mut [u8]) {
-        into.copy_from_slice(self.show(at, into.len()));
+        copy(into, self.show(at, into.len()), Stores::Cached);
     }
 }

@@ -15,6 +15,7 @@ use super::lending::{LendingThresholds, priced_class};
 use super::memory::Mapping;
 use super::prices::{LanePrices, ReadFrom, WritePrices};
 use super::ring::{CorruptRing, SharedMemory, Writer};
+use crate::kernels::{Stores, copy};
 use crate::tensor::shared::{Pool, PoolOffset, find};
 use crate::transport::Payload;
 use crate::wire::frame::Header;
@@ -186,7 +187,7 @@ impl OutgoingLane {
             return Ok(false);
         }
         for (index, piece) in payload.chunks(longest).enumerate() {
-            let write = |place: &mut [u8]| place.copy_from_slice(piece);
+            let write = |place: &mut [u8]| copy(place, piece, Stores::Cached);
             let at = (index * longest, piece.len());
             // There is room; a peer that says now that there is not has no business to.
             self.put_piece(lane, memory, header, at, write)?.ok_or(CorruptRing)?;
@@ -439,7 +440,8 @@ impl OutgoingLane {
     ) -> Result<Option<PutResult>, CorruptRing> {
         let bytes = (payload.len() - start).min(piece_bytes(lane, header, payload.len()));
         self.put_piece(lane, memory, header, (start, bytes), |place| {
-            payload.read(|payload| place.copy_from_slice(&payload[start..start + bytes]));
+            let from = |payload: &[u8]| copy(place, &payload[start..start + bytes], Stores::Cached);
+            payload.read(from);
         })
     }
 
