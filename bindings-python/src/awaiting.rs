@@ -1,15 +1,12 @@
-//! `await`: tells an asyncio loop of the end of an operation, without a thread that waits. Knows no
-//! classes.
+//! `await`: tells an asyncio loop of the end of an operation, without a thread. Knows no classes.
 
 use polyrank::Error;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use crate::convert::raise;
 use crate::ending::attach;
-use crate::loop_bell::LoopBell;
 
 /// An iterator for `__await__`: ends with `value` when `work` is complete, or raises its error.
 /// Needs a running asyncio loop, and nothing else.
@@ -33,38 +30,12 @@ pub(crate) fn awaitable<'py>(
         settle_future(&future, outcome)?;
         return future.call_method0("__await__");
     }
-    match LoopBell::of(&event_loop) {
-        Some(bell) => {
-            // Who awaits it has it; what else had it would have its loop, which has the bell.
-            let waiting = PyWeakrefReference::new(&future)?.unbind();
-            work.on_done(move |result| {
-                let error = result.as_ref().err().cloned();
-                bell.call(move |py| settle_if_awaited(waiting.bind(py), error, value));
-            });
-        }
-        None => {
-            let (event_loop, waiting) = (event_loop.unbind(), future.clone().unbind());
-            work.on_done(move |result| {
-                let error = result.as_ref().err().cloned();
-                attach(|py| tell_loop(py, &event_loop, &waiting, error, value));
-            });
-        }
-    }
+    let (event_loop, waiting) = (event_loop.unbind(), future.clone().unbind());
+    work.on_done(move |result| {
+        let error = result.as_ref().err().cloned();
+        attach(|py| tell_loop(py, &event_loop, &waiting, error, value));
+    });
     future.call_method0("__await__")
-}
-
-/// Settles a future on its loop's thread, if anybody still has it.
-fn settle_if_awaited(
-    future: &Bound<'_, PyWeakrefReference>,
-    error: Option<Error>,
-    value: impl FnOnce(Python<'_>) -> PyResult<Py<PyAny>>,
-) {
-    let py = future.py();
-    if let Some(future) = future.upgrade()
-        && let Err(error) = settle_future(&future, outcome(py, error, value))
-    {
-        error.write_unraisable(py, Some(&future));
-    }
 }
 
 /// Tells a future's loop, from any thread, to settle it.

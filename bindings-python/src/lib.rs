@@ -18,7 +18,6 @@ mod future;
 mod generated;
 mod hooks;
 mod implementations;
-mod loop_bell;
 mod object_codec;
 mod python_store;
 mod record;

@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import weakref
 
 import numpy as np
 import pytest
@@ -117,78 +116,6 @@ def awaits_one_by_one(here):
 
 def test_an_await_needs_no_waiter(world):
     world.run(awaits_one_by_one)
-
-
-class BareLoop(asyncio.SelectorEventLoop):
-    """A loop that watches no descriptors for others, as some do."""
-
-    def add_reader(self, *_):
-        raise NotImplementedError
-
-
-def awaits_on_loops(here):
-    async def main(number):
-        # Rank 0 waits: nobody else has come.
-        if here.rank == 1:
-            here.store.wait([f"awaited {number}"])
-        work = here.group.allreduce(np.ones(1))
-        if here.rank == 0:
-            asyncio.get_running_loop().call_soon(here.store.set, f"awaited {number}", "")
-        result = await work
-        assert (await work.get_future())[0][0] == here.size
-        return result
-
-    def descriptors():
-        return len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
-
-    open_before = None
-    for number in range(20):
-        for loop in (BareLoop(), asyncio.new_event_loop()):
-            try:
-                for turn in range(2):
-                    loop.run_until_complete(main(f"{number} {type(loop)} {turn}"))
-            finally:
-                loop.close()
-        del loop
-        gc.collect()
-        open_before = open_before or descriptors()
-    # Each loop gives back what it was woken by.
-    assert descriptors() <= open_before
-
-
-def test_loops_of_all_kinds_are_woken_and_keep_nothing(pair):
-    pair.run(awaits_on_loops)
-
-
-def ends_after_its_loop(here):
-    class Seen:
-        pass
-
-    async def main():
-        asyncio.get_running_loop().seen = seen
-        waiting = asyncio.ensure_future(wait())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-
-    async def wait():
-        await work
-
-    seen = Seen()
-    gone = weakref.ref(seen)
-    if here.rank == 1:
-        here.store.wait(["the loop is closed"])
-    work = here.group.barrier()
-    if here.rank == 0:
-        asyncio.run(main())
-        here.store.set("the loop is closed", "")
-    work.wait()
-    del seen, main
-    gc.collect()
-    assert gone() is None
-
-
-def test_an_operation_that_ends_after_its_loop_keeps_nothing_of_it(pair):
-    pair.run(ends_after_its_loop)
 
 
 def await_is_cancelled(here):

@@ -299,6 +299,10 @@ impl Executor {
         let may_end = self.without_frames < MAX_WITHOUT_FRAMES && self.state.cause.is_none();
         let ends = may_end && self.state.look_at_board() && !self.state.finished.is_empty();
         self.without_frames = if ends { self.without_frames + 1 } else { 0 };
+        if ends {
+            // Those that sleep until this rank has read what they lend are woken by these alone.
+            self.state.send_replies(&mut *self.transport);
+        }
         ends
     }
 

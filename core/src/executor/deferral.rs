@@ -26,8 +26,8 @@ use crate::wire::frame::{Header, Kind};
 /// The number of the message in an abort of a rank that has not broken the group yet.
 pub(super) const DEFERRED: u32 = 1;
 
-/// How long a failure waits at most for the operations before it to end, if messages wait with
-/// them, and a disagreement in any case. Shorter than the second for which the rank that found it
+/// How long a failure waits at most for the operations before it to end: one that another rank
+/// found, a disagreement, and any while messages wait with them. Shorter than the second for which the rank that found it
 /// keeps its connections, if not all were told.
 const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
 
@@ -50,14 +50,21 @@ impl State {
         if self.is_failing() {
             return;
         }
-        let heard = self.heard.take();
-        let cause = heard.map_or(cause, |heard| Cause::told(heard.abort, heard.first_lost));
+        if let Some(heard) = self.heard.take() {
+            self.fail_with(Cause::told(heard.abort, heard.first_lost));
+            // What was heard may leave operations alone that this ends.
+            if self.is_failing() {
+                return;
+            }
+        }
         if let Some(sequence) = cause.first_lost
             && self.has_earlier(sequence)
         {
-            // The deadlines of the earlier operations are their limit.
-            let is_disagreement = cause.abort.is_disagreement();
-            self.defer(cause, sequence, is_disagreement);
+            // Where this rank found it, the earlier operations may take as long as their own
+            // deadlines allow. Another rank may keep one of them from ending, by its own abort or
+            // because its process has ended, and nobody says so.
+            let is_limited = !cause.found_here || cause.abort.is_disagreement();
+            self.defer(cause, sequence, is_limited);
             return;
         }
         // All that it needs may be on the board already; the others have ended it then.
@@ -87,13 +94,18 @@ impl State {
     /// Notes a reason that ends operation `sequence` and later ones; for a limited time, unless the
     /// earlier ones have their own.
     fn defer(&mut self, cause: Cause, sequence: u64, is_limited: bool) {
-        if self.deferred.as_ref().is_some_and(|known| known.sequence <= sequence) {
+        let until = is_limited.then(|| self.now + EARLIER_OPERATIONS_LIMIT);
+        if let Some(known) = &mut self.deferred
+            && known.sequence <= sequence
+        {
+            known.until = known.until.into_iter().chain(until).min();
             return;
         }
+        let known = self.deferred.take().and_then(|known| known.until);
+        let until = known.into_iter().chain(until).min();
         let told_first = self.told_first.take_if(|_| cause.first_lost.is_some());
         let told_first = told_first.filter(|_| !self.is_own_will(&cause.abort));
         self.finished.extend(told_first.map(FinishedOperation::first));
-        let until = is_limited.then(|| self.now + EARLIER_OPERATIONS_LIMIT);
         self.deferred = Some(DeferredFailure { cause, sequence, until, is_told: false });
     }
 
@@ -124,6 +136,7 @@ impl State {
         let name = collective_name(&operation.fingerprint);
         let error = error_of(&lost.cause.abort, &self.group.name, name, sequence);
         self.issued = self.issued.max(sequence);
+        self.tried.take_if(|tried| *tried == sequence);
         self.finished.push(FinishedOperation::new(operation.completion, Err(error)));
         None
     }

@@ -73,7 +73,9 @@ impl State {
         }
         if promised.is_some() {
             // They were told of what was to come.
-            self.peers.iter_mut().for_each(|(_, peer)| peer.abort_given = false);
+            self.peers.iter_mut().for_each(|(_, peer)| {
+                (peer.abort_given, peer.abort_sent) = (false, false);
+            });
         }
         if !is_plain_to_all {
             // Over the connections that exist, so that it arrives even if this rank dies.
