@@ -198,7 +198,8 @@ fn optimise(workspace: &Workspace, progress: &Progress, module: &Path) -> Result
     let bytes = fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     let named = wasm_order::with_ordered_names(&bytes)?;
     fs::write(module, named).with_context(|| format!("cannot write {}", module.display()))?;
-    optimiser(&["--reorder-functions-by-name"])
+    // A second pass finds what the first has left, also where that did not change any more.
+    optimiser(&["-Os", "--low-memory-unused", "--reorder-functions-by-name"])
 }
 
 /// Bytes of the module, and of the module after gzip.

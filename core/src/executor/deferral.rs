@@ -26,8 +26,9 @@ use crate::wire::frame::{Header, Kind};
 /// The number of the message in an abort of a rank that has not broken the group yet.
 pub(super) const DEFERRED: u32 = 1;
 
-/// How long a failure waits at most for the operations before it to end: one that another rank
-/// found, a disagreement, and any while messages wait with them. Shorter than the second for which the rank that found it
+/// How long a failure waits at most for the operations before it to end: a disagreement in any
+/// case, one that another rank found from when this one waits in an earlier operation, and any from
+/// when messages wait with them. Shorter than the second for which the rank that found it
 /// keeps its connections, if not all were told.
 const EARLIER_OPERATIONS_LIMIT: Duration = Duration::from_millis(800);
 
@@ -60,10 +61,8 @@ impl State {
         if let Some(sequence) = cause.first_lost
             && self.has_earlier(sequence)
         {
-            // Where this rank found it, the earlier operations may take as long as their own
-            // deadlines allow. Another rank may keep one of them from ending, by its own abort or
-            // because its process has ended, and nobody says so.
-            let is_limited = !cause.found_here || cause.abort.is_disagreement();
+            // The deadlines of the earlier operations are their limit, and what `end_deferral` says.
+            let is_limited = cause.abort.is_disagreement();
             self.defer(cause, sequence, is_limited);
             return;
         }
@@ -156,7 +155,10 @@ impl State {
             self.cause = self.deferred.take().map(|deferred| deferred.cause);
             return;
         }
-        if self.has_other_calls()
+        // Where another rank found it, that one or a third may keep an earlier operation from
+        // ending, by its own abort or because its process has ended, and nobody says so.
+        let waits = !deferred.cause.found_here && self.in_flight.has_before(deferred.sequence);
+        if (waits || self.has_other_calls())
             && let Some(deferred) = &mut self.deferred
         {
             deferred.until.get_or_insert(self.now + EARLIER_OPERATIONS_LIMIT);
