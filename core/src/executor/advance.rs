@@ -28,10 +28,6 @@ use crate::wire::frame::Fingerprint;
 /// Rounds of one [`Executor::advance`], so that the progress lock is not held for long.
 const MAX_ROUNDS: usize = 16;
 
-/// Most calls of [`Executor::advance`], one after the other, that leave frames where they are.
-#[cfg(all(feature = "tcp", target_os = "linux"))]
-const MAX_WITHOUT_FRAMES: u32 = 16;
-
 /// What [`Executor::advance`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -48,9 +44,6 @@ pub struct Progress {
 pub struct Executor {
     transport: Box<dyn Transport>,
     state: State,
-    /// The last calls of [`Executor::advance`] that left frames where they are.
-    #[cfg(all(feature = "tcp", target_os = "linux"))]
-    without_frames: u32,
     /// Completed when nothing is in flight, or at the time beside each.
     awaiting_idle: Vec<(Arc<Completion>, Instant)>,
     /// Failed when the group breaks, if somebody still holds them.
@@ -78,8 +71,6 @@ impl Executor {
         Executor {
             transport,
             state,
-            #[cfg(all(feature = "tcp", target_os = "linux"))]
-            without_frames: 0,
             awaiting_idle: Vec::new(),
             awaiting_failure: Vec::new(),
             known_interests: Vec::new(),
@@ -268,7 +259,7 @@ impl Executor {
             return progress;
         }
         #[cfg(all(feature = "tcp", target_os = "linux"))]
-        if self.ends_on_board() {
+        if self.state.ends_on_board(&mut *self.transport) {
             return Progress { moved: true, unfinished: true };
         }
         for round in 1..=MAX_ROUNDS {
@@ -290,20 +281,6 @@ impl Executor {
         }
         self.state.break_if_needed(&mut *self.transport);
         progress
-    }
-
-    /// Ends what is over by what the others have shown, which takes no system call: a rank that has
-    /// just been woken is woken for that. False if nothing is, or frames must wait no longer.
-    #[cfg(all(feature = "tcp", target_os = "linux"))]
-    fn ends_on_board(&mut self) -> bool {
-        let may_end = self.without_frames < MAX_WITHOUT_FRAMES && self.state.cause.is_none();
-        let ends = may_end && self.state.look_at_board() && !self.state.finished.is_empty();
-        self.without_frames = if ends { self.without_frames + 1 } else { 0 };
-        if ends {
-            // Those that sleep until this rank has read what they lend are woken by these alone.
-            self.state.send_replies(&mut *self.transport);
-        }
-        ends
     }
 
     /// Appends the operations that are over. The caller settles them without holding a lock.

@@ -61,7 +61,7 @@ impl State {
         if let Some(sequence) = cause.first_lost
             && self.has_earlier(sequence)
         {
-            // The deadlines of the earlier operations are their limit, and what `end_deferral` says.
+            // Their own deadlines limit the earlier operations, and what `end_deferral` says.
             let is_limited = cause.abort.is_disagreement();
             self.defer(cause, sequence, is_limited);
             return;

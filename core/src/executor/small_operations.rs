@@ -27,6 +27,10 @@ use crate::wire::frame::Kind;
 /// wakes it, but making sure of that would slow down every operation.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Most calls, one after the other, that leave frames where they are.
+#[cfg(all(feature = "tcp", target_os = "linux"))]
+const MAX_WITHOUT_FRAMES: u32 = 16;
+
 impl State {
     /// Runs a small collective with the next number from beginning to end, if the others show their
     /// parts while the spin budget lasts. Those that sleep are woken first: while they wake up,
@@ -107,6 +111,20 @@ impl State {
         self.has_woken |= !self.replies.is_empty();
         self.send_replies(transport);
         has_failed
+    }
+
+    /// Ends what is over by what the others have shown, which takes no system call: a rank that has
+    /// just been woken is woken for that. False if nothing is, or frames must wait no longer.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    pub(super) fn ends_on_board(&mut self, transport: &mut dyn Transport) -> bool {
+        let may_end = self.without_frames < MAX_WITHOUT_FRAMES && self.cause.is_none();
+        let ends = may_end && self.look_at_board() && !self.finished.is_empty();
+        self.without_frames = if ends { self.without_frames + 1 } else { 0 };
+        if ends {
+            // Those that sleep until this rank has read what they lend are woken by these alone.
+            self.send_replies(transport);
+        }
+        ends
     }
 
     /// Moves the operations on the board. Returns whether anything moved.

@@ -55,6 +55,10 @@ pub(super) struct State {
     pub(super) replies: VecDeque<(Rank, Header)>,
     /// Whether the fast path has sent frames, of which the transport has to tell.
     pub(super) has_woken: bool,
+    /// The last calls of [`Executor::advance`](super::Executor::advance) that left frames where
+    /// they are.
+    #[cfg(all(feature = "tcp", target_os = "linux"))]
+    pub(super) without_frames: u32,
     /// How many peers wait to be told that an operation was issued.
     pub(super) wanting_issued: usize,
     pub(super) messages: PointToPoint,
@@ -108,6 +112,8 @@ impl State {
             work: VecDeque::new(),
             replies: VecDeque::new(),
             has_woken: false,
+            #[cfg(all(feature = "tcp", target_os = "linux"))]
+            without_frames: 0,
             wanting_issued: 0,
             messages: PointToPoint::new(),
             windows: Windows::default(),
