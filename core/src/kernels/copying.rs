@@ -72,7 +72,7 @@ fn vectors_are_faster() -> bool {
     })
 }
 
-/// How many ticks of the processor a copy takes to a place whose place in its page is a little after
+/// How many ticks of the processor a copy takes whose target has a place in its page a little after
 /// that of its source.
 #[cfg(target_arch = "x86_64")]
 fn measured(copy: impl Fn(&mut [u8], &[u8])) -> u64 {
