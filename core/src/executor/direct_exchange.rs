@@ -20,7 +20,7 @@ use super::slot_exchange::{SlotExchange, over_board, where_lent};
 use super::state::State;
 use crate::clock::Instant;
 use crate::generated::collective::Collective;
-use crate::kernels;
+use crate::kernels::{self, Stores};
 use crate::schedule::Rank;
 use crate::tensor::Region;
 #[cfg(not(all(feature = "tcp", target_os = "linux")))]
@@ -422,7 +422,7 @@ impl State {
                 }
                 let start = self.rank as usize * block;
                 let shown = &exchange.slot_scratch[start..start + block];
-                place.write(|into| into.copy_from_slice(shown));
+                place.write(|into| kernels::copy(into, shown, Stores::Cached));
                 return Ok(PartOutcome::Taken(block));
             }
         };

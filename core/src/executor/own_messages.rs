@@ -11,6 +11,7 @@ use super::pending_messages::{Buffer, MessageEnd, PendingReceive, Route, frame_c
 use super::state::State;
 use crate::completion::error_of;
 use crate::generated::dtype::DType;
+use crate::kernels::{self, Stores};
 use crate::tensor::Region;
 
 /// A message of this rank to itself that was not received yet.
@@ -141,8 +142,8 @@ impl State {
 fn copy(from: &Region, into: &Region) {
     if from.overlaps(into) {
         let copy = from.read(<[u8]>::to_vec);
-        into.write(|into| into.copy_from_slice(&copy));
+        into.write(|into| kernels::copy(into, &copy, Stores::Cached));
     } else {
-        into.write_from(from, |into, from| into.copy_from_slice(from));
+        into.write_from(from, |into, from| kernels::copy(into, from, Stores::Cached));
     }
 }

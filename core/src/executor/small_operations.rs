@@ -13,6 +13,7 @@ use super::small_collective::{SmallAttempt, SmallCollective};
 use super::state::State;
 use crate::clock::Instant;
 use crate::generated::collective::Blocks;
+use crate::kernels::{self, Stores};
 use crate::schedule::Rank;
 use crate::spin::SpinBudget;
 use crate::tensor::{LentMemory, Region};
@@ -399,7 +400,7 @@ fn scatter(flat: &[u8], blocks: &[Region]) {
     let mut rest = flat;
     for block in blocks {
         let Some((own, others)) = rest.split_at_checked(block.len()) else { return };
-        block.write(|into| into.copy_from_slice(own));
+        block.write(|into| kernels::copy(into, own, Stores::Cached));
         rest = others;
     }
 }

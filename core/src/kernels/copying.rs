@@ -34,7 +34,7 @@ const SHIFT_BYTES: usize = 16;
 #[cfg(target_arch = "x86_64")]
 const ATTEMPTS: usize = 5;
 
-/// The system's copy is left where it takes so many times as long: it knows more of processors.
+/// The system copies unless it takes so many times as long: it knows more of processors.
 #[cfg(target_arch = "x86_64")]
 const CLEAR_TIMES: u64 = 2;
 

@@ -102,27 +102,42 @@ pub(super) fn ternary_streaming<V, T, const N: usize>(
 /// Copies as many bytes as both have, past the cache.
 #[inline(always)]
 pub(super) fn copy_streaming<V: Instructions>(into: &mut [u8], from: &[u8]) {
-    let bytes = into.len().min(from.len());
-    let before = into.as_ptr().align_offset(LINE_BYTES).min(bytes);
-    let end = before + (bytes - before) / BLOCK_BYTES * BLOCK_BYTES;
-    into[..before].copy_from_slice(&from[..before]);
-    let blocks = from[before..end].as_chunks::<BLOCK_BYTES>().0.iter();
-    stream::<V, _>(&mut into[before..end], blocks, |from| Block(*from));
-    into[end..bytes].copy_from_slice(&from[end..bytes]);
+    copy_by_blocks(
+        into,
+        from,
+        #[inline(always)]
+        |into, from| stream::<V, _>(into, from.iter(), |from| Block(*from)),
+    );
 }
 
 /// Copies as many bytes as both have, through the caches.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn copy_cached<V: Instructions>(into: &mut [u8], from: &[u8]) {
+    copy_by_blocks(
+        into,
+        from,
+        #[inline(always)]
+        |into, from| {
+            for (into, from) in into.as_chunks_mut().0.iter_mut().zip(from) {
+                V::copy_block(into, from);
+            }
+        },
+    );
+}
+
+/// Copies as many bytes as both have: by `copy` what is whole blocks, whose places begin a line.
+#[inline(always)]
+fn copy_by_blocks(
+    into: &mut [u8],
+    from: &[u8],
+    copy: impl FnOnce(&mut [u8], &[[u8; BLOCK_BYTES]]),
+) {
     let bytes = into.len().min(from.len());
     let before = into.as_ptr().align_offset(LINE_BYTES).min(bytes);
     let end = before + (bytes - before) / BLOCK_BYTES * BLOCK_BYTES;
     into[..before].copy_from_slice(&from[..before]);
-    let blocks = from[before..end].as_chunks::<BLOCK_BYTES>().0.iter();
-    for (into, from) in into[before..end].as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(blocks) {
-        V::copy_block(into, from);
-    }
+    copy(&mut into[before..end], from[before..end].as_chunks().0);
     into[end..bytes].copy_from_slice(&from[end..bytes]);
 }
 

@@ -36,6 +36,16 @@ fn refuse_next(world: &mut World, rank: u32) {
     world.executor(rank).break_from(None, abort, now);
 }
 
+/// All but `late` wait in an allreduce for it, and `odd` cannot run what comes next.
+fn refuse_amid_waiting(world: &mut World, odd: u32, late: u32) -> Vec<Arc<Completion>> {
+    let others = (0..world.size()).filter(|&rank| rank != late);
+    let calls: Vec<_> = others.map(|rank| allreduce(world, rank, 10)).collect();
+    world.settle();
+    refuse_next(world, odd);
+    world.settle();
+    calls
+}
+
 fn assert_refused(by: u32, calls: &[Arc<Completion>]) {
     for error in errors(calls) {
         let is_it = matches!(&error, Error::Aborted { rank, why, .. }
@@ -174,11 +184,7 @@ fn who_is_told_of_a_failure_does_not_wait_in_earlier_operations_for_their_deadli
             let mut world = World::new(size, seed);
             let odd = seed as u32 % size;
             let late = (odd + 1) % size;
-            let others = (0..size).filter(|&rank| rank != late);
-            let calls: Vec<_> = others.map(|rank| allreduce(&mut world, rank, 10)).collect();
-            world.settle();
-            refuse_next(&mut world, odd);
-            world.settle();
+            let calls = refuse_amid_waiting(&mut world, odd, late);
             world.pass(Duration::from_millis(700));
             world.settle();
             assert!(calls.iter().all(|call| !call.is_done()), "the late rank may still come");
@@ -193,16 +199,13 @@ fn who_is_told_of_a_failure_does_not_wait_in_earlier_operations_for_their_deadli
 fn who_found_a_failure_waits_in_earlier_operations_until_their_deadline() {
     with_seeds(|seed| {
         let mut world = World::new(2, seed);
-        let call = allreduce(&mut world, 0, 10);
-        world.settle();
-        refuse_next(&mut world, 0);
-        world.settle();
+        let calls = refuse_amid_waiting(&mut world, 0, 1);
         world.pass(Duration::from_secs(59));
         world.settle();
-        assert!(!call.is_done(), "it waits for the late rank");
+        assert!(!calls[0].is_done(), "it waits for the late rank");
         world.pass(Duration::from_secs(2));
-        world.run(std::slice::from_ref(&call));
-        for error in errors(&[call]) {
+        world.run(&calls);
+        for error in errors(&calls) {
             assert!(matches!(error, Error::CollectiveTimeout { .. }), "{error}");
         }
     });
@@ -216,11 +219,7 @@ fn a_death_ends_what_a_failure_had_left_alone() {
             world.network.lock().unwrap().process_check = ProcessCheck::AllArrived;
             let odd = seed as u32 % size;
             let late = (odd + 1) % size;
-            let others = (0..size).filter(|&rank| rank != late);
-            let calls: Vec<_> = others.map(|rank| allreduce(&mut world, rank, 10)).collect();
-            world.settle();
-            refuse_next(&mut world, odd);
-            world.settle();
+            let calls = refuse_amid_waiting(&mut world, odd, late);
             world.kill(late);
             world.settle();
             world.pass(Duration::from_millis(5));
