@@ -1,7 +1,9 @@
 """Names that users give to operations: in errors, for hooks, by thread and by asyncio task."""
 
 import asyncio
+import queue
 import threading
+from collections import Counter
 from datetime import timedelta
 
 import numpy as np
@@ -12,11 +14,12 @@ import polyrank
 
 def told_to_hooks(here):
     group = here.make_group("comm names: hooks")
-    seen = []
+    seen, ended = [], queue.Queue()
     note = lambda args: seen.append((args.name, args.comm_name))  # noqa: E731
     group.register_pre_hook(0, note)
     group.register_post_hook(0, note)
-    group.register_completion_hook(0, note)
+    # Called on the thread that notices the end, which need not be the one that waits.
+    group.register_completion_hook(0, lambda args: ended.put((args.name, args.comm_name)))
     tensor = np.ones(3)
     block = polyrank.record_comm("outer")
     with block:
@@ -35,11 +38,13 @@ def told_to_hooks(here):
         ("BARRIER", None),
         ("BARRIER", None),
     ]
-    assert seen == [one for one in expected for _ in range(3)]
+    assert seen == [one for one in expected for _ in range(2)]
+    assert Counter(ended.get(timeout=60) for _ in expected) == Counter(expected)
     seen.clear()
     with polyrank.record_comm("objects"):
         polyrank.all_gather_object([None] * here.size, here.rank, group=group)
     assert set(seen) == {("ALL_GATHER_OBJECT", "objects")}
+    assert ended.get(timeout=60) == ("ALL_GATHER_OBJECT", "objects")
     group.shutdown()
 
 

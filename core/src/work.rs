@@ -232,6 +232,9 @@ impl Work {
     /// none is given.
     pub fn order_on(&self, waiter: &[OnDevice]) -> Option<Result<()>> {
         let inner = self.inner.as_ref()?;
+        if inner.is_settled() {
+            return Some(inner.outcome());
+        }
         if !inner.endings.is_empty() {
             return None;
         }
@@ -261,8 +264,12 @@ impl Work {
                 return None;
             }
         }
-        let ended = inner.endings.iter().all(|ending| ending.is_done() || ending.park(until));
-        ended.then(|| inner.outcome())
+        for ending in &inner.endings {
+            if !ending.is_done() && !ending.park(until) {
+                return None;
+            }
+        }
+        inner.is_settled().then(|| inner.outcome())
     }
 
     /// Whether it is done, well or not. Does not block.
@@ -274,7 +281,7 @@ impl Work {
                 backend.wait(completion, Some(now));
             }
         }
-        inner.whole.is_done()
+        inner.is_settled()
     }
 
     /// Whether it is done, for a caller that will otherwise be told of its end: looks for as long
@@ -293,7 +300,7 @@ impl Work {
             completion.is_done()
                 || backend.poll_for(completion, limit.saturating_sub(start.elapsed()))
         });
-        is_moved && inner.is_followed()
+        is_moved && inner.is_settled()
     }
 
     /// As [`Work::poll_for`], and no longer than about `idle_limit` after anything moved.
@@ -304,7 +311,7 @@ impl Work {
             let left = limit.saturating_sub(start.elapsed());
             completion.is_done() || backend.poll_while_moving(completion, idle_limit, left)
         });
-        is_moved && inner.is_followed()
+        is_moved && inner.is_settled()
     }
 
     /// Whether it is done, and well.
@@ -484,17 +491,25 @@ impl Inner {
         self.whole.is_done()
     }
 
-    /// Whether what follows the parts is done.
-    fn is_followed(&self) -> bool {
-        self.endings.iter().all(|ending| ending.is_done())
+    /// Whether all parts are done, and what follows them. The thread that ended the last of them
+    /// may still be about to settle the whole, or run callbacks that wait for this work: who sees
+    /// the end settles it, so that all that is asked from then on agrees.
+    fn is_settled(&self) -> bool {
+        if !self.whole.is_done() && self.completions().all(|completion| completion.is_done()) {
+            let failed = self.completions().find_map(|completion| completion.peek()?.err());
+            self.whole.complete(failed.map_or(Ok(()), Err));
+        }
+        self.whole.is_done()
     }
 
-    /// How it ended, when all parts are done. The whole may be settled a moment after the last
-    /// part.
+    /// How it ended, when all parts are done, and what follows them.
     fn outcome(&self) -> Result<()> {
-        let parts = self.parts.iter().map(|(completion, _)| completion);
-        let failed = parts.chain(&self.endings).find_map(|completion| completion.error());
+        let failed = self.completions().find_map(|completion| completion.error());
         self.described(failed.map_or(Ok(()), Err))
+    }
+
+    fn completions(&self) -> impl Iterator<Item = &Arc<Completion>> {
+        self.parts.iter().map(|(completion, _)| completion).chain(&self.endings)
     }
 
     /// A result of it, whose error says what the user called, and calls it.

@@ -26,7 +26,7 @@ const STORES: &str = "stores/message/4MiB";
 /// Messages after which both ways are known.
 const ENOUGH: u32 = 40;
 /// Fewer than both ways have to be tried, where nothing is known.
-const FEW: u32 = 16;
+const FEW: u32 = 6;
 /// What rank 0 says that has found a file.
 const BEGINS: &str = "begins with what copies cost before";
 

@@ -525,7 +525,7 @@ impl Executor {
                 exchange.leave(None);
             }
             self.transport.close(true);
-            self.state.broken = Some(BrokenGroup::closed(left, now));
+            self.state.broken = Some(Box::new(BrokenGroup::closed(left, now)));
         }
     }
 
@@ -561,7 +561,7 @@ impl Executor {
     pub(super) fn vanish(&mut self) {
         self.transport.close(false);
         let abort = Abort::User { rank: self.state.rank, why: "it vanished".to_owned() };
-        self.state.broken = Some(BrokenGroup::closed(abort, self.state.now));
+        self.state.broken = Some(Box::new(BrokenGroup::closed(abort, self.state.now)));
     }
 
     /// Leaves cleanly, and closes the connections before others have taken them in.

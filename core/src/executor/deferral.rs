@@ -105,7 +105,8 @@ impl State {
         let told_first = self.told_first.take_if(|_| cause.first_lost.is_some());
         let told_first = told_first.filter(|_| !self.is_own_will(&cause.abort));
         self.finished.extend(told_first.map(FinishedOperation::first));
-        self.deferred = Some(DeferredFailure { cause, sequence, until, is_told: false });
+        let deferred = DeferredFailure { cause, sequence, until, is_told: false };
+        self.deferred = Some(Box::new(deferred));
     }
 
     /// Whether this rank ends the group itself, which has not failed then.

@@ -106,7 +106,7 @@ impl State {
         self.suspicion = None;
         self.heard = None;
         self.earliest = None;
-        self.broken = Some(broken);
+        self.broken = Some(Box::new(broken));
     }
 
     /// The first collective that this rank does not run to its end when it breaks the group. 0 if

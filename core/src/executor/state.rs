@@ -72,17 +72,17 @@ pub(super) struct State {
     /// No deadline of an operation or message is earlier.
     pub(super) earliest: Option<Instant>,
     pub(super) suspicion: Option<Suspicion>,
-    /// Why another rank broke the group, until what had arrived before is done with. Boxed: it is
-    /// rare, and thousands of ranks in one process have this state each.
+    /// Why another rank broke the group, until what had arrived before is done with. Boxed as the
+    /// next: they are rare, and thousands of ranks in one process have this state each.
     pub(super) heard: Option<Box<HeardAbort>>,
     /// Why the group must be broken as soon as the transport can be borrowed.
     pub(super) cause: Option<Cause>,
     /// Why it must be broken once the operations before have ended.
-    pub(super) deferred: Option<DeferredFailure>,
+    pub(super) deferred: Option<Box<DeferredFailure>>,
     /// The first collective that this rank does not run to its end, as it told others when that was
     /// deferred.
     pub(super) promised: Option<u64>,
-    pub(super) broken: Option<BrokenGroup>,
+    pub(super) broken: Option<Box<BrokenGroup>>,
     /// What ends first when the group fails, unless by this rank's own will.
     pub(super) told_first: Option<Arc<Completion>>,
     /// How many peers said goodbye.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::completion::Notification;
 use crate::generated::collective::Collective;
 use crate::process_group::{GroupOptions, ProcessGroup};
 use crate::request::Request;
@@ -59,4 +60,36 @@ fn an_operation_that_was_done_immediately_took_no_time() {
     assert_eq!(work.to_string(), "Work(allreduce #1, complete, 0 ms)");
     assert_eq!(milliseconds(Duration::from_micros(2_499)), 2);
     assert_eq!(milliseconds(Duration::from_micros(2_500)), 3);
+}
+
+#[test]
+fn a_work_that_was_waited_for_is_done_although_another_thread_has_yet_to_tell() {
+    let [zero, one] = pair();
+    let barrier = |group: &ProcessGroup| group.issue(Request::new(Collective::Barrier)).unwrap();
+    let (known, other) = (barrier(&zero), barrier(&one));
+    other.wait(None).and(known.wait(None)).unwrap();
+    let (_, backend) = known.parts().remove(0);
+    let failure = Error::Store { message: "made up".into() };
+    let ends: [[Result<()>; 2]; 2] = [[Ok(()), Ok(())], [Ok(()), Err(failure)]];
+    for ends in ends {
+        let issue = |sequence| IssuedOperation { sequence, completion: Arc::default() };
+        let parts = [1, 2].map(issue);
+        let completions = parts.clone().map(|part| part.completion);
+        let parts = parts.map(|part| (part, backend.clone())).into();
+        let label = OperationLabel { name: "allreduce_coalesced", group: 0, comm_name: None };
+        let work = Work::new(label, parts, Vec::new());
+        let (told, hears) = std::sync::mpsc::channel();
+        work.on_end(move || told.send(()).unwrap());
+        let is_well = ends[1].is_ok();
+        // Held back, as by a thread that runs another callback first.
+        let late = completions.iter().zip(ends).filter_map(|(part, end)| part.mark_done(end));
+        let late: Vec<_> = late.collect();
+        assert_eq!((late.len(), work.wait(None).is_ok()), (2, is_well));
+        assert!(work.is_done() && work.is_completed());
+        assert_eq!((work.is_success(), work.error().is_none()), (is_well, is_well));
+        hears.try_recv().unwrap();
+        late.into_iter().for_each(Notification::deliver);
+        assert!(hears.try_recv().is_err(), "it is told once");
+    }
+    drop(one);
 }
