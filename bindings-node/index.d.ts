@@ -2286,6 +2286,25 @@ export class ProcessGroup {
     waitAllRanks?: boolean | undefined;
   }): Promise<void>;
   /**
+   * Writes to a file what all ranks of the job have called lately, in all their groups, and what
+   * of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank
+   * trace` explains.
+   *
+   * Ranks answer whether they wait or compute; those that have not after 3 s are listed as
+   * missing. Returns the path. A page cannot write files: there it raises {@link
+   * UnsupportedError}.
+   *
+   * @throws {@link InvalidArgumentError}
+   * @throws {@link UnsupportedError}
+   */
+  dump(options?: WaitOptions & {
+    /**
+     * None: `polyrank_trace.json` in the folder that `POLYRANK_TRACE_DIR` names, or in the present
+     * one.
+     */
+    path?: string | null | undefined;
+  }): Promise<string>;
+  /**
    * Calls `hook` before each collective and message of this group on this rank, in the order of
    * ids, on the thread that issues it and outside every lock.
    *

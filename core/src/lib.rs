@@ -144,6 +144,8 @@ mod process_end;
 pub mod process_group;
 mod process_mutex;
 mod random;
+#[cfg(feature = "tcp")]
+mod recorder;
 pub mod rendezvous;
 #[cfg(not(feature = "internals"))]
 mod request;

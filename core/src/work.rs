@@ -14,6 +14,8 @@ use crate::clock::{CAN_BLOCK, Instant};
 use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
 use crate::kernels::CompressionLoss;
+#[cfg(feature = "tcp")]
+use crate::recorder::{IssuedNote, OperationNote, Recorder};
 use crate::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use crate::tensor::{OnDevice, Tensor};
 use called_name::as_called;
@@ -65,6 +67,9 @@ struct Inner {
     comm_name: Option<CommName>,
     /// Whether somebody is to be told of its end, so that it is moved without delay.
     is_hastened: AtomicBool,
+    /// Where it is recorded.
+    #[cfg(feature = "tcp")]
+    recorder: Option<Arc<Recorder>>,
 }
 
 /// What messages call an operation.
@@ -76,6 +81,34 @@ pub(crate) struct OperationLabel {
     pub(crate) group: u64,
     /// What the user calls it.
     pub(crate) comm_name: Option<CommName>,
+    /// Where it is recorded, and what is noted of it.
+    #[cfg(feature = "tcp")]
+    pub(crate) record: Option<(Arc<Recorder>, OperationNote)>,
+}
+
+#[cfg(feature = "tcp")]
+impl OperationLabel {
+    /// The same of an operation of which this is noted.
+    pub(crate) fn noting(mut self, note: impl FnOnce() -> OperationNote) -> OperationLabel {
+        if let Some((_, known)) = &mut self.record {
+            *known = note();
+        }
+        self
+    }
+
+    /// Has the recorder note the operation, which is done when `completion` is.
+    fn recorded(
+        mut self,
+        sequence: u64,
+        issued: Instant,
+        completion: &Arc<Completion>,
+    ) -> (OperationLabel, Option<Arc<Recorder>>) {
+        let Some((recorder, note)) = self.record.take() else { return (self, None) };
+        let (name, completion) = (self.name, completion.clone());
+        let comm_name = self.comm_name.as_ref().map(CommName::text);
+        recorder.note_issued(IssuedNote { name, comm_name, sequence, note, issued, completion });
+        (self, Some(recorder))
+    }
 }
 
 impl Work {
@@ -102,7 +135,7 @@ impl Work {
     /// As [`Work::on_devices`], done when `endings` are, which follow the parts; they need nobody
     /// to move them.
     pub(crate) fn followed(
-        OperationLabel { name, group, comm_name }: OperationLabel,
+        label: OperationLabel,
         issued: Vec<(IssuedOperation, Arc<dyn Backend>)>,
         endings: Vec<Arc<Completion>>,
         outputs: Vec<Tensor>,
@@ -117,6 +150,9 @@ impl Work {
             (endings, _) => all_of(endings.iter()),
         };
         let began = Instant::now();
+        #[cfg(feature = "tcp")]
+        let (label, recorder) = label.recorded(sequence, began, &whole);
+        let OperationLabel { name, group, comm_name, .. } = label;
         let (outputs, is_hastened) = (outputs.into(), AtomicBool::new(false));
         let losses = OnceLock::new();
         let inner = Inner {
@@ -131,6 +167,8 @@ impl Work {
             losses,
             comm_name,
             is_hastened,
+            #[cfg(feature = "tcp")]
+            recorder,
         };
         Work { name, sequence, group, inner: Some(Arc::new(inner)) }
     }
@@ -258,6 +296,9 @@ impl Work {
     /// Waits for at most `slice`; `None` if it is not done by then.
     pub fn wait_slice(&self, slice: Duration) -> Option<Result<()>> {
         let Some(inner) = &self.inner else { return Some(Ok(())) };
+        if !inner.whole.is_done() {
+            inner.whole.note_awaited();
+        }
         let until = Instant::now().checked_add(slice);
         for (completion, backend) in &inner.parts {
             if !completion.is_done() && !backend.wait(completion, until) {
@@ -452,6 +493,8 @@ impl Work {
             losses: losses.clone(),
             comm_name: comm_name.clone(),
             is_hastened: AtomicBool::new(false),
+            #[cfg(feature = "tcp")]
+            recorder: self.inner.as_ref().and_then(|inner| inner.recorder.clone()),
         };
         Work { inner: Some(Arc::new(inner)), ..*self }
     }
@@ -485,6 +528,7 @@ impl Inner {
     /// Has it moved without delay, as somebody is to be told of its end; whether it is done.
     fn hasten(&self) -> bool {
         if !self.whole.is_done() && !self.is_hastened.swap(true, Ordering::Relaxed) {
+            self.whole.note_awaited();
             let open = self.parts.iter().filter(|(completion, _)| !completion.is_done());
             open.for_each(|(completion, backend)| backend.hasten(completion));
         }
@@ -505,7 +549,12 @@ impl Inner {
     /// How it ended, when all parts are done, and what follows them.
     fn outcome(&self) -> Result<()> {
         let failed = self.completions().find_map(|completion| completion.error());
-        self.described(failed.map_or(Ok(()), Err))
+        let outcome = self.described(failed.map_or(Ok(()), Err));
+        #[cfg(feature = "tcp")]
+        if let (Err(error), Some(recorder)) = (&outcome, &self.recorder) {
+            recorder.note_failure(error);
+        }
+        outcome
     }
 
     fn completions(&self) -> impl Iterator<Item = &Arc<Completion>> {

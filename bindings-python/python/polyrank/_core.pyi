@@ -1931,6 +1931,19 @@ class ProcessGroup:
 
         Raises `MonitoredBarrierError`.
         """
+    def dump(self, path: str | None = None) -> str:
+        """Writes to a file what all ranks of the job have called lately, in all their groups, and what
+        of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank trace`
+        explains.
+
+        - `path`: none: `polyrank_trace.json` in the folder that `POLYRANK_TRACE_DIR` names, or in the
+          present one.
+
+        Ranks answer whether they wait or compute; those that have not after 3 s are listed as
+        missing. Returns the path. A page cannot write files: there it raises `UnsupportedError`.
+
+        Raises `InvalidArgumentError`, `UnsupportedError`.
+        """
     def register_pre_hook(self, hook_id: SupportsIndex, hook: Callable[[PreHookArgs], None]) -> None:
         """Calls `hook` before each collective and message of this group on this rank, in the order of
         ids, on the thread that issues it and outside every lock.

@@ -1128,6 +1128,26 @@ impl ProcessGroup {
         convert::invoke_on(slf.as_any(), "PROCESS_GROUP_MONITORED_BARRIER", positional, keywords)
     }
 
+    /// Writes to a file what all ranks of the job have called lately, in all their groups, and what
+    /// of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank trace`
+    /// explains.
+    ///
+    /// - `path`: none: `polyrank_trace.json` in the folder that `POLYRANK_TRACE_DIR` names, or in the
+    ///   present one.
+    ///
+    /// Ranks answer whether they wait or compute; those that have not after 3 s are listed as
+    /// missing. Returns the path. A page cannot write files: there it raises `UnsupportedError`.
+    ///
+    /// Raises `InvalidArgumentError`, `UnsupportedError`.
+    #[pyo3(name = "dump", signature = (*positional, **keywords), text_signature = "($self, path=None)")]
+    fn py_dump<'py>(
+        slf: &Bound<'py, Self>,
+        positional: &Bound<'py, PyTuple>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        convert::invoke_on(slf.as_any(), "PROCESS_GROUP_DUMP", positional, keywords)
+    }
+
     /// Calls `hook` before each collective and message of this group on this rank, in the order of
     /// ids, on the thread that issues it and outside every lock.
     ///

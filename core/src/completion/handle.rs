@@ -18,6 +18,8 @@ pub struct Completion {
     done: AtomicBool,
     /// Whether somebody asked how it ended when it had, or was told.
     asked: AtomicBool,
+    /// Whether somebody waits for its end, or is to be told of it.
+    awaited: AtomicBool,
     /// Sender of a received message, -1 if this is not a receive or it is not here yet.
     source_rank: AtomicI64,
     state: Mutex<State>,
@@ -132,6 +134,17 @@ impl Completion {
     /// Whether somebody asked how it ended when it had, or was told by a callback.
     pub(crate) fn was_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Somebody waits for its end, or is to be told of it.
+    pub(crate) fn note_awaited(&self) {
+        self.awaited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody waits for its end, or did, or is to be told of it.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
     }
 
     /// The error it ended with, if it has.

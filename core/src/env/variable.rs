@@ -156,6 +156,20 @@ variables! {
             unset: "`TORCHELASTIC_RUN_ID`, or else Slurm's job and step, or else no name",
             reader: "`init_process_group`, `is_torchelastic_launched`"
         }
+        /// After how many seconds it is said who is missing, where an operation is waited for that
+        /// does not end.
+        POLYRANK_STALL_REPORT {
+            values: "seconds; `0` for never",
+            unset: "10",
+            reader: "every group"
+        }
+        /// The folder in which each rank writes what its flight recorder remembers, when an
+        /// operation fails, and on SIGUSR1 unless the program handles that itself.
+        POLYRANK_TRACE_DIR {
+            values: "a folder, which is made if it is not there",
+            unset: "nothing is written, but by `ProcessGroup.dump`",
+            reader: "every group"
+        }
         /// As `POLYRANK_RUN_ID`, under torchrun.
         TORCHELASTIC_RUN_ID {
             values: "any text; `none` is not a name",

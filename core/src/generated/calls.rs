@@ -72,6 +72,7 @@ pub static METHODS: &[&Method] = &[
     &PROCESS_GROUP_ALL_TO_ALL_SINGLE,
     &PROCESS_GROUP_BARRIER,
     &PROCESS_GROUP_MONITORED_BARRIER,
+    &PROCESS_GROUP_DUMP,
     &PROCESS_GROUP_REGISTER_PRE_HOOK,
     &PROCESS_GROUP_UNREGISTER_PRE_HOOK,
     &PROCESS_GROUP_REGISTER_POST_HOOK,
@@ -1654,6 +1655,20 @@ pub static PROCESS_GROUP_MONITORED_BARRIER: Method = Method {
             optional("timeout", Type::Nullable(&Type::Duration), Role::Timeout, Constant::Null),
             optional("wait_all_ranks", Type::Bool, Role::None, Constant::Bool(false)),
         ],
+    }],
+};
+
+/// `ProcessGroup.dump`
+pub static PROCESS_GROUP_DUMP: Method = Method {
+    interface: "ProcessGroup",
+    name: "dump",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[optional("path", Type::Nullable(&Type::Str), Role::None, Constant::Null)],
     }],
 };
 

@@ -977,6 +977,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         })),
     },
     Entry {
+        key: "PROCESS_GROUP_DUMP",
+        method: &calls::PROCESS_GROUP_DUMP,
+        order: Order::Group,
+        waits: true,
+        run: Some(Run::Later(|call| Box::pin(implementations::process_group::dump(call)))),
+    },
+    Entry {
         key: "PROCESS_GROUP_EXSCAN",
         method: &calls::PROCESS_GROUP_EXSCAN,
         order: Order::Free,

@@ -211,6 +211,11 @@ pub mod process_group {
         /// `wait_all_ranks`
         pub const WAIT_ALL_RANKS: usize = 1;
     }
+    /// `ProcessGroup.dump`
+    pub mod dump {
+        /// `path`
+        pub const PATH: usize = 0;
+    }
     /// `ProcessGroup.register_pre_hook`
     pub mod register_pre_hook {
         /// `hook_id`

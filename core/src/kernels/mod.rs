@@ -39,6 +39,8 @@ pub use self::compression::{
     reduce_compressed,
 };
 use self::forms::Memory;
+#[cfg(all(target_arch = "x86_64", feature = "tcp"))]
+pub(crate) use self::instructions::ticks;
 pub use self::non_finite::{NonFinite, first_non_finite};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;

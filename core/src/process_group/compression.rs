@@ -184,7 +184,7 @@ impl ProcessGroup {
             }
         }
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        let work = Work::new(self.label(request.name), issued, outputs);
+        let work = Work::new(self.request_label(request), issued, outputs);
         Ok(if compresses { work.with_losses(losses) } else { work })
     }
 }

@@ -19,6 +19,8 @@ use crate::backend::registry::{self, BackendName, BackendSpec};
 use crate::backend::{Backend, BackendOptions, Share};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::recorder::{GroupFacts, Recorder, watch};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
 use crate::store::{Bound, GroupStore, PrefixStore, Store};
@@ -277,6 +279,11 @@ impl ProcessGroup {
         group_names::add(identity, name);
         let store = Arc::new(GroupStore::new(name, store));
         siblings.add(&store);
+        let first = Inner::first(identity, name, options, cpu);
+        #[cfg(feature = "tcp")]
+        if is_root {
+            watch::watch(&first.recorder, store.shared_connection());
+        }
         let inner = Inner {
             rank,
             members,
@@ -286,7 +293,7 @@ impl ProcessGroup {
             open_comparisons,
             siblings,
             store_prefix,
-            ..Inner::first(identity, name, options, cpu)
+            ..first
         };
         Ok(ProcessGroup { inner: Arc::new(Memberships::new(inner, Site::default())) })
     }
@@ -360,6 +367,8 @@ impl Inner {
             options,
             hooks: Arc::default(),
             hints: Arc::default(),
+            #[cfg(feature = "tcp")]
+            recorder: Recorder::new(GroupFacts { name: name.into(), ..GroupFacts::default() }),
             exchanges_handles: Arc::default(),
             open_comparisons: Arc::default(),
             siblings: Arc::default(),
@@ -374,6 +383,8 @@ impl Inner {
             epoch: self.epoch + 1,
             hooks: self.hooks.clone(),
             hints: self.hints.clone(),
+            #[cfg(feature = "tcp")]
+            recorder: self.recorder.clone(),
             exchanges_handles: self.exchanges_handles.clone(),
             description: self.description.clone(),
             timeout_ns: AtomicU64::new(self.timeout_ns.load(Ordering::Relaxed)),

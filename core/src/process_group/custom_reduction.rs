@@ -100,7 +100,7 @@ impl ProcessGroup {
             followed.map(|(issued, combination)| combination.follow(issued, place.clone()));
         let endings = endings.collect();
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        let label = self.label(request.name);
+        let label = self.request_label(request);
         Ok(Work::followed(label, issued, endings, outputs, Vec::new()))
     }
 

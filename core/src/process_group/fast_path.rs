@@ -14,10 +14,12 @@ use crate::generated::dtype::DType;
 use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
+#[cfg(feature = "tcp")]
+use crate::recorder::{DoneOperation, NO_RANK, OperationKind, OperationNote, TensorNote};
 use crate::request::SingleTensorRequest;
 use crate::tensor::{Apart, InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
-use crate::work::Work;
+use crate::work::{OperationLabel, Work};
 
 /// Largest group that takes the fast path.
 const MAX_RANKS: usize = 16;
@@ -70,6 +72,7 @@ impl ProcessGroup {
         match members.cpu.try_small(&call, memory) {
             Attempt::Declined => None,
             Attempt::Done(sequence) => {
+                members.record_done(&call, plain.name, sequence, memory.lengths());
                 if let Some(parts) = plain.divisor(members.rank, members.size()) {
                     memory.write(|sum| kernels::divide(plain.dtype, sum, parts));
                 }
@@ -96,6 +99,7 @@ impl ProcessGroup {
     ) -> Option<Result<Work>> {
         let members = &**self.inner;
         let call = members.plain_call(plain, &kept)?;
+        let lengths = kept.lengths();
         let deadline = self.deadline(plain.timeout);
         let PersistentBuffers { input, output, finish, .. } =
             members.persistent_buffers(plain, kept, deadline);
@@ -103,7 +107,7 @@ impl ProcessGroup {
         let call = Call { agreed, name, input, output, finish, outputs: Vec::new() };
         let options = IssueOptions { deadline, waiting: plain.waiting };
         let issued = members.cpu.collective(call, options);
-        let label = self.label(plain.name);
+        let label = self.plain_label(plain, lengths);
         let cpu = || members.cpu.clone();
         Some(issued.map(|issued| Work::new(label, vec![(issued, cpu())], Vec::new())))
     }
@@ -190,7 +194,70 @@ impl ProcessGroup {
     }
 }
 
+impl ProcessGroup {
+    /// What messages call such a collective, and what is noted of it.
+    fn plain_label(&self, plain: &SingleTensorRequest, lengths: (usize, usize)) -> OperationLabel {
+        let label = self.label(plain.name);
+        #[cfg(feature = "tcp")]
+        let label = label.noting(|| {
+            let facts = plain.collective.facts();
+            let side = |bytes: usize| match bytes {
+                0 => Box::default(),
+                _ => Box::new([TensorNote::of_bytes(plain.dtype, bytes)]) as Box<[TensorNote]>,
+            };
+            OperationNote {
+                kind: OperationKind::Collective,
+                reduce_op: facts.reduces.then(|| plain.reduce_op.name()),
+                peer: facts.rooted.then_some(plain.root),
+                tag: None,
+                inputs: side(lengths.0),
+                outputs: side(lengths.1),
+            }
+        });
+        #[cfg(not(feature = "tcp"))]
+        let _ = lengths;
+        label
+    }
+}
+
+impl HeldBuffers {
+    /// Bytes that are read, and that are written.
+    fn lengths(&self) -> (usize, usize) {
+        let taken = self.output.len();
+        (self.input.as_ref().map_or(taken, Region::len), taken)
+    }
+}
+
 impl Inner {
+    /// Notes a collective that is done.
+    #[inline]
+    fn record_done(
+        &self,
+        call: &SmallCall,
+        name: &'static str,
+        sequence: u64,
+        (given, taken): (usize, usize),
+    ) {
+        #[cfg(feature = "tcp")]
+        {
+            let CallFacts { collective, dtype, reduce_op, root, .. } = call.agreed;
+            let facts = collective.facts();
+            self.recorder.note_done(&DoneOperation {
+                name,
+                kind: OperationKind::Collective,
+                dtype,
+                reduce_op: facts.reduces.then_some(reduce_op),
+                peer: if facts.rooted { root } else { NO_RANK },
+                tag: 0,
+                sequence,
+                given,
+                taken,
+            });
+        }
+        #[cfg(not(feature = "tcp"))]
+        let _ = (call, name, sequence, given, taken);
+    }
+
     pub(super) fn size(&self) -> u32 {
         self.members.len() as u32
     }
@@ -300,8 +367,9 @@ impl PendingFastPath<'_> {
     pub fn proceed(self, kept: HeldBuffers) -> Work {
         let PendingFastPath { group, members, plain, proceed } = self;
         let deadline = group.deadline(plain.timeout);
+        let label = group.plain_label(&plain, kept.lengths());
         let issued = proceed(members.persistent_buffers(&plain, kept, deadline));
-        Work::new(group.label(plain.name), vec![(issued, members.cpu.clone())], Vec::new())
+        Work::new(label, vec![(issued, members.cpu.clone())], Vec::new())
     }
 }
 

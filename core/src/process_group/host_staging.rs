@@ -71,7 +71,7 @@ impl ProcessGroup {
         let endings = vec![copied_back(&work, back)];
         let devices = request.tensors().filter_map(|tensor| tensor.region().device()).collect();
         let outputs = request.outputs.concat();
-        let label = self.label(request.name);
+        let label = self.request_label(request);
         Ok(Work::followed(label, work.parts(), endings, outputs, devices))
     }
 }

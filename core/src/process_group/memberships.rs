@@ -17,6 +17,8 @@ use super::reconfigure::Site;
 use super::{Inner, ProcessGroup};
 use crate::completion::inherited_error;
 use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::recorder::GroupFacts;
 use crate::store::GroupStore;
 use crate::work::group_names;
 
@@ -33,6 +35,7 @@ pub(super) struct Memberships {
 impl Memberships {
     /// A group that begins with these members.
     pub(super) fn new(first: Inner, site: Site) -> Memberships {
+        first.describe_to_recorder();
         let first = Arc::new(first);
         let current = AtomicPtr::new(Arc::as_ptr(&first).cast_mut());
         let process_id = crate::clock::process_id();
@@ -46,6 +49,7 @@ impl Memberships {
 
     /// Makes these the members, from now on.
     pub(super) fn replace(&self, next: Inner) {
+        next.describe_to_recorder();
         let next = Arc::new(next);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let pointer = Arc::as_ptr(&next).cast_mut();
@@ -139,6 +143,19 @@ impl Inner {
             collective: name.to_owned(),
             sequence: 0,
         })
+    }
+
+    /// Tells the recorder whose operations come from now on.
+    fn describe_to_recorder(&self) {
+        #[cfg(feature = "tcp")]
+        self.recorder.describe(GroupFacts {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            rank: self.rank,
+            members: self.members.clone(),
+            backend: self.spec.to_string(),
+            epoch: self.epoch,
+        });
     }
 
     /// Ends what waits in the store of these members, and keeps nothing open.

@@ -12,8 +12,10 @@ use crate::backend::{
 use crate::completion::{Outcome, WaitIntent};
 use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::recorder::{DoneOperation, NO_RANK, OperationKind, OperationNote};
 use crate::tensor::{InPlace, OwnedBuffers, PlainInput, Region, Tensor, single_tensor};
-use crate::work::Work;
+use crate::work::{OperationLabel, Work};
 
 /// One message of [`ProcessGroup::issue_messages`].
 #[derive(Clone, Debug)]
@@ -85,15 +87,63 @@ impl Inner {
             Direction::Receive => vec![0; tensor.bytes()],
         };
         match direction {
-            Direction::Send => self.cpu.send_short(envelope, &copy),
+            Direction::Send => self.send_short(envelope, &copy),
             Direction::Receive => {
-                let has_come = self.cpu.receive_short(envelope, &mut copy).is_some();
+                let has_come = self.receive_short(envelope, &mut copy).is_some();
                 if has_come {
                     region.write(|bytes| bytes.copy_from_slice(&copy));
                 }
                 has_come
             }
         }
+    }
+
+    fn send_short(&self, to: Envelope, payload: &[u8]) -> bool {
+        let has_gone = self.cpu.send_short(to, payload);
+        if has_gone {
+            self.record_message(Direction::Send, to, to.peer, payload.len());
+        }
+        has_gone
+    }
+
+    fn receive_short(&self, from: Envelope, memory: &mut [u8]) -> Option<u32> {
+        let sender = self.cpu.receive_short(from, memory);
+        if sender.is_some() {
+            self.record_message(Direction::Receive, from, sender, memory.len());
+        }
+        sender
+    }
+
+    /// Notes a message that is done.
+    #[inline]
+    fn record_message(
+        &self,
+        direction: Direction,
+        Envelope { tag, dtype, .. }: Envelope,
+        peer: Option<u32>,
+        bytes: usize,
+    ) {
+        #[cfg(feature = "tcp")]
+        {
+            let (name, kind, given, taken) = match direction {
+                Direction::Send => ("send", OperationKind::Send, bytes, 0),
+                Direction::Receive => ("recv", OperationKind::Receive, 0, bytes),
+            };
+            let (peer, reduce_op, sequence) = (peer.unwrap_or(NO_RANK), None, 0);
+            self.recorder.note_done(&DoneOperation {
+                name,
+                kind,
+                dtype,
+                reduce_op,
+                peer,
+                tag,
+                sequence,
+                given,
+                taken,
+            });
+        }
+        #[cfg(not(feature = "tcp"))]
+        let _ = (direction, tag, dtype, peer, bytes);
     }
 }
 
@@ -127,15 +177,17 @@ impl ProcessGroup {
     /// done, and [`ProcessGroup::issue_message`] is the way, which also says what is wrong with a
     /// call.
     pub fn send_short(&self, payload: &[u8], to: Envelope) -> bool {
-        !self.is_observed() && self.inner.cpu.send_short(to, payload)
+        let members = &**self.inner;
+        !members.is_observed() && members.send_short(to, payload)
     }
 
     /// Receives a message of exactly the bytes of `memory`, if it comes soon; the sender. None if
     /// nothing was received: then [`ProcessGroup::issue_message`] is the way, which also says what
     /// is wrong with a call.
     pub fn receive_short(&self, memory: &mut [u8], from: Envelope) -> Option<u32> {
-        match memory.len() <= FAST_PATH_BYTES && !self.is_observed() {
-            true => self.inner.cpu.receive_short(from, memory),
+        let members = &**self.inner;
+        match memory.len() <= FAST_PATH_BYTES && !members.is_observed() {
+            true => members.receive_short(from, memory),
             false => None,
         }
     }
@@ -236,13 +288,26 @@ impl ProcessGroup {
         let name = message.name();
         let members = self.members_of(epoch, name)?;
         let backend = members.backend_for(name, std::iter::once(&message.tensor))?;
-        let (transfer, tensor) = (message.transfer()?, message.tensor);
+        let transfer = message.transfer()?;
+        let label = self.message_label(&message);
+        let MessageRequest { direction, tensor, .. } = message;
         let options = IssueOptions { deadline: self.deadline(timeout), waiting };
-        let issued = match message.direction {
+        let issued = match direction {
             Direction::Send => backend.send(transfer, options),
             Direction::Receive => backend.recv(transfer, options),
         }?;
-        Ok(Work::new(self.label(name), vec![(issued, backend)], vec![tensor]))
+        Ok(Work::new(label, vec![(issued, backend)], vec![tensor]))
+    }
+
+    /// What messages call `message`, and what is noted of it.
+    fn message_label(&self, message: &MessageRequest) -> OperationLabel {
+        let label = self.label(message.name());
+        #[cfg(feature = "tcp")]
+        let label = label.noting(|| OperationNote {
+            tag: Some(message.tag),
+            ..OperationNote::of_arguments(&message.hook_arguments(WaitIntent::Later))
+        });
+        label
     }
 
     /// Checks that the group has members, and that the peer of `message` is one of them.
@@ -292,7 +357,7 @@ impl ProcessGroup {
             }
         };
         let work = |(message, issued): (MessageRequest, _)| {
-            let label = self.label(message.name());
+            let label = self.message_label(&message);
             Work::new(label, vec![(issued, backend.clone())], vec![message.tensor])
         };
         let works: Vec<Work> = messages.into_iter().zip(issued).map(work).collect();

@@ -13,6 +13,8 @@ use crate::blocking::{WaitMode, block_on};
 use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
+#[cfg(feature = "tcp")]
+use crate::recorder::{OperationNote, Recorder};
 use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
@@ -31,6 +33,8 @@ mod create;
 mod custom_reduction;
 mod device_backend;
 mod disjoint;
+#[cfg(feature = "tcp")]
+mod dump;
 mod failure_watch;
 mod fast_path;
 mod group_calls;
@@ -138,6 +142,9 @@ struct Inner {
     hooks: Arc<hooks::Hooks>,
     /// They stay, too.
     hints: Arc<hints::Hints>,
+    /// What has been called; it stays, too.
+    #[cfg(feature = "tcp")]
+    recorder: Arc<Recorder>,
     /// What the program has said of symmetric memory; it stays, too.
     exchanges_handles: Arc<AtomicBool>,
     /// Open comparisons of all groups split from the same root group.
@@ -474,7 +481,7 @@ impl ProcessGroup {
             _ => backend.together(calls, options),
         }?;
         let issued = issued.into_iter().map(|issued| (issued, backend.clone())).collect();
-        Ok(Work::on_devices(self.label(request.name), issued, outputs, devices))
+        Ok(Work::on_devices(self.request_label(&request), issued, outputs, devices))
     }
 
     /// Issues `request` and waits. When it returns, nothing accesses its memory any more.
@@ -532,7 +539,25 @@ impl ProcessGroup {
     }
 
     fn label(&self, name: &'static str) -> OperationLabel {
-        OperationLabel { name, group: self.identity(), comm_name: CommName::current() }
+        OperationLabel {
+            name,
+            group: self.identity(),
+            comm_name: CommName::current(),
+            #[cfg(feature = "tcp")]
+            record: Some((self.inner.recorder.clone(), OperationNote::default())),
+        }
+    }
+
+    /// What messages call `request`, and what is noted of it.
+    fn request_label(&self, request: &Request) -> OperationLabel {
+        let label = self.label(request.name);
+        #[cfg(feature = "tcp")]
+        let label = label.noting(|| {
+            let waiting = WaitIntent::Later;
+            let told = hook_arguments::of_collective(request, self.inner.rank, waiting);
+            OperationNote::of_arguments(&told)
+        });
+        label
     }
 
     fn cpu(&self) -> Arc<dyn Backend> {

@@ -101,6 +101,23 @@ pub(crate) fn hints(call: Invocation) -> Result<Answer> {
     Ok(Answer::Options("GroupHints", vec![("compress", compress.into_answer()?)]))
 }
 
+/// Writes what all ranks have called lately to a file.
+pub(crate) async fn dump(mut call: Invocation) -> Result<Answer> {
+    let group = call.this_group()?;
+    let path: Option<String> = call.take(dump::PATH)?;
+    #[cfg(feature = "tcp")]
+    {
+        let path = group.dump_async(path.map(Into::into)).await?;
+        path.to_string_lossy().into_owned().into_answer()
+    }
+    #[cfg(not(feature = "tcp"))]
+    {
+        let _ = (group, path);
+        let who = "a page".to_owned();
+        Err(Error::Unsupported { who, operation: "dump".to_owned() })
+    }
+}
+
 /// Sets the hints of later operations.
 pub(crate) fn set_hints(call: Invocation) -> Result<Answer> {
     let (name, value) = (call.parameter(set_hints::HINTS), call.value(set_hints::HINTS));

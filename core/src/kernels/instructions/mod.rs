@@ -18,7 +18,7 @@ pub(super) use self::portable::bf16_bits;
 #[cfg(target_arch = "x86_64")]
 use self::x86_64::detected;
 #[cfg(target_arch = "x86_64")]
-pub(super) use self::x86_64::ticks;
+pub(crate) use self::x86_64::ticks;
 
 /// How many `f32` are converted at once. For a page, whose code is compiled for size, one: then the
 /// compiler vectorises the loop over memory, while it would leave one over lanes as it is.

@@ -23,7 +23,7 @@ pub(super) fn detected() -> Set {
 }
 
 /// What the processor's counter of time says, to compare ways that do the same.
-pub(in crate::kernels) fn ticks() -> u64 {
+pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has it.
     unsafe { _rdtsc() }
 }

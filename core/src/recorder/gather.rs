@@ -1,0 +1,109 @@
+//! What all ranks of a job remember, gathered through the store into one file. Knows nothing of
+//! what they remember.
+//!
+//! Who gathers counts up a number; each rank's watch sees that within a second, whatever the rank
+//! does, and puts what it remembers under that number. Who gathers takes it away again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Recorder, dump, files, watch};
+use crate::blocking::sleep;
+use crate::clock::Instant;
+use crate::generated::error::{Error, Result};
+use crate::store::Store;
+
+/// What the file is called, where that is not said.
+const FILE: &str = "polyrank_trace.json";
+/// The number of the last request.
+const REQUESTS: &str = "dump requests";
+/// How long ranks may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// The time from one look for answers to the next.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Most requests that a rank answers at a time; who made earlier ones waits no longer.
+const ANSWERED_REQUESTS: i64 = 4;
+
+impl Recorder {
+    /// Writes what all ranks of the job remember to `path`, or to `polyrank_trace.json` in the
+    /// folder of traces, or in the present one. The path.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the file cannot be written; what interrupts the caller.
+    pub(crate) async fn gather(&self, path: Option<PathBuf>) -> Result<PathBuf> {
+        let group = self.group();
+        let own = group.global_rank();
+        let mut ranks = vec![(own, dump::dump(own, "it was asked for"))];
+        let root = watch::root_of(&group);
+        let members = root.as_ref().map_or(&group.members, |(root, _)| &root.members);
+        let others: Vec<u32> = members.iter().copied().filter(|rank| *rank != own).collect();
+        // What this rank remembers is written, whatever becomes of the store.
+        let mut obstacle = None;
+        if let Some((_, store)) = &root {
+            obstacle = gather(&**store, &others, &mut ranks).await.err();
+        }
+        ranks.sort_by_key(|(rank, _)| *rank);
+        let is_there = |rank: &u32| ranks.iter().any(|(known, _)| known == rank);
+        let missing: Vec<u32> = others.into_iter().filter(|rank| !is_there(rank)).collect();
+        let dumps: Vec<Value> = ranks.into_iter().map(|(_, dump)| dump).collect();
+        let whole = json!({
+            "version": "2.10",
+            "polyrank": env!("CARGO_PKG_VERSION"),
+            "gathered_by": own,
+            "missing": missing,
+            "obstacle": obstacle.map(|error| error.to_string()),
+            "ranks": dumps,
+        });
+        let path = path.unwrap_or_else(|| files::folder().unwrap_or_default().join(FILE));
+        files::write(&path, &whole).map_err(|error| cannot_write(&path, &error))?;
+        Ok(path)
+    }
+}
+
+/// Adds what the `others` answer to `ranks`.
+async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>) -> Result<()> {
+    let request = store.add_async(REQUESTS, 1).await?;
+    let until = Instant::now() + ANSWER_LIMIT;
+    let mut open: Vec<u32> = others.to_vec();
+    while !open.is_empty() && Instant::now() < until {
+        let mut still = Vec::new();
+        for rank in open {
+            let key = key_of(request, rank);
+            if !store.check_async(&[&key]).await? {
+                still.push(rank);
+                continue;
+            }
+            let told = store.get_async(&key).await?;
+            store.delete_key_async(&key).await?;
+            ranks.extend(serde_json::from_slice(&told).ok().map(|dump| (rank, dump)));
+        }
+        open = still;
+        if !open.is_empty() {
+            sleep(LOOK_INTERVAL).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers the requests after `answered` as `rank`; the last of them.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
+    let last = store.add(REQUESTS, 0)?;
+    for request in answered.max(last - ANSWERED_REQUESTS) + 1..=last {
+        let dump = dump::dump(rank, "another rank has asked for it");
+        store.set(&key_of(request, rank), dump.to_string().as_bytes())?;
+    }
+    Ok(last)
+}
+
+fn key_of(request: i64, rank: u32) -> String {
+    format!("dump/{request}/{rank}")
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::InvalidArgument { message: format!("dump: cannot write {}: {error}", path.display()) }
+}

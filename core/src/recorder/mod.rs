@@ -1,0 +1,195 @@
+//! The flight recorder: what the groups of this process have called lately, and what of it is not
+//! done. Knows no backend, and nothing of why something is not done.
+//!
+//! It is always on. Operations that are done when their call returns leave a line in a ring, without
+//! a lock ([`brief`]). Others take microseconds anyway; they are noted with their completion, which
+//! says how and when they ended, so that nothing is called at their end.
+
+mod brief;
+mod dump;
+mod files;
+mod gather;
+mod note;
+mod pending;
+#[cfg(test)]
+mod tests;
+pub(crate) mod watch;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub(crate) use brief::{DoneOperation, NO_RANK};
+pub(crate) use note::{OperationKind, OperationNote, TensorNote};
+pub(crate) use pending::IssuedNote;
+
+use crate::clock::Instant;
+use crate::generated::error::Error;
+use brief::BriefOperations;
+use pending::PendingOperations;
+
+/// Operations of a group that are remembered.
+pub(crate) const REMEMBERED: usize = 1000;
+
+/// What a group has called.
+pub(crate) struct Recorder {
+    group: Mutex<GroupFacts>,
+    brief: BriefOperations,
+    pending: Mutex<PendingOperations>,
+    /// The epoch of whose failure a file was written, and one.
+    written: AtomicU64,
+}
+
+/// Whose operations they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupFacts {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) rank: u32,
+    /// Global ranks of the members, by group rank.
+    pub(crate) members: Vec<u32>,
+    pub(crate) backend: String,
+    /// How often the members were replaced.
+    pub(crate) epoch: u64,
+}
+
+/// An operation that was recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedOperation {
+    /// Its place among all that the group has called.
+    pub(crate) number: u64,
+    /// The method that was called.
+    pub(crate) name: &'static str,
+    /// What the user calls it.
+    pub(crate) comm_name: Option<Arc<str>>,
+    /// Its number among the group's collectives, or among its messages.
+    pub(crate) sequence: u64,
+    pub(crate) note: OperationNote,
+    /// When it was issued; none where only the end is known.
+    pub(crate) issued: Option<Instant>,
+    pub(crate) end: Option<RecordedEnd>,
+    /// Whether somebody waits for it, or is to be told of its end.
+    pub(crate) is_awaited: bool,
+}
+
+/// The end of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedEnd {
+    pub(crate) at: Instant,
+    pub(crate) error: Option<Error>,
+}
+
+impl GroupFacts {
+    /// This process's rank in the group of all; 0 in a group without members.
+    fn global_rank(&self) -> u32 {
+        self.members.get(self.rank as usize).copied().unwrap_or(0)
+    }
+}
+
+impl RecordedOperation {
+    /// The method, with the user's name for it.
+    fn title(&self) -> String {
+        match &self.comm_name {
+            Some(comm_name) => format!("{} '{comm_name}'", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+}
+
+/// The recorders of this process, in the order in which their groups were made.
+static ALL: Mutex<Vec<Weak<Recorder>>> = Mutex::new(Vec::new());
+
+impl Recorder {
+    /// That of a new group, which is one of [`all`] as long as it lives.
+    pub(crate) fn new(group: GroupFacts) -> Arc<Recorder> {
+        let recorder = Arc::new(Recorder {
+            group: Mutex::new(group),
+            brief: BriefOperations::default(),
+            pending: Mutex::default(),
+            written: AtomicU64::new(0),
+        });
+        crate::clock::ticks::start();
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(&recorder));
+        recorder
+    }
+
+    /// The group has these members from now on.
+    pub(crate) fn describe(&self, group: GroupFacts) {
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = group;
+    }
+
+    /// Whose operations they are.
+    pub(crate) fn group(&self) -> GroupFacts {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes an operation that is done.
+    #[inline]
+    pub(crate) fn note_done(&self, operation: &DoneOperation) {
+        self.brief.note(operation);
+    }
+
+    /// Notes an operation that was issued.
+    pub(crate) fn note_issued(&self, operation: IssuedNote) {
+        let number = self.brief.next_number();
+        self.pending().add(number, operation);
+    }
+
+    /// What was called last, in the order of the calls.
+    pub(crate) fn operations(&self) -> Vec<RecordedOperation> {
+        let mut all = self.pending().operations();
+        all.extend(self.brief.operations());
+        all.sort_unstable_by_key(|operation| operation.number);
+        let first = all.len().saturating_sub(REMEMBERED);
+        // What is not done stays, however long ago it was called.
+        let mut place = 0;
+        all.retain(|operation| {
+            place += 1;
+            place > first || operation.end.is_none()
+        });
+        all
+    }
+
+    /// The last collective that was called.
+    fn last_collective(&self) -> Option<RecordedOperation> {
+        let is_collective = |it: &RecordedOperation| it.note.kind == OperationKind::Collective;
+        self.operations().into_iter().rfind(is_collective)
+    }
+
+    /// What is not done.
+    pub(crate) fn open_operations(&self) -> Vec<RecordedOperation> {
+        self.pending().open_operations()
+    }
+
+    /// Writes what this rank remembers, if that is wanted, as an operation has failed: once for
+    /// these members.
+    pub(crate) fn note_failure(&self, error: &Error) {
+        let Some(folder) = files::folder() else { return };
+        let group = self.group();
+        if self.written.swap(group.epoch + 1, Ordering::Relaxed) == group.epoch + 1 {
+            return;
+        }
+        write_rank(&folder, group.global_rank(), &format!("an operation failed: {error}"));
+    }
+
+    fn pending(&self) -> MutexGuard<'_, PendingOperations> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes what this rank remembers.
+fn write_rank(folder: &Path, rank: u32, reason: &str) {
+    let path = files::of_rank(folder, rank);
+    match files::write(&path, &dump::dump(rank, reason)) {
+        Ok(()) => tracing::info!("what rank {rank} has called is in {}", path.display()),
+        Err(error) => tracing::warn!(%error, "cannot write {}", path.display()),
+    }
+}
+
+/// Those of all groups of this process that are not gone.
+pub(crate) fn all() -> Vec<Arc<Recorder>> {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().filter_map(Weak::upgrade).collect()
+}

@@ -1,0 +1,120 @@
+//! Where a rank stands: what it waits for, and what it called last in each group. Knows no store.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Instant;
+use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
+
+/// Most operations of a group that are told.
+const MAX_OPEN: usize = 8;
+
+/// Where a rank stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The number of the question that is answered.
+    pub(super) answers: i64,
+    pub(super) groups: Vec<GroupPlace>,
+}
+
+/// What a rank has called in a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct GroupPlace {
+    pub(super) group: String,
+    /// What is not done, the oldest first.
+    pub(super) open: Vec<CalledOperation>,
+    /// The last collective that it called.
+    pub(super) last: Option<CalledOperation>,
+}
+
+/// An operation that a rank has called.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct CalledOperation {
+    /// The method, with the user's name for it.
+    pub(super) title: String,
+    pub(super) sequence: u64,
+    pub(super) is_collective: bool,
+    /// Whether the rank waits for it, rather than for something else, or nothing.
+    pub(super) is_awaited: bool,
+    /// How long ago it was called, in milliseconds.
+    pub(super) since_ms: u64,
+    /// For a message: the other rank of the group, if it is from or to a certain one.
+    pub(super) peer: Option<u32>,
+    pub(super) tag: Option<u32>,
+}
+
+impl Place {
+    /// That of the rank of this process with this global number.
+    pub(super) fn of(rank: u32, answers: i64, now: Instant) -> Place {
+        let is_its = |recorder: &Arc<Recorder>| recorder.group().global_rank() == rank;
+        let place = |recorder: Arc<Recorder>| {
+            let open = recorder.open_operations();
+            let called = |it: &RecordedOperation| CalledOperation::of(it, now);
+            let last = recorder.last_collective();
+            GroupPlace {
+                group: recorder.group().name,
+                open: open.iter().take(MAX_OPEN).map(called).collect(),
+                last: last.as_ref().map(called),
+            }
+        };
+        Place { answers, groups: all().into_iter().filter(is_its).map(place).collect() }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        // Strings and numbers always have a form.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// What [`Place::encode`] wrote; none if it is something else.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Place> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    pub(super) fn group(&self, name: &str) -> Option<&GroupPlace> {
+        self.groups.iter().find(|place| place.group == name)
+    }
+
+    /// What the rank waits for, the oldest first, and in which group.
+    pub(super) fn awaited(&self) -> Option<(&str, &CalledOperation)> {
+        let all = self.groups.iter().flat_map(|place| {
+            place.open.iter().filter(|it| it.is_awaited).map(|it| (place.group.as_str(), it))
+        });
+        all.max_by_key(|(_, operation)| operation.since_ms)
+    }
+}
+
+impl CalledOperation {
+    /// What is told of `operation`.
+    pub(super) fn of(operation: &RecordedOperation, now: Instant) -> CalledOperation {
+        let since = operation.issued.or(operation.end.as_ref().map(|end| end.at));
+        let since = since.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
+        let is_message =
+            matches!(operation.note.kind, OperationKind::Send | OperationKind::Receive);
+        CalledOperation {
+            title: operation.title(),
+            sequence: operation.sequence,
+            is_collective: operation.note.kind == OperationKind::Collective,
+            is_awaited: operation.is_awaited,
+            since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            peer: operation.note.peer.filter(|_| is_message),
+            tag: operation.note.tag,
+        }
+    }
+
+    /// "allreduce #17", or "recv from rank 2 (tag 5)".
+    pub(super) fn named(&self, group: &GroupFacts) -> String {
+        if self.is_collective {
+            return format!("{} #{}", self.title, self.sequence);
+        }
+        let direction = if self.title.starts_with("send") { "to" } else { "from" };
+        let global = |peer: u32| group.members.get(peer as usize).copied().unwrap_or(peer);
+        match (self.peer, self.tag) {
+            (Some(peer), Some(tag)) => {
+                format!("{} {direction} rank {} (tag {tag})", self.title, global(peer))
+            }
+            (None, Some(tag)) => format!("{} {direction} any rank (tag {tag})", self.title),
+            _ => self.title.clone(),
+        }
+    }
+}

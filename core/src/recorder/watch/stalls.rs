@@ -1,0 +1,91 @@
+//! Which operations have waited too long, and when that was said. Knows no store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::place::CalledOperation;
+use super::{Places, words};
+use crate::clock::Instant;
+use crate::recorder::{RecordedOperation, Recorder};
+
+/// Stalls that were reported, by the address of the recorder and the number of the operation.
+pub(super) struct Stalls {
+    limit: Duration,
+    reported: BTreeMap<(usize, u64), ReportedStall>,
+}
+
+struct ReportedStall {
+    name: String,
+    since: Instant,
+    /// When it is said again, and how long after that again.
+    again: Instant,
+    pause: Duration,
+}
+
+/// An operation that has waited too long.
+pub(super) struct Stall {
+    recorder: Arc<Recorder>,
+    operation: RecordedOperation,
+    since: Instant,
+}
+
+impl Stalls {
+    /// Those of operations that have waited for `limit`.
+    pub(super) fn new(limit: Duration) -> Stalls {
+        Stalls { limit, reported: BTreeMap::new() }
+    }
+
+    /// What is to be said now: of each group the oldest operation that somebody waits for, if it
+    /// has waited too long. Says of those that were reported and have ended that they go on.
+    pub(super) fn due(&mut self, recorders: &[Arc<Recorder>], now: Instant) -> Vec<Stall> {
+        let mut due = Vec::new();
+        let mut open = Vec::new();
+        for recorder in recorders {
+            let operations = recorder.open_operations();
+            open.extend(operations.iter().map(|operation| key_of(recorder, operation)));
+            let oldest = operations.into_iter().find(|it| it.is_awaited);
+            let Some((operation, since)) = oldest.and_then(|it| it.issued.map(|at| (it, at)))
+            else {
+                continue;
+            };
+            let key = key_of(recorder, &operation);
+            let is_late = now.saturating_duration_since(since) >= self.limit;
+            if is_late && self.reported.get(&key).is_none_or(|known| now >= known.again) {
+                due.push(Stall { recorder: recorder.clone(), operation, since });
+            }
+        }
+        self.take_back(&open, now);
+        due
+    }
+
+    /// Says what is wrong with those that are `due`, as far as `places` tell.
+    pub(super) fn report(&mut self, due: Vec<Stall>, places: &Places, now: Instant) {
+        for Stall { recorder, operation, since } in due {
+            let (key, group) = (key_of(&recorder, &operation), recorder.group());
+            // To ask took a while.
+            if !recorder.open_operations().iter().any(|it| it.number == operation.number) {
+                continue;
+            }
+            let waited = now.saturating_duration_since(since);
+            let called = CalledOperation::of(&operation, now);
+            let name = format!("{} of group {}", called.named(&group), group.name);
+            words::say(&words::stalled(&group, &called, waited, places));
+            let pause = self.reported.get(&key).map_or(self.limit, |known| known.pause * 2);
+            let again = now + pause;
+            self.reported.insert(key, ReportedStall { name, since, again, pause });
+        }
+    }
+
+    fn take_back(&mut self, open: &[(usize, u64)], now: Instant) {
+        let over = self.reported.extract_if(.., |key, _| !open.contains(key));
+        for (_, ReportedStall { name, since, .. }) in over {
+            let waited = words::seconds(now.saturating_duration_since(since));
+            words::say(&format!("{name} waits no longer, after {waited}"));
+        }
+    }
+}
+
+fn key_of(recorder: &Arc<Recorder>, operation: &RecordedOperation) -> (usize, u64) {
+    (Arc::as_ptr(recorder).addr(), operation.number)
+}

@@ -1,0 +1,138 @@
+//! What is said of an operation that waits long. Knows neither stores nor clocks.
+
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+
+use super::Places;
+use super::place::{CalledOperation, Place};
+use crate::recorder::GroupFacts;
+
+/// Most ranks that a list names.
+const NAMED_RANKS: usize = 16;
+
+/// Warns; on standard error where no program listens to what libraries log, so that nobody waits
+/// in silence.
+pub(super) fn say(text: &str) {
+    tracing::warn!(target: "polyrank::stall", "{text}");
+    if LevelFilter::current() == LevelFilter::OFF {
+        eprintln!("polyrank: {text}");
+    }
+}
+
+/// That `operation` of this rank has `waited` in `group`, and where the others stand: "allreduce
+/// #17 of group dp: ranks 0, 1 and 3 have waited for 10 s; rank 2 is in broadcast #4 of group tp".
+pub(super) fn stalled(
+    group: &GroupFacts,
+    operation: &CalledOperation,
+    waited: Duration,
+    places: &Places,
+) -> String {
+    let own = group.global_rank();
+    let (mut waiting, mut others) = (vec![own], Others::default());
+    for rank in concerned(group, operation).filter(|&rank| rank != own) {
+        match where_is(group, operation, places.known.get(&rank)) {
+            Standing::Waits => waiting.push(rank),
+            Standing::Elsewhere(text) => others.add(rank, text),
+        }
+    }
+    waiting.sort_unstable();
+    let waited = seconds(waited);
+    let has = if waiting.len() == 1 { "has" } else { "have" };
+    let name = operation.named(group);
+    let mut others = others.text();
+    if let Some(obstacle) = &places.obstacle {
+        others.push_str(&format!(" (the store cannot be asked where ranks are: {obstacle})"));
+    }
+    let who = ranks(&waiting);
+    format!("{name} of group {}: {who} {has} waited for {waited}{others}", group.name)
+}
+
+/// The ranks, as global ranks, on which the operation depends.
+fn concerned(group: &GroupFacts, operation: &CalledOperation) -> impl Iterator<Item = u32> {
+    let peer = operation.peer.filter(|_| !operation.is_collective);
+    let members = group.members.iter().enumerate();
+    let all = members.filter(move |(rank, _)| peer.is_none_or(|peer| peer as usize == *rank));
+    all.map(|(_, &global)| global)
+}
+
+/// Where a rank stands, as seen from an operation.
+enum Standing {
+    /// It waits in the same operation.
+    Waits,
+    Elsewhere(String),
+}
+
+fn where_is(group: &GroupFacts, operation: &CalledOperation, place: Option<&Place>) -> Standing {
+    let Some(place) = place else {
+        let text = "did not answer: stopped, gone, or cut off from the store";
+        return Standing::Elsewhere(text.to_owned());
+    };
+    let here = place.group(&group.name);
+    let is_same = |it: &&CalledOperation| {
+        operation.is_collective && it.is_collective && it.sequence == operation.sequence
+    };
+    if here.is_some_and(|here| here.open.iter().any(|it| is_same(&it))) {
+        return Standing::Waits;
+    }
+    if let Some((name, awaited)) = place.awaited() {
+        let since = seconds(Duration::from_millis(awaited.since_ms));
+        let what = awaited.named(group);
+        return Standing::Elsewhere(format!("in {what} of group {name} for {since}"));
+    }
+    Standing::Elsewhere(match here.and_then(|here| here.last.as_ref()) {
+        None => format!("has called no collective of group {}", group.name),
+        Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
+            format!("has done its part, and called {}", last.named(group))
+        }
+        Some(last) => {
+            let since = seconds(Duration::from_millis(last.since_ms));
+            format!("waits for nothing; it last called {}, {since} ago", last.named(group))
+        }
+    })
+}
+
+/// Ranks that stand elsewhere, those together that stand at the same place.
+#[derive(Default)]
+struct Others(Vec<(String, Vec<u32>)>);
+
+impl Others {
+    fn add(&mut self, rank: u32, text: String) {
+        match self.0.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => self.0.push((text, vec![rank])),
+        }
+    }
+
+    fn text(&self) -> String {
+        let part = |(text, who): &(String, Vec<u32>)| {
+            let is = match text.starts_with("in ") {
+                true if who.len() == 1 => " is",
+                true => " are",
+                false => "",
+            };
+            format!("; {}{is} {text}", ranks(who))
+        };
+        self.0.iter().map(part).collect()
+    }
+}
+
+/// "rank 2", "ranks 0, 1 and 3".
+fn ranks(ranks: &[u32]) -> String {
+    let named: Vec<_> = ranks.iter().take(NAMED_RANKS).map(u32::to_string).collect();
+    let more = ranks.len() - named.len();
+    match named.split_last() {
+        None => "no rank".to_owned(),
+        Some((last, [])) => format!("rank {last}"),
+        Some((last, first)) if more == 0 => format!("ranks {} and {last}", first.join(", ")),
+        Some(_) => format!("ranks {} and {more} more", named.join(", ")),
+    }
+}
+
+/// "10 s", "1.5 s".
+pub(super) fn seconds(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 9.95 => format!("{seconds:.1} s").replace(".0 s", " s"),
+        seconds => format!("{seconds:.0} s"),
+    }
+}

@@ -1,0 +1,277 @@
+//! Who waits long is told who is missing where: real jobs that hang, each in its own way.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fmt::{Debug, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use polyrank::ProcessGroup;
+use polyrank::distributed::{NewGroupOptions, new_group};
+use polyrank_tests::processes::{ProcessEnd, die, is_rank, processes, report, with_variable};
+use serde_json::{Value, json};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Tells the test, and the other ranks through the store, what the library says of stalls.
+struct Log;
+
+/// The group whose store the log tells.
+static GROUP: OnceLock<ProcessGroup> = OnceLock::new();
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+        write!(self.0, "{value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "polyrank::stall"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        report(&text.0);
+        if let Some(group) = GROUP.get() {
+            let store = group.get_group_store().clone_store().unwrap();
+            store.add(&said_by(group.rank()), 1).unwrap();
+            if text.0.contains("waits no longer") {
+                store.set(&taken_back_by(group.rank()), b"").unwrap();
+            }
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+fn said_by(rank: u32) -> String {
+    format!("said by {rank}")
+}
+
+fn taken_back_by(rank: u32) -> String {
+    format!("taken back by {rank}")
+}
+
+/// Runs a job in which operations are reported that wait for a second. In a rank this does not
+/// return.
+fn job(test: &str, size: u32, rank_main: impl FnOnce(&ProcessGroup)) -> Vec<ProcessEnd> {
+    if is_rank() {
+        tracing::subscriber::set_global_default(Log).unwrap();
+    }
+    with_variable("POLYRANK_STALL_REPORT", "1", || {
+        processes(test, size, |group| {
+            GROUP.set(group.clone()).unwrap();
+            rank_main(&group);
+        })
+    })
+}
+
+/// Waits until these ranks have said that they wait.
+fn until_said(group: &ProcessGroup, ranks: &[u32]) {
+    let keys: Vec<_> = ranks.iter().map(|&rank| said_by(rank)).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    group.get_group_store().wait(&keys, None).unwrap();
+}
+
+/// What `rank` said, with every number of seconds as `N s`.
+fn said(ended: &[ProcessEnd], rank: usize) -> Vec<String> {
+    let without_times = |line: &String| {
+        let words = line.split(' ').collect::<Vec<_>>();
+        let time = |at: usize| words.get(at + 1).is_some_and(|unit| unit.starts_with('s'));
+        let is_time = |at: usize, word: &str| time(at) && word.parse::<f64>().is_ok();
+        let words = words.iter().enumerate();
+        let words = words.map(|(at, word)| if is_time(at, word) { "N" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    ended[rank].printed.iter().map(without_times).collect()
+}
+
+#[test]
+fn a_rank_that_computes_is_named_and_it_is_said_when_it_goes_on() {
+    let test = "a_rank_that_computes_is_named_and_it_is_said_when_it_goes_on";
+    let ended = job(test, 4, |group| {
+        group.allreduce(&mut [1.0], ()).unwrap();
+        if group.rank() == 2 {
+            until_said(group, &[0, 1, 3]);
+        }
+        group.barrier(()).unwrap();
+        // What is taken back is said before the process ends.
+        if group.rank() != 2 {
+            group.get_group_store().wait(&[&taken_back_by(group.rank())], None).unwrap();
+        }
+    });
+    for rank in [0, 1, 3] {
+        let said = said(&ended, rank);
+        let first = "barrier #2 of group default_pg: ranks 0, 1 and 3 have waited for N s; \
+                     rank 2 waits for nothing; it last called allreduce #1, N s ago";
+        assert_eq!(said[0], first, "{}", ended[rank].output);
+        let over = "barrier #2 of group default_pg waits no longer, after N s";
+        assert_eq!(said.last().unwrap(), over);
+    }
+    assert!(ended[2].printed.is_empty(), "{}", ended[2].output);
+}
+
+#[test]
+fn two_groups_in_another_order_are_named() {
+    let test = "two_groups_in_another_order_are_named";
+    let ended = job(test, 2, |group| {
+        let groups = ["red", "blue"].map(|name| {
+            let options = NewGroupOptions::default().group_name(name);
+            new_group(options).unwrap().unwrap()
+        });
+        let own = group.clone();
+        // Neither ever goes on.
+        std::thread::spawn(move || {
+            until_said(&own, &[0, 1]);
+            std::process::exit(0);
+        });
+        let [first, second] = groups;
+        let (first, second) = if group.rank() == 0 { (first, second) } else { (second, first) };
+        first.allreduce(&mut [1.0], ()).unwrap();
+        second.allreduce(&mut [1.0], ()).unwrap();
+    });
+    for (rank, other) in [(0, 1), (1, 0)] {
+        let said = said(&ended, rank);
+        let [own, its] = if rank == 0 { ["red", "blue"] } else { ["blue", "red"] };
+        let expected = format!(
+            "allreduce #1 of group {own}: rank {rank} has waited for N s; rank {other} is in \
+             allreduce #1 of group {its} for N s"
+        );
+        assert_eq!(said[0], expected, "{}", ended[rank].output);
+    }
+}
+
+#[test]
+fn a_message_that_nobody_sends_is_named_and_where_its_sender_is() {
+    let test = "a_message_that_nobody_sends_is_named_and_where_its_sender_is";
+    let ended = job(test, 3, |group| {
+        match group.rank() {
+            0 => group.recv(&mut [0.0_f32], 1, 7).unwrap(),
+            1 => {
+                until_said(group, &[0]);
+                group.send(&[1.0_f32], 0, 7).unwrap();
+            }
+            _ => {}
+        }
+        group.barrier(()).unwrap();
+    });
+    let expected = "recv from rank 1 (tag 7) of group default_pg: rank 0 has waited for N s; \
+                    rank 1 has called no collective of group default_pg";
+    assert_eq!(said(&ended, 0)[0], expected, "{}", ended[0].output);
+}
+
+#[test]
+fn a_dump_has_what_all_ranks_have_called_whatever_they_do() {
+    let test = "a_dump_has_what_all_ranks_have_called_whatever_they_do";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    with_variable("POLYRANK_TEST_FILE", path.to_str().unwrap(), || {
+        job(test, 4, |group| {
+            group.allreduce(&mut [1.0, 2.0, 3.0], ()).unwrap();
+            let store = group.get_group_store();
+            match group.rank() {
+                // It computes, as far as anybody knows.
+                2 => store.wait(&["dumped"], None).unwrap(),
+                0 => {
+                    let barrier = group.barrier_async(()).unwrap();
+                    let path = std::env::var("POLYRANK_TEST_FILE").unwrap();
+                    assert_eq!(group.dump(Some(path.as_ref())).unwrap(), Path::new(&path));
+                    store.set("dumped", b"").unwrap();
+                    return barrier.wait(None).unwrap();
+                }
+                _ => {}
+            }
+            group.barrier(()).unwrap();
+        })
+    });
+    let trace: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&trace["missing"], &trace["gathered_by"]), (&json!([]), &json!(0)));
+    for (rank, dump) in trace["ranks"].as_array().unwrap().iter().enumerate() {
+        assert_eq!((&dump["rank"], &dump["world_size"]), (&json!(rank), &json!(4)));
+        assert_eq!(dump["pg_config"]["0"]["ranks"], json!("[0, 1, 2, 3]"));
+        let entry = |at: usize, field: &str| dump["entries"][at][field].clone();
+        assert_eq!(entry(0, "profiling_name"), json!("polyrank:all_reduce"));
+        assert_eq!((entry(0, "state"), entry(0, "reduce_op")), (json!("completed"), json!("SUM")));
+        assert_eq!(entry(0, "input_sizes"), json!([[3]]));
+        assert_eq!(entry(0, "input_dtypes"), json!(["Double"]));
+        assert_eq!(entry(0, "collective_seq_id"), json!(1));
+        assert!(entry(0, "time_created_ns").as_u64().unwrap() > 1_700_000_000_000_000_000);
+        let barrier = (entry(1, "name"), entry(1, "state"), entry(1, "collective_seq_id"));
+        match rank {
+            2 => assert_eq!(barrier, (Value::Null, Value::Null, Value::Null)),
+            _ => assert_eq!(barrier, (json!("barrier"), json!("started"), json!(2))),
+        }
+    }
+}
+
+#[test]
+fn where_an_operation_fails_each_rank_writes_what_it_has_called() {
+    let test = "where_an_operation_fails_each_rank_writes_what_it_has_called";
+    let folder = tempfile::tempdir().unwrap();
+    with_variable("POLYRANK_TRACE_DIR", folder.path().to_str().unwrap(), || {
+        job(test, 3, |group| {
+            group.barrier(()).unwrap();
+            if group.rank() == 1 {
+                die();
+            }
+            group.allreduce(&mut [1.0], ()).unwrap_err();
+            std::process::exit(0);
+        })
+    });
+    for rank in [0, 2] {
+        let path = folder.path().join(format!("polyrank_trace_rank_{rank}.json"));
+        let dump: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(dump["rank"], json!(rank));
+        let last = &dump["entries"][1];
+        assert_eq!((&last["name"], &last["collective_seq_id"]), (&json!("allreduce"), &json!(2)));
+        let failed = last["failed"].as_str().unwrap();
+        assert!(failed.contains("rank 1"), "{failed}");
+        assert!(dump["reason"].as_str().unwrap().contains(failed), "{}", dump["reason"]);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_stopped_rank_is_named() {
+    let test = "a_stopped_rank_is_named";
+    let ended = job(test, 3, |group| {
+        let store = group.get_group_store();
+        if group.rank() == 1 {
+            let id = std::process::id().to_string();
+            store.set("id", id.as_bytes()).unwrap();
+            group.barrier(()).unwrap();
+            let _ = std::process::Command::new("kill").args(["-STOP", &id]).status();
+            die();
+        }
+        group.barrier(()).unwrap();
+        let id = String::from_utf8(store.get("id").unwrap()).unwrap();
+        let own = group.clone();
+        std::thread::spawn(move || {
+            until_said(&own, &[0, 2]);
+            let _ = std::process::Command::new("kill").args(["-CONT", &id]).status();
+        });
+        group.allreduce(&mut [1.0], ()).unwrap_err();
+        std::process::exit(0);
+    });
+    for rank in [0, 2] {
+        let expected = "allreduce #2 of group default_pg: ranks 0 and 2 have waited for N s; \
+                        rank 1 did not answer: stopped, gone, or cut off from the store";
+        assert_eq!(said(&ended, rank)[0], expected, "{}", ended[rank].output);
+    }
+}
