@@ -5,11 +5,15 @@
 
 use std::fmt::{Debug, Write};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use polyrank::ProcessGroup;
 use polyrank::distributed::{NewGroupOptions, new_group};
-use polyrank_tests::processes::{ProcessEnd, die, is_rank, processes, report, with_variable};
+use polyrank::store::{TcpStore, TcpStoreOptions};
+use polyrank::{GroupOptions, ProcessGroup};
+use polyrank_tests::processes::{
+    ProcessEnd, bare_processes, die, is_rank, processes, report, with_variable,
+};
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -174,6 +178,34 @@ fn a_message_that_nobody_sends_is_named_and_where_its_sender_is() {
     let expected = "recv from rank 1 (tag 7) of group default_pg: rank 0 has waited for N s; \
                     rank 1 has called no collective of group default_pg";
     assert_eq!(said(&ended, 0)[0], expected, "{}", ended[0].output);
+}
+
+#[test]
+fn who_has_not_come_is_named_on_standard_error_where_nobody_listens() {
+    let test = "who_has_not_come_is_named_on_standard_error_where_nobody_listens";
+    let ended = with_variable("POLYRANK_STALL_REPORT", "0.5", || {
+        bare_processes(test, 4, || {
+            let rank: u32 = std::env::var("RANK").unwrap().parse().unwrap();
+            let port: u16 = std::env::var("MASTER_PORT").unwrap().parse().unwrap();
+            let options = TcpStoreOptions::new("127.0.0.1", port).is_master(rank == 0);
+            let store = Arc::new(TcpStore::new(options.wait_for_workers(false)).unwrap());
+            if rank == 3 {
+                store.wait(&["0 is here", "1 is here", "2 is here"], None).unwrap();
+                // Nothing tells that they have said it: four times as long as they wait for it.
+                std::thread::sleep(Duration::from_secs(2));
+            }
+            store.set(&format!("{rank} is here"), b"").unwrap();
+            let options = GroupOptions::default();
+            let group = ProcessGroup::new(store, rank, 4, "four", options).unwrap();
+            group.shutdown().unwrap();
+        })
+    });
+    for rank in 0..3 {
+        let expected = "polyrank: group 'four': rank 3 of 4 has not come to the rendezvous";
+        assert!(ended[rank].output.contains(expected), "{}", ended[rank].output);
+        assert!(ended[rank].output.contains("polyrank: the rendezvous waits no longer"));
+    }
+    assert!(!ended[3].output.contains("polyrank: "), "{}", ended[3].output);
 }
 
 #[test]

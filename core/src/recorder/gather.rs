@@ -65,6 +65,7 @@ impl Recorder {
 /// Adds what the `others` answer to `ranks`.
 async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>) -> Result<()> {
     let request = store.add_async(REQUESTS, 1).await?;
+    store.add_async(watch::ASKED, 1).await?;
     let until = Instant::now() + ANSWER_LIMIT;
     let mut open: Vec<u32> = others.to_vec();
     while !open.is_empty() && Instant::now() < until {
@@ -92,6 +93,9 @@ async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>
 /// # Errors
 /// Those of the store.
 pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64> {
+    if !store.check(&[REQUESTS])? {
+        return Ok(answered);
+    }
     let last = store.add(REQUESTS, 0)?;
     for request in answered.max(last - ANSWERED_REQUESTS) + 1..=last {
         let dump = dump::dump(rank, "another rank has asked for it");

@@ -25,6 +25,7 @@ pub(crate) use pending::IssuedNote;
 
 use crate::clock::Instant;
 use crate::generated::error::Error;
+use crate::process_mutex::ProcessMutex;
 use brief::BriefOperations;
 use pending::PendingOperations;
 
@@ -38,6 +39,8 @@ pub(crate) struct Recorder {
     pending: Mutex<PendingOperations>,
     /// The epoch of whose failure a file was written, and one.
     written: AtomicU64,
+    /// The number of forks before it was made.
+    forks: u32,
 }
 
 /// Whose operations they are.
@@ -97,7 +100,7 @@ impl RecordedOperation {
 }
 
 /// The recorders of this process, in the order in which their groups were made.
-static ALL: Mutex<Vec<Weak<Recorder>>> = Mutex::new(Vec::new());
+static ALL: ProcessMutex<Vec<Weak<Recorder>>> = ProcessMutex::new(Vec::new());
 
 impl Recorder {
     /// That of a new group, which is one of [`all`] as long as it lives.
@@ -107,9 +110,10 @@ impl Recorder {
             brief: BriefOperations::default(),
             pending: Mutex::default(),
             written: AtomicU64::new(0),
+            forks: crate::fork::forks(),
         });
         crate::clock::ticks::start();
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = ALL.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&recorder));
         recorder
@@ -174,6 +178,10 @@ impl Recorder {
         write_rank(&folder, group.global_rank(), &format!("an operation failed: {error}"));
     }
 
+    fn is_of_this_process(&self) -> bool {
+        self.forks == crate::fork::forks()
+    }
+
     fn pending(&self) -> MutexGuard<'_, PendingOperations> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,8 +196,9 @@ fn write_rank(folder: &Path, rank: u32, reason: &str) {
     }
 }
 
-/// Those of all groups of this process that are not gone.
+/// Those of all groups of this process that are not gone. Groups of the process that forked it are
+/// not its own.
 pub(crate) fn all() -> Vec<Arc<Recorder>> {
-    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().filter_map(Weak::upgrade).collect()
+    let all = ALL.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+    all.into_iter().filter(|recorder| recorder.is_of_this_process()).collect()
 }

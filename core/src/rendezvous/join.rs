@@ -10,6 +10,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+#[cfg(feature = "tcp")]
+use super::late::LateReport;
 use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, named, timed_out};
 use super::presence::{self, PresenceObserver};
 use super::refusal::linger_for_all;
@@ -484,12 +486,20 @@ async fn await_verdict(
     let verdict = keys.of("verdict");
     let deadline = Deadline::after(timeout);
     let (mut pause, mut looks) = (LOOK_AFTER, 0);
+    #[cfg(feature = "tcp")]
+    let mut late = LateReport::new();
     while deadline.remaining().is_none_or(|left| left > pause) {
         match store.wait_async(&[&verdict], Some(pause)).await {
-            Ok(()) => return store.get_async(&verdict).await,
+            Ok(()) => {
+                #[cfg(feature = "tcp")]
+                late.end();
+                return store.get_async(&verdict).await;
+            }
             Err(Error::StoreTimeout { .. }) => {}
             Err(error) => return Err(error),
         }
+        #[cfg(feature = "tcp")]
+        late.look(store, keys, world_size).await;
         if let Some(why) = observer.look().await? {
             return decide(store, keys, &verdict_of(MISTAKE, &why)).await;
         }

@@ -151,6 +151,14 @@ impl MissingRanks {
         Ok(())
     }
 
+    /// "rank 3 of 4 has", "ranks 2, 3 of 4 have".
+    #[cfg(feature = "tcp")]
+    pub(super) fn who(&self, world_size: u32) -> String {
+        let many = self.listed.len() + self.others as usize != 1;
+        let has = if many { "have" } else { "has" };
+        format!("{} of {world_size} {has}", named(&self.listed, self.others))
+    }
+
     /// How many came, who is gone, who did not come, and what is to be said of it: "ranks 2, 3 of 4
     /// did not join within 30 s; rank 1 had come, and is gone".
     pub(super) fn verdict(&self, world_size: u32, timeout: Duration) -> String {

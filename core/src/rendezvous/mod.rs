@@ -8,6 +8,8 @@ pub(crate) mod incarnation;
 mod join;
 #[cfg(feature = "tcp")]
 pub(crate) mod kept_place;
+#[cfg(feature = "tcp")]
+mod late;
 pub(crate) mod meeting_place;
 mod missing;
 mod presence;

@@ -8,20 +8,24 @@
 
 mod place;
 mod stalls;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{GroupFacts, Recorder, files, gather};
 use crate::clock::Instant;
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
+use crate::process_mutex::ProcessMutex;
 use crate::store::{PrefixStore, Store};
 use place::Place;
 use stalls::Stalls;
+pub(crate) use words::{say, seconds};
 
 /// How long an operation may take until it is reported, unless told otherwise.
 const STALL: Duration = Duration::from_secs(10);
@@ -31,8 +35,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const ANSWER_LIMIT: Duration = Duration::from_millis(2_500);
 /// Where keys of the watch stand in the store of the group.
 const PREFIX: &str = "watch";
-/// The key that is counted up by who asks the others where they stand.
-const ASKED: &str = "asked";
+/// The key that is counted up by who asks the others for anything.
+pub(super) const ASKED: &str = "asked";
 
 /// A group that was not made out of another, and the store in which its ranks meet.
 struct Root {
@@ -45,7 +49,7 @@ struct Root {
     dumped: AtomicI64,
 }
 
-static ROOTS: Mutex<Vec<Arc<Root>>> = Mutex::new(Vec::new());
+static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 
 /// Watches over the operations of this process, and answers in `store`, where all ranks of a group
 /// that has this `recorder` meet. Without a store, ranks of other processes stay unknown.
@@ -54,10 +58,12 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
     if let Some(store) = store {
         let store = Arc::new(PrefixStore::new(PREFIX, store));
         let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
-        lock().push(Arc::new(Root { recorder, store, answered, dumped }));
+        ROOTS.lock().push(Arc::new(Root { recorder, store, answered, dumped }));
     }
-    static THREAD: Once = Once::new();
-    THREAD.call_once(|| {
+    // A forked child has none of its parent's threads.
+    static WATCHED: AtomicU32 = AtomicU32::new(0);
+    let process = crate::fork::forks() + 1;
+    if WATCHED.swap(process, Ordering::Relaxed) != process {
         if files::folder().is_some() {
             files::listen();
         }
@@ -66,11 +72,11 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
         if let Err(error) = thread.spawn(move || look_out(limit)) {
             tracing::warn!(%error, "no thread to watch over operations: stalls are not reported");
         }
-    });
+    }
 }
 
 /// After how long an operation is reported; none if none is.
-fn stall_limit() -> Option<Duration> {
+pub(crate) fn stall_limit() -> Option<Duration> {
     let text = variable::POLYRANK_STALL_REPORT.text();
     let seconds = match text.as_deref().map(str::parse::<f64>) {
         None => return Some(STALL),
@@ -98,7 +104,7 @@ fn look_out(limit: Option<Duration>) {
             match root.answer() {
                 Ok(()) => {}
                 // The group was left.
-                Err(Error::InvalidGroup { .. }) => lock().retain(|it| !Arc::ptr_eq(it, root)),
+                Err(Error::InvalidGroup { .. }) => ROOTS.lock().retain(|it| !Arc::ptr_eq(it, root)),
                 Err(error) => {
                     tracing::debug!(%error, "cannot tell other ranks what this one has called");
                 }
@@ -120,13 +126,9 @@ fn write_all() {
 
 /// The groups that live.
 fn roots() -> Vec<Arc<Root>> {
-    let mut roots = lock();
-    roots.retain(|root| root.recorder.strong_count() > 0);
+    let mut roots = ROOTS.lock();
+    roots.retain(|root| root.recorder.upgrade().is_some_and(|it| it.is_of_this_process()));
     roots.clone()
-}
-
-fn lock() -> MutexGuard<'static, Vec<Arc<Root>>> {
-    ROOTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Of the groups that have all of `members`, as this rank, the one with the most; and where their
@@ -167,14 +169,19 @@ fn places(roots: &[Arc<Root>]) -> Places {
 impl Root {
     /// Tells where this rank stands, if somebody has asked since it last told.
     fn answer(&self) -> Result<()> {
+        // Looking makes no key.
+        if !self.store.check(&[ASKED])? {
+            return Ok(());
+        }
         let asked = self.store.add(ASKED, 0)?;
-        if asked != self.answered.load(Ordering::Relaxed) {
-            self.publish(asked)?;
-            self.answered.store(asked, Ordering::Relaxed);
+        if asked == self.answered.load(Ordering::Relaxed) {
+            return Ok(());
         }
         let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
             return Ok(());
         };
+        self.publish(asked)?;
+        self.answered.store(asked, Ordering::Relaxed);
         let dumped = self.dumped.load(Ordering::Relaxed);
         let dumped = gather::answer(&*self.store, group.global_rank(), dumped)?;
         self.dumped.store(dumped, Ordering::Relaxed);

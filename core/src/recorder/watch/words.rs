@@ -13,7 +13,7 @@ const NAMED_RANKS: usize = 16;
 
 /// Warns; on standard error where no program listens to what libraries log, so that nobody waits
 /// in silence.
-pub(super) fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     tracing::warn!(target: "polyrank::stall", "{text}");
     if LevelFilter::current() == LevelFilter::OFF {
         eprintln!("polyrank: {text}");
@@ -130,7 +130,7 @@ fn ranks(ranks: &[u32]) -> String {
 }
 
 /// "10 s", "1.5 s".
-pub(super) fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs_f64() {
         seconds if seconds < 9.95 => format!("{seconds:.1} s").replace(".0 s", " s"),
         seconds => format!("{seconds:.0} s"),
