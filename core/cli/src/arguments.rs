@@ -1,7 +1,9 @@
 //! The command line of `polyrank`: its subcommands. The options of each are in its own module.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{bench, launch, predict, serve};
@@ -64,6 +66,19 @@ pub(crate) fn normalised(args: Vec<OsString>, command: &clap::Command) -> Vec<Os
             before.iter().cloned().chain(words).collect()
         }
         None => args,
+    }
+}
+
+/// Says what to do without an option that torchrun or mpirun has.
+pub(crate) fn advise(error: &clap::Error) {
+    let unknown = error.get(ContextKind::InvalidArg).filter(|_| {
+        let is_run = std::env::args_os().any(|word| word == "run");
+        is_run && error.kind() == ErrorKind::UnknownArgument
+    });
+    if let Some(ContextValue::String(word)) = unknown
+        && let Some(advice) = launch::arguments::elsewhere::advice(word)
+    {
+        let _ = writeln!(std::io::stderr(), "\npolyrank run: {word}: {advice}");
     }
 }
 

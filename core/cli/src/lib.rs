@@ -51,6 +51,7 @@ pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
         Err(error) => {
             // Help and version arrive here too; they go to stdout and end with 0.
             let _ = error.print();
+            arguments::advise(&error);
             return error.exit_code();
         }
     };

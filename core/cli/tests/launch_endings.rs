@@ -199,3 +199,17 @@ fn ranks_have_the_cores_that_they_are_bound_to() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("start fewer ranks"), "{output:?}");
 }
+
+#[test]
+fn options_that_only_others_have_come_with_advice() {
+    for (words, advice) in [
+        (&["--numa-binding", "node", "true"][..], "--bind-to core, socket or numa"),
+        (&["--use_env", "true"], "leave it out"),
+        (&["-map-by", "node", "true"], "ranks are numbered host by host"),
+        (&["-n", "2", "-mca", "a", "b", "true"], "-x NAME=VALUE"),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(text(&output.stderr).contains(advice), "{words:?}: {output:?}");
+    }
+}

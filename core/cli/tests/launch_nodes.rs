@@ -111,7 +111,7 @@ fn a_failure_ends_the_other_nodes_with_its_exit_code() {
     assert!(outputs.iter().all(|output| output.status.code() == Some(9)), "{outputs:?}");
     let said = outputs.map(|output| text(&output.stderr)).concat();
     assert!(said.contains("rank 1 failed first: exit code 9"), "{said}");
-    let elsewhere = "): rank 1 failed: exit code 9; 1 ranks still run here";
+    let elsewhere = "): rank 1 failed: exit code 9; stopping the rank here";
     assert!(said.contains("polyrank run: node 1 (") && said.contains(elsewhere), "{said}");
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Outcome {
     pub(super) may_restart: bool,
     pub(super) signalled: Option<i32>,
     pub(super) timed_out: bool,
+    /// Whether the launcher of another node is gone.
+    pub(super) lost: bool,
     pub(super) record: record::Attempt,
 }
 
@@ -200,6 +202,7 @@ impl<'job> Attempt<'job> {
             may_restart: self.may_restart(),
             signalled: self.signalled,
             timed_out: self.timed_out,
+            lost: matches!(self.everywhere, Some(Ending::Lost { .. })),
             record,
         }
     }
@@ -339,9 +342,9 @@ impl<'job> Attempt<'job> {
             Ending::Failed { node_rank, host, what, .. }
                 if *node_rank != self.setting.place.node_rank && self.signalled.is_none() =>
             {
-                say(&format!("node {node_rank} ({host}): {what}; {here} ranks still run here"));
+                say(&format!("node {node_rank} ({host}): {what}; {}", stopping(here)));
             }
-            Ending::Lost { what } => say(&format!("{what}; {here} ranks still run here")),
+            Ending::Lost { what } => say(&format!("{what}; {}", stopping(here))),
             Ending::Done | Ending::Failed { .. } => {}
         }
         if ending != Ending::Done {
@@ -524,6 +527,14 @@ fn older(replies: &[Option<Reply>], failed: usize) -> Option<(usize, &Reply)> {
         reply.timestamp.filter(|other| *other < time).map(|time| (time, rank, reply))
     });
     dated.min_by_key(|(time, rank, _)| (*time, *rank)).map(|(_, rank, reply)| (rank, reply))
+}
+
+fn stopping(ranks: usize) -> String {
+    match ranks {
+        0 => "no rank runs here any more".to_owned(),
+        1 => "stopping the rank here".to_owned(),
+        more => format!("stopping the {more} ranks here"),
+    }
 }
 
 fn list(ranks: &[u32]) -> String {

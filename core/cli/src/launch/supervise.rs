@@ -62,7 +62,7 @@ pub(super) fn run(job: &Job) -> i32 {
         events,
         inbox,
         record,
-        host: record::host(),
+        host: job.agent.clone().unwrap_or_else(record::host),
         nodes: None,
         deadline: job.timeout.map(|limit| Instant::now() + limit),
     };
@@ -95,6 +95,7 @@ impl Supervisor<'_> {
     fn run(mut self) -> i32 {
         let mut restart = 0;
         let mut logs = None;
+        let mut others_are_there = true;
         let code = loop {
             let place = match self.meet(&mut restart) {
                 Ok(place) => place,
@@ -112,6 +113,7 @@ impl Supervisor<'_> {
                 }
             };
             let outcome = self.attempt(restart, &place, logs);
+            others_are_there = !outcome.lost;
             if !outcome.may_restart || restart >= self.job.max_restarts {
                 self.record.state = state(outcome.exit_code, outcome.signalled, outcome.timed_out);
                 self.record.signal = outcome.signalled.map(signal_name);
@@ -121,7 +123,7 @@ impl Supervisor<'_> {
             let max = self.job.max_restarts;
             say(&format!("all ranks are started again: restart {restart} of {max}"));
         };
-        if let Some(nodes) = &self.nodes {
+        if let Some(nodes) = self.nodes.as_ref().filter(|_| others_are_there) {
             nodes.leave();
         }
         self.record.exit_code = Some(code);

@@ -47,6 +47,13 @@ pub(crate) struct NodeOptions {
     pub(crate) keep_alive_attempts: u32,
 }
 
+impl NodeOptions {
+    /// How long a node may give no sign.
+    fn silence_limit(&self) -> Duration {
+        self.keep_alive * self.keep_alive_attempts
+    }
+}
+
 /// What one node brings to a start of the ranks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Offer {
@@ -161,6 +168,8 @@ impl Nodes {
         self.node_rank = Some(node_rank);
         self.store.add(&beat(node_rank), 1).map_err(words)?;
         let offers = self.wait_for_all(restart, say)?;
+        // Whoever serves the store was there just now; if it is gone, that is soon seen.
+        self.store.set_timeout(self.options.silence_limit());
         if self.serves {
             self.store.set(CURRENT, restart.to_string().as_bytes()).map_err(words)?;
         }
@@ -176,7 +185,7 @@ impl Nodes {
     /// Waits, if this node serves the store, until the others know how the job ended.
     pub(crate) fn leave(&self) {
         let (key, count) = ("polyrank/left", i64::from(self.options.node_count));
-        let limit = self.options.keep_alive * self.options.keep_alive_attempts;
+        let limit = self.options.silence_limit();
         let Ok(left) = self.store.add(key, 1) else { return };
         let all = "polyrank/all_left";
         if left >= count {

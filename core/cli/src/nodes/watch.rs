@@ -2,7 +2,7 @@
 //! Knows nothing of what the nodes do.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 
@@ -49,7 +49,7 @@ impl Watch {
     fn try_until_end(&self) -> polyrank::Result<Ending> {
         // A connection of its own: a wait keeps it.
         let options = TcpStoreOptions::new(self.options.host.as_str(), self.port);
-        let store = TcpStore::new(options.timeout(self.options.join_timeout))?;
+        let store = TcpStore::new(options.timeout(self.options.silence_limit()))?;
         let end = key(self.restart, "end");
         let keys: Vec<String> = (0..self.hosts.len() as u32).map(beat).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -79,7 +79,7 @@ impl Watch {
     }
 
     fn lost(&self, signs: &[Sign], now: Instant) -> Option<String> {
-        let limit: Duration = self.options.keep_alive * self.options.keep_alive_attempts;
+        let limit = self.options.silence_limit();
         let is_lost = |sign: &Sign| now.saturating_duration_since(sign.since) > limit;
         let rank = signs.iter().position(is_lost)?;
         let (host, seconds) = (&self.hosts[rank], limit.as_secs_f64());

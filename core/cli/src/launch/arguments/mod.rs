@@ -1,6 +1,7 @@
 //! The command line of `polyrank run`, read into a [`Job`]: which programs run as which ranks.
 //! Knows nothing of processes.
 
+pub(crate) mod elsewhere;
 pub(crate) mod hosts;
 pub(crate) mod job;
 pub(crate) mod options;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::Command;
 
 /// The options with a long name that mpirun and mpiexec take after one dash.
-const ONE_DASH: [&str; 12] = [
+const ONE_DASH: [&str; 16] = [
     "np",
     "host",
     "hosts",
@@ -19,6 +19,10 @@ const ONE_DASH: [&str; 12] = [
     "timestamp-output",
     "oversubscribe",
     "prepend-rank",
+    "map-by",
+    "ppn",
+    "genv",
+    "mca",
 ];
 
 /// `words` in the spelling of `command`, up to the program, whose arguments are its own.
