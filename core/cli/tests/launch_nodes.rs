@@ -8,12 +8,12 @@ mod launcher;
 
 use std::process::{Child, Command, Output, Stdio};
 
-use launcher::{Running, free_port, polyrank, sorted_lines, text};
+use launcher::{HeldPort, Running, polyrank, sorted_lines, text};
 use rustix::process::Signal;
 
 /// The launcher of one of two nodes.
-fn node(port: u16, words: &[&str]) -> Command {
-    let endpoint = format!("--rdzv_endpoint=127.0.0.1:{port}");
+fn node(port: &HeldPort, words: &[&str]) -> Command {
+    let endpoint = format!("--rdzv_endpoint=127.0.0.1:{}", port.number);
     let meeting = ["--nnodes=2", "--rdzv-backend=c10d", &endpoint];
     let mut command = polyrank(&[&meeting[..], words].concat());
     for name in ["POLYRANK_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"] {
@@ -27,9 +27,10 @@ fn start(mut command: Command) -> Child {
 }
 
 /// What two nodes come to, started at the same time.
-fn both(port: u16, first: &[&str], second: &[&str]) -> [Output; 2] {
+fn both(first: &[&str], second: &[&str]) -> [Output; 2] {
+    let port = HeldPort::new();
     [first, second]
-        .map(|words| start(node(port, words)))
+        .map(|words| start(node(&port, words)))
         .map(|launcher| launcher.wait_with_output().unwrap())
 }
 
@@ -49,7 +50,7 @@ fn launchers_that_meet_get_their_ranks_from_each_other() {
     let words = ["--role", "big", "-n", "3"];
     let first = [&words[..], &program].concat();
     let second = [&["--role", "small", "-n", "2"][..], &program].concat();
-    let outputs = both(free_port(), &first, &second);
+    let outputs = both(&first, &second);
     // Which of them is faster serves the others and is node 0.
     let found = lines(&outputs);
     let expected = |order: [(&str, u32); 2]| {
@@ -81,7 +82,7 @@ fn a_given_node_rank_is_kept() {
     let script = ["sh", "-c", "echo $GROUP_RANK"];
     let first = [&["--node-rank", "1"][..], &script].concat();
     let second = [&["--node_rank", "0"][..], &script].concat();
-    let [first, second] = both(free_port(), &first, &second);
+    let [first, second] = both(&first, &second);
     assert_eq!(text(&first.stdout), "[rank 1] 1\n");
     assert_eq!(text(&second.stdout), "[rank 0] 0\n");
 }
@@ -92,7 +93,7 @@ fn all_nodes_restart_together() {
                   [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; \
                   [ $RANK = 3 ] && exit 5; exec sleep 600";
     let words = ["-n", "2", "--max-restarts", "2", "sh", "-c", script];
-    let outputs = both(free_port(), &words, &words);
+    let outputs = both(&words, &words);
     for output in &outputs {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let errors = text(&output.stderr);
@@ -107,7 +108,7 @@ fn all_nodes_restart_together() {
 fn a_failure_ends_the_other_nodes_with_its_exit_code() {
     let script = "[ $RANK = 1 ] && exit 9; exec sleep 600";
     let words = ["-n", "1", "sh", "-c", script];
-    let outputs = both(free_port(), &words, &words);
+    let outputs = both(&words, &words);
     assert!(outputs.iter().all(|output| output.status.code() == Some(9)), "{outputs:?}");
     let said = outputs.map(|output| text(&output.stderr)).concat();
     assert!(said.contains("rank 1 failed first: exit code 9"), "{said}");
@@ -121,7 +122,7 @@ fn a_node_whose_ranks_ended_well_waits_for_the_others() {
     let script = "echo $RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; \
                   [ $RANK = 0 ] && exit 0; sleep 1; exit 3";
     let words = ["--max-restarts", "1", "sh", "-c", script];
-    let outputs = both(free_port(), &words, &words);
+    let outputs = both(&words, &words);
     assert!(outputs.iter().all(|output| output.status.code() == Some(0)), "{outputs:?}");
     let expected = [0, 0, 1, 1].map(|rank| format!("[rank {rank}] {rank}"));
     assert_eq!(lines(&outputs), expected);
@@ -129,13 +130,13 @@ fn a_node_whose_ranks_ended_well_waits_for_the_others() {
 
 #[test]
 fn launchers_of_two_jobs_do_not_meet() {
-    let port = free_port();
+    let port = HeldPort::new();
     let first = start(node(
-        port,
+        &port,
         &["--node-rank=0", "--rdzv-conf=join_timeout=5,is_host=1", "--rdzv-id=A", "true"],
     ));
     let second =
-        node(port, &["--node-rank=1", "--rdzv-conf", "is_host=0", "--rdzv_id", "B", "true"]);
+        node(&port, &["--node-rank=1", "--rdzv-conf", "is_host=0", "--rdzv_id", "B", "true"]);
     let second = start(second).wait_with_output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     let errors = text(&second.stderr);
@@ -149,7 +150,7 @@ fn launchers_of_two_jobs_do_not_meet() {
 
 #[test]
 fn a_launcher_that_waits_for_others_can_be_interrupted() {
-    let mut alone = start(node(free_port(), &["--timeout", "600", "true"]));
+    let mut alone = start(node(&HeldPort::new(), &["--timeout", "600", "true"]));
     // Signals are handled from the first moment on, and so may come at any.
     let status = loop {
         rustix::process::kill_process(rustix::process::Pid::from_child(&alone), Signal::INT)
@@ -165,13 +166,13 @@ fn a_launcher_that_waits_for_others_can_be_interrupted() {
 
 #[test]
 fn a_launcher_that_is_killed_ends_the_job() {
-    let port = free_port();
     let fast = "--rdzv-conf=keep_alive_interval=0.2,keep_alive_max_attempt=5";
     let script = ["sh", "-c", "echo ready; exec sleep 600"];
     for killed in [1, 0] {
+        let port = HeldPort::new();
         let words = |rank| [&[fast, "--node-rank", rank][..], &script].concat();
-        let first = start(node(port + killed, &words("0")));
-        let second = Running::of(node(port + killed, &words("1")));
+        let first = start(node(&port, &words("0")));
+        let second = Running::of(node(&port, &words("1")));
         assert_eq!(second.first, "[rank 1] ready\n");
         let (victim, code, said) = if killed == 1 {
             second.signal(Signal::KILL);
@@ -193,10 +194,10 @@ fn a_launcher_that_is_killed_ends_the_job() {
 
 #[test]
 fn a_signal_to_one_launcher_ends_all() {
-    let port = free_port();
+    let port = HeldPort::new();
     let words = |rank| ["--node-rank", rank, "sh", "-c", "echo ready; exec sleep 600"];
-    let first = start(node(port, &words("0")));
-    let second = Running::of(node(port, &words("1")));
+    let first = start(node(&port, &words("0")));
+    let second = Running::of(node(&port, &words("1")));
     second.signal(Signal::TERM);
     assert_eq!(second.end().0, Some(143));
     let output = first.wait_with_output().unwrap();

@@ -210,14 +210,10 @@ impl Nodes {
     }
 
     fn agree_on_run(&self, run_id: Option<&str>, made_up: &str) -> Result<String, String> {
-        let own = match (run_id, self.serves) {
-            (Some(name), _) => Some(name),
-            (None, true) => Some(made_up),
-            (None, false) => None,
-        };
-        let agreed = match own {
-            Some(name) => self.store.compare_set(RUN_ID, b"", name.as_bytes()),
-            None => self.store.get(RUN_ID),
+        // The node that serves names the job; the others compare.
+        let agreed = match self.serves {
+            true => self.store.compare_set(RUN_ID, b"", run_id.unwrap_or(made_up).as_bytes()),
+            false => self.store.get(RUN_ID),
         };
         let agreed = String::from_utf8_lossy(&agreed.map_err(words)?).into_owned();
         match run_id {

@@ -2,11 +2,13 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 
 pub(crate) fn polyrank(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
@@ -52,9 +54,21 @@ pub(crate) fn collect(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+/// A port that is given to nobody who asks for any, and at which a launcher may listen: a socket is
+/// bound to it as a launcher binds one for rank 0.
+pub(crate) struct HeldPort {
+    pub(crate) number: u16,
+    _socket: Socket,
+}
+
+impl HeldPort {
+    pub(crate) fn new() -> HeldPort {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let number = socket.local_addr().unwrap().as_socket().unwrap().port();
+        HeldPort { number, _socket: socket }
+    }
 }
 
 /// Whether the process is gone or a zombie that nobody has reaped yet.
