@@ -38,8 +38,9 @@ use arguments::{Command, CommandLine};
 /// The exit code of `store` is 0 when it was told to end, and 1 when it cannot serve.
 ///
 /// The exit code of `run` is 0 when every rank ended with 0, the exit code of the rank that failed
-/// first (128 plus the signal's number if a signal ended it), 124 when its `--timeout` was over, 127
-/// when a program was not found, 126 when it could not be started, and 2 for a wrong command line.
+/// first (128 plus the signal's number if a signal ended it), 124 when its `--timeout` was over,
+/// 127 when a program was not found, 126 when it could not be started, and 2 for a wrong command
+/// line.
 #[must_use]
 pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
     itself::remember(itself);

@@ -1,6 +1,6 @@
 //! How jobs of `polyrank run` end: all ranks are started again, the time is over, and the record
-//! says what happened. Also what ranks are given: variables, a folder, cores. Shell scripts stand in
-//! for ranks.
+//! says what happened. Also what ranks are given: variables, a folder, cores. Shell scripts stand
+//! in for ranks.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -3,7 +3,7 @@
 //! Knows nothing of processes.
 //!
 //! ```text
-//!  polyrank/N/node/K   what node K has to offer for start N of the ranks; the first to set it is it
+//!  polyrank/N/node/K   what node K brings to start N of the ranks; who sets it first is node K
 //!  polyrank/N/done     how many nodes' ranks have all ended well
 //!  polyrank/N/end      how start N ended; the first to set it says so for all
 //!  polyrank/beat/K     counts up while node K is there
@@ -27,14 +27,22 @@ const CURRENT: &str = "polyrank/current";
 /// The name of the job.
 const RUN_ID: &str = "polyrank/run_id";
 
+/// Whether a launcher serves the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// If the endpoint is this host, and no other launcher of it was faster.
+    IfHere,
+    Always,
+    Never,
+}
+
 /// How a launcher finds the others.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeOptions {
     /// Where they meet.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Whether this one serves the store; if nobody said so, it does if the endpoint is this host.
-    pub(crate) is_host: Option<bool>,
+    pub(crate) serving: Serving,
     pub(crate) node_count: u32,
     /// This host's number, if it was told.
     pub(crate) node_rank: Option<u32>,
@@ -111,7 +119,11 @@ impl Nodes {
     /// # Errors
     /// In words: nobody serves the store in time, or something else is at its port.
     pub(crate) fn open(options: NodeOptions) -> Result<Nodes, String> {
-        let serves = options.is_host.unwrap_or_else(|| is_here(&options.host));
+        let serves = match options.serving {
+            Serving::IfHere => is_here(&options.host),
+            Serving::Always => true,
+            Serving::Never => false,
+        };
         let endpoint = format!("{}:{}", options.host, options.port);
         let timeout = options.join_timeout;
         let new = |is_master| {
@@ -123,7 +135,7 @@ impl Nodes {
         let (store, serves) = match served {
             Ok(store) => (store, serves),
             // Another launcher of this host was faster.
-            Err(_) if serves && options.is_host.is_none() => {
+            Err(_) if serves && options.serving == Serving::IfHere => {
                 let store = new(false).map_err(|error| not_there(&endpoint, &error))?;
                 (store, false)
             }

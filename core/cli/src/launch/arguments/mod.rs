@@ -60,6 +60,7 @@ mod tests {
     use super::parts::Part;
     use super::streams::Stream;
     use crate::arguments::{Command, CommandLine, command, normalised};
+    use crate::nodes::Serving;
 
     fn job(line: &str) -> Result<Job, String> {
         let words = ["polyrank", "run"].into_iter().chain(line.split_whitespace());
@@ -125,7 +126,7 @@ mod tests {
         let several = job(line).unwrap();
         let meeting = several.meeting.unwrap();
         assert_eq!((meeting.host.as_str(), meeting.port, meeting.node_count), ("a", 1, 2));
-        assert_eq!((meeting.is_host, meeting.join_timeout.as_secs()), (Some(true), 9));
+        assert_eq!((meeting.serving, meeting.join_timeout.as_secs()), (Serving::Always, 9));
         assert_eq!((several.run_id.as_deref(), several.max_restarts), (Some("7"), 3));
         assert_eq!(several.role, "w");
         let fixed = job("--nnodes 2 --rdzv-endpoint [::1]:5 --rdzv-conf rank=1 x").unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::nodes::NodeOptions;
+use crate::nodes::{NodeOptions, Serving};
 
 /// The port of a rendezvous whose endpoint names none; torchrun's too.
 const DEFAULT_PORT: u16 = 29400;
@@ -66,7 +66,7 @@ impl RendezvousOptions {
                 Ok(Meeting::Store(NodeOptions {
                     host,
                     port: port.unwrap_or(DEFAULT_PORT),
-                    is_host: conf.is_host,
+                    serving: conf.serving,
                     node_count,
                     node_rank,
                     local_addr: self.local_addr.clone(),
@@ -104,7 +104,7 @@ fn endpoint(text: &str) -> Result<(String, Option<u16>), String> {
 }
 
 struct Conf {
-    is_host: Option<bool>,
+    serving: Serving,
     rank: Option<u32>,
     join_timeout: Duration,
     keep_alive: Duration,
@@ -114,7 +114,7 @@ struct Conf {
 impl Conf {
     fn parse(text: &str) -> Result<Conf, String> {
         let mut conf = Conf {
-            is_host: None,
+            serving: Serving::IfHere,
             rank: None,
             join_timeout: Duration::from_secs(600),
             keep_alive: Duration::from_secs(5),
@@ -135,8 +135,8 @@ impl Conf {
         let (key, value) = pair.split_once('=')?;
         match key.trim() {
             "is_host" => match value.to_ascii_lowercase().as_str() {
-                "true" | "t" | "yes" | "1" => self.is_host = Some(true),
-                "false" | "f" | "no" | "0" => self.is_host = Some(false),
+                "true" | "t" | "yes" | "1" => self.serving = Serving::Always,
+                "false" | "f" | "no" | "0" => self.serving = Serving::Never,
                 _ => return None,
             },
             "rank" => self.rank = Some(value.parse().ok()?),
