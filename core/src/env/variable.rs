@@ -182,7 +182,7 @@ variables! {
             unset: "as for `POLYRANK_RUN_ID`",
             reader: "`init_process_group`, `is_torchelastic_launched`"
         }
-        /// How often torchrun has started the ranks again. Names that an earlier start left in the
+        /// How often the launcher has started the ranks again. Names an earlier start left in the
         /// store are not mistaken for those of this one, and ranks of an earlier one are refused.
         TORCHELASTIC_RESTART_COUNT {
             values: "a whole number from 0",
