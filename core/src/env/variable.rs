@@ -201,12 +201,6 @@ variables! {
             unset: "the launcher shows the rank's last lines alone",
             reader: "programs; set by `polyrank run` and torchrun"
         }
-        /// The name of the rank's role (`--role`); `ROLE_RANK` and `ROLE_WORLD_SIZE` count in it.
-        ROLE_NAME {
-            values: "any text",
-            unset: "nothing changes",
-            reader: "programs; set by `polyrank run` and torchrun"
-        }
         /// Whether torchrun itself serves the store, so that rank 0 does not.
         TORCHELASTIC_USE_AGENT_STORE {
             values: "`True`, or anything else for no",

@@ -15,7 +15,7 @@ use polyrank::env;
 use polyrank::env::variable::{self, Variable};
 
 /// What tells a rank its place in the job, in the order of [`JobEnvironment::variables`].
-pub(super) const PLACE: [Variable; 14] = [
+pub(super) const PLACE: [Variable; 13] = [
     variable::RANK,
     variable::LOCAL_RANK,
     variable::WORLD_SIZE,
@@ -25,14 +25,14 @@ pub(super) const PLACE: [Variable; 14] = [
     variable::MASTER_ADDR,
     variable::MASTER_PORT,
     variable::POLYRANK_RUN_ID,
-    variable::ROLE_NAME,
     variable::TORCHELASTIC_RUN_ID,
     variable::TORCHELASTIC_RESTART_COUNT,
     variable::TORCHELASTIC_MAX_RESTARTS,
     variable::TORCHELASTIC_ERROR_FILE,
 ];
 
-/// What torchrun says too, and nothing of ours reads.
+/// What torchrun says too, for programs that ask for it; nothing of ours reads it.
+const ROLE_NAME: &str = "ROLE_NAME";
 const ROLE_RANK: &str = "ROLE_RANK";
 const ROLE_WORLD_SIZE: &str = "ROLE_WORLD_SIZE";
 
@@ -153,7 +153,7 @@ impl JobEnvironment {
         error_file: &Path,
     ) -> Vec<(OsString, OsString)> {
         let local_world_size = job.local_world_size();
-        let values: [String; 13] = [
+        let values: [String; 12] = [
             (place.first_rank + local_rank).to_string(),
             local_rank.to_string(),
             place.world_size.to_string(),
@@ -163,7 +163,6 @@ impl JobEnvironment {
             place.master_addr.clone(),
             place.master_port.to_string(),
             self.run_id.clone(),
-            job.role.clone(),
             self.run_id.clone(),
             restart.to_string(),
             job.max_restarts.to_string(),
@@ -172,6 +171,7 @@ impl JobEnvironment {
         let mut variables: Vec<_> =
             PLACE.iter().map(|variable| variable.name()).zip(values).collect();
         let role_rank = place.role_first_rank + local_rank;
+        variables.push((ROLE_NAME, job.role.clone().into()));
         variables.push((ROLE_RANK, role_rank.to_string().into()));
         variables.push((ROLE_WORLD_SIZE, place.role_world_size.to_string().into()));
         // A rank that is killed loses what Python still holds in its buffer: its last lines.
