@@ -40,6 +40,7 @@ export default defineConfig({
             { text: "Python", link: "/start/python" },
             { text: "Node", link: "/start/node" },
             { text: "Browser", link: "/start/browser" },
+            { text: "Starting a job", link: "/start/launch" },
             { text: "Over MPI", link: "/start/mpi" },
             { text: "Over NCCL", link: "/start/nccl" },
           ],

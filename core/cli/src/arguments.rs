@@ -1,5 +1,9 @@
 //! The command line of `polyrank`: its subcommands. The options of each are in its own module.
 
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{bench, launch, predict, serve};
@@ -19,8 +23,8 @@ pub(crate) enum Command {
     ///
     /// Every line that a rank writes is prefixed with its rank. When one rank fails, the others are
     /// stopped, and the first failure's exit code and last lines are shown at the end.
-    #[command(after_help = launch::EXAMPLES)]
-    Run(launch::RunArguments),
+    #[command(after_help = launch::arguments::EXAMPLES)]
+    Run(Box<launch::arguments::options::RunArguments>),
     /// Serve a store for ranks that come and go, in browsers too
     ///
     /// Ranks join by init_method "ws://HOST:PORT", in browsers too. A TCPStore of HOST and PORT is
@@ -49,6 +53,33 @@ pub(crate) enum Command {
 /// range that it has, and no option of its own.
 pub(crate) fn command() -> clap::Command {
     with_negative_numbers(CommandLine::command())
+}
+
+/// `args` with the options of `polyrank run` as clap knows them: users of torchrun and mpirun may
+/// spell them as they do there.
+pub(crate) fn normalised(args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+    let is_run = args.get(1).is_some_and(|name| name == "run");
+    match command.find_subcommand("run").filter(|_| is_run) {
+        Some(run) => {
+            let (before, words) = args.split_at(2);
+            let words = launch::arguments::spelling::normalised(words, run);
+            before.iter().cloned().chain(words).collect()
+        }
+        None => args,
+    }
+}
+
+/// Says what to do without an option that torchrun or mpirun has.
+pub(crate) fn advise(error: &clap::Error) {
+    let unknown = error.get(ContextKind::InvalidArg).filter(|_| {
+        let is_run = std::env::args_os().any(|word| word == "run");
+        is_run && error.kind() == ErrorKind::UnknownArgument
+    });
+    if let Some(ContextValue::String(word)) = unknown
+        && let Some(advice) = launch::arguments::elsewhere::advice(word)
+    {
+        let _ = writeln!(std::io::stderr(), "\npolyrank run: {word}: {advice}");
+    }
 }
 
 fn with_negative_numbers(command: clap::Command) -> clap::Command {

@@ -7,6 +7,7 @@
 //! | `polyrank bench`   | measures collectives, beside other libraries            | `bench`   |
 //! | `polyrank predict` | predicts collectives on machines that are not here      | `predict` |
 
+mod affinity;
 mod arguments;
 mod bench;
 mod chart;
@@ -14,6 +15,7 @@ mod chart;
 mod command_line;
 mod itself;
 mod launch;
+mod nodes;
 mod predict;
 mod random;
 mod serve;
@@ -36,22 +38,26 @@ use arguments::{Command, CommandLine};
 /// The exit code of `store` is 0 when it was told to end, and 1 when it cannot serve.
 ///
 /// The exit code of `run` is 0 when every rank ended with 0, the exit code of the rank that failed
-/// first (128 plus the signal's number if a signal ended it), 127 when a program was not found, 126
-/// when it could not be started, and 2 for a wrong command line.
+/// first (128 plus the signal's number if a signal ended it), 124 when its `--timeout` was over,
+/// 127 when a program was not found, 126 when it could not be started, and 2 for a wrong command
+/// line.
 #[must_use]
 pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
     itself::remember(itself);
-    let matches = arguments::command().try_get_matches_from(args);
+    let command = arguments::command();
+    let args = arguments::normalised(args, &command);
+    let matches = command.try_get_matches_from(args);
     let command_line = match matches.and_then(|found| CommandLine::from_arg_matches(&found)) {
         Ok(command_line) => command_line,
         Err(error) => {
             // Help and version arrive here too; they go to stdout and end with 0.
             let _ = error.print();
+            arguments::advise(&error);
             return error.exit_code();
         }
     };
     match command_line.command {
-        Command::Run(arguments) => launch::run(arguments),
+        Command::Run(arguments) => launch::run(*arguments),
         Command::Store(arguments) => serve::serve(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),

@@ -4,35 +4,14 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod launcher;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
 
+use launcher::{Running, is_dead, polyrank, run, sorted_lines, text, wait_until_dead};
 use rustix::process::{Pid, Signal, kill_process};
-
-fn polyrank(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polyrank"));
-    command.arg("run").args(words).stdin(Stdio::null());
-    for name in ["OMP_NUM_THREADS", "PYTHONUNBUFFERED", "POLYRANK_PYTHON", "POLYRANK_NODE"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-fn run(words: &[&str]) -> Output {
-    polyrank(words).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn sorted_lines(bytes: &[u8]) -> Vec<String> {
-    let mut lines: Vec<String> = text(bytes).lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
-}
 
 /// A file name that no other test uses.
 fn temporary(name: &str) -> PathBuf {
@@ -41,30 +20,10 @@ fn temporary(name: &str) -> PathBuf {
     path
 }
 
-/// Whether the process is gone or a zombie that nobody has reaped yet.
-fn is_dead(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z')),
-        Err(_) => true,
-    }
-}
-
-fn wait_until_dead(pid: u32) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_dead(pid) {
-        assert!(Instant::now() < deadline, "process {pid} still lives");
-        std::thread::yield_now();
-    }
-}
-
 /// Starts the launcher and reads its output up to the first line that a rank writes.
 fn start_until_first_line(words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>, String) {
-    let mut launcher =
-        polyrank(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut output = BufReader::new(launcher.stdout.take().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    (launcher, output, line)
+    let Running { launcher, output, first } = Running::start(words);
+    (launcher, output, first)
 }
 
 fn signal(launcher: &Child, signal: Signal) {

@@ -18,6 +18,12 @@ impl Variable {
         self.0
     }
 
+    /// What a variable of the user's program is set to, by a name that the user gives.
+    #[must_use]
+    pub fn of_program(name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
     /// Whether it is set, even to nothing.
     #[must_use]
     pub fn is_set(self) -> bool {
@@ -176,12 +182,24 @@ variables! {
             unset: "as for `POLYRANK_RUN_ID`",
             reader: "`init_process_group`, `is_torchelastic_launched`"
         }
-        /// How often torchrun has started the ranks again. Names that an earlier start left in the
+        /// How often the launcher has started the ranks again. Names an earlier start left in the
         /// store are not mistaken for those of this one, and ranks of an earlier one are refused.
         TORCHELASTIC_RESTART_COUNT {
             values: "a whole number from 0",
             unset: "the first start",
             reader: "`init_process_group`"
+        }
+        /// How often the launcher starts the ranks again at most, for programs that ask for it.
+        TORCHELASTIC_MAX_RESTARTS {
+            values: "a whole number from 0",
+            unset: "nothing changes",
+            reader: "programs; set by `polyrank run` and torchrun"
+        }
+        /// The file in which a rank that fails says why, as JSON: `@record` of PyTorch writes it.
+        TORCHELASTIC_ERROR_FILE {
+            values: "a path",
+            unset: "the launcher shows the rank's last lines alone",
+            reader: "programs; set by `polyrank run` and torchrun"
         }
         /// Whether torchrun itself serves the store, so that rank 0 does not.
         TORCHELASTIC_USE_AGENT_STORE {
@@ -481,6 +499,12 @@ variables! {
         POLYRANK_MPIEXEC {
             values: "a path, or a name on the path",
             unset: "the `mpiexec` of the program's environment, or the first on the path",
+            reader: "`polyrank run`"
+        }
+        /// What reaches the hosts of `polyrank run --hosts`; it is called as `ssh` is.
+        POLYRANK_SSH {
+            values: "a path, or a name on the path",
+            unset: "`ssh`",
             reader: "`polyrank run`"
         }
         /// The devices that this process may use: `-n gpu` counts them.

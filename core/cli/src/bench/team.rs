@@ -1,7 +1,6 @@
 //! The ranks of one contender: started, told what to do, watched, ended. Knows nothing of times or
 //! tables.
 
-mod affinity;
 mod connections;
 mod start;
 mod starts_file;

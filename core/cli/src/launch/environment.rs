@@ -1,18 +1,21 @@
 //! What each rank finds in its environment, and the port on which rank 0 will listen.
 //! Knows nothing of processes or of what the ranks do with it.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::arguments::Job;
+use super::arguments::job::Job;
+use crate::nodes::Roster;
 use polyrank::env;
 use polyrank::env::variable::{self, Variable};
 
-/// What tells a rank its place in the job, in the order of [`Meeting::variables`].
-pub(super) const PLACE: [Variable; 9] = [
+/// What tells a rank its place in the job, in the order of [`JobEnvironment::variables`].
+pub(super) const PLACE: [Variable; 13] = [
     variable::RANK,
     variable::LOCAL_RANK,
     variable::WORLD_SIZE,
@@ -22,13 +25,84 @@ pub(super) const PLACE: [Variable; 9] = [
     variable::MASTER_ADDR,
     variable::MASTER_PORT,
     variable::POLYRANK_RUN_ID,
+    variable::TORCHELASTIC_RUN_ID,
+    variable::TORCHELASTIC_RESTART_COUNT,
+    variable::TORCHELASTIC_MAX_RESTARTS,
+    variable::TORCHELASTIC_ERROR_FILE,
 ];
+
+/// What torchrun says too, for programs that ask for it; nothing of ours reads it.
+const ROLE_NAME: &str = "ROLE_NAME";
+const ROLE_RANK: &str = "ROLE_RANK";
+const ROLE_WORLD_SIZE: &str = "ROLE_WORLD_SIZE";
+
+/// Where the ranks of this host are in the job.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) node_rank: u32,
+    pub(super) node_count: u32,
+    /// The first rank of this host.
+    pub(super) first_rank: u32,
+    /// The ranks of the whole job that are started, here and on the other hosts.
+    pub(super) started_world_size: u32,
+    /// The ranks of the whole job.
+    pub(super) world_size: u32,
+    role_first_rank: u32,
+    role_world_size: u32,
+    master_addr: String,
+    master_port: u16,
+}
+
+impl Place {
+    /// The place of a node that was told its number; all have as many ranks.
+    pub(super) fn of_node(job: &Job, environment: &JobEnvironment) -> Place {
+        let local = job.local_world_size();
+        let first_rank = job.node_rank * local;
+        let started_world_size = local * job.node_count;
+        Place {
+            node_rank: job.node_rank,
+            node_count: job.node_count,
+            first_rank,
+            started_world_size,
+            world_size: started_world_size + job.external_count,
+            role_first_rank: first_rank,
+            role_world_size: started_world_size,
+            master_addr: job.master_addr.clone(),
+            master_port: environment.master_port,
+        }
+    }
+
+    /// The place of a node among those that have met.
+    pub(super) fn in_roster(job: &Job, roster: &Roster) -> Place {
+        let (before, all) = (&roster.offers[..roster.node_rank as usize], &roster.offers[..]);
+        let ranks = |offers: &[crate::nodes::Offer]| -> u32 {
+            offers.iter().map(|offer| offer.local_world_size).sum()
+        };
+        let of_role = |offers: &[crate::nodes::Offer]| -> u32 {
+            let same = offers.iter().filter(|offer| offer.role == job.role);
+            same.map(|offer| offer.local_world_size).sum()
+        };
+        let first = &roster.offers[0];
+        Place {
+            node_rank: roster.node_rank,
+            node_count: all.len() as u32,
+            first_rank: ranks(before),
+            started_world_size: ranks(all),
+            world_size: ranks(all) + job.external_count,
+            role_first_rank: of_role(before),
+            role_world_size: of_role(all),
+            master_addr: first.master_addr.clone(),
+            master_port: first.master_port,
+        }
+    }
+}
 
 /// The variables that are the same for every rank of a job.
 pub(super) struct JobEnvironment {
-    master_addr: String,
-    master_port: u16,
-    run_id: String,
+    pub(super) master_port: u16,
+    pub(super) run_id: String,
+    /// Whether somebody chose the name.
+    pub(super) is_named: bool,
     /// Keeps the port from being given to anybody else while the job runs.
     _reservation: Option<Socket>,
 }
@@ -40,24 +114,24 @@ impl JobEnvironment {
             0 => reserve_port()?,
             port => (port, None),
         };
-        let run_id = match job.run_id.clone().or_else(env::run_id) {
+        let given = job.run_id.clone().or_else(env::run_id);
+        let is_named = given.is_some();
+        let run_id = match given {
             Some(name) => name,
             // Every node must derive the same name without talking to the others.
             // The address may be spelled in another way on each.
-            None if job.node_count > 1 => format!("port-{master_port}"),
+            None if job.node_count > 1 && job.meeting.is_none() => format!("port-{master_port}"),
             None => {
                 let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
             }
         };
-        let master_addr = job.master_addr.clone();
-        Ok(JobEnvironment { master_addr, master_port, run_id, _reservation: reservation })
+        Ok(JobEnvironment { master_port, run_id, is_named, _reservation: reservation })
     }
 
     /// The ranks that join from elsewhere and the URL by which each does.
-    pub(super) fn external_urls(&self, job: &Job) -> Vec<(u32, String)> {
-        let JobEnvironment { master_addr, master_port, .. } = self;
-        let size = job.world_size();
+    pub(super) fn external_urls(&self, place: &Place) -> Vec<(u32, String)> {
+        let Place { master_addr, master_port, world_size: size, .. } = place;
         // An IPv6 address is in brackets.
         let host = match master_addr.contains(':') && !master_addr.starts_with('[') {
             true => format!("[{master_addr}]"),
@@ -67,25 +141,39 @@ impl JobEnvironment {
         let url = |rank| {
             format!("ws://{host}:{master_port}/?rank={rank}&world_size={size}&run_id={run_id}")
         };
-        (job.started_world_size()..size).map(|rank| (rank, url(rank))).collect()
+        (place.started_world_size..*size).map(|rank| (rank, url(rank))).collect()
     }
 
-    /// The variables of one rank, by its number on this host.
-    pub(super) fn variables(&self, job: &Job, local_rank: u32) -> Vec<(&'static str, String)> {
+    /// The variables of one rank, by its number on this host; those of the user come last.
+    pub(super) fn variables(
+        &self,
+        job: &Job,
+        place: &Place,
+        (restart, local_rank): (u32, u32),
+        error_file: &Path,
+    ) -> Vec<(OsString, OsString)> {
         let local_world_size = job.local_world_size();
-        let rank = job.node_rank * local_world_size + local_rank;
-        let place = [
-            rank.to_string(),
+        let values: [String; 12] = [
+            (place.first_rank + local_rank).to_string(),
             local_rank.to_string(),
-            job.world_size().to_string(),
+            place.world_size.to_string(),
             local_world_size.to_string(),
-            job.node_rank.to_string(),
-            job.node_count.to_string(),
-            self.master_addr.clone(),
-            self.master_port.to_string(),
+            place.node_rank.to_string(),
+            place.node_count.to_string(),
+            place.master_addr.clone(),
+            place.master_port.to_string(),
             self.run_id.clone(),
+            self.run_id.clone(),
+            restart.to_string(),
+            job.max_restarts.to_string(),
         ];
-        let mut variables: Vec<_> = PLACE.into_iter().zip(place).collect();
+        let values = values.into_iter().map(OsString::from).chain([error_file.into()]);
+        let mut variables: Vec<_> =
+            PLACE.iter().map(|variable| variable.name()).zip(values).collect();
+        let role_rank = place.role_first_rank + local_rank;
+        variables.push((ROLE_NAME, job.role.clone().into()));
+        variables.push((ROLE_RANK, role_rank.to_string().into()));
+        variables.push((ROLE_WORLD_SIZE, place.role_world_size.to_string().into()));
         // A rank that is killed loses what Python still holds in its buffer: its last lines.
         let mut unless_set = vec![(variable::PYTHONUNBUFFERED, "1")];
         if local_world_size > 1 {
@@ -94,8 +182,12 @@ impl JobEnvironment {
         }
         unless_set.retain(|(variable, _)| !variable.is_set());
         variables
-            .extend(unless_set.into_iter().map(|(variable, value)| (variable, value.to_owned())));
-        variables.into_iter().map(|(variable, value)| (variable.name(), value)).collect()
+            .extend(unless_set.iter().map(|(variable, value)| (variable.name(), value.into())));
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value));
+        let is_own = |(name, _): &(OsString, OsString)| {
+            !job.variables.iter().any(|(other, _)| OsStr::new(other) == name.as_os_str())
+        };
+        variables.filter(is_own).chain(job.variables.iter().cloned()).collect()
     }
 }
 

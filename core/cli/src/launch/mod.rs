@@ -11,33 +11,48 @@
 //!
 //! The launcher knows processes, pipes and signals. It knows nothing of stores, groups or
 //! collectives: the ranks meet each other through the `env://` rendezvous, from the variables that
-//! `environment` sets.
+//! `environment` sets. Launchers on several hosts meet through `crate::nodes`, if they do; with
+//! `--hosts`, `over_ssh` starts them.
 //!
 //! With `--with-mpi` it becomes MPI's own launcher. `polyrank bench` starts its ranks as this does.
 
 pub(crate) mod arguments;
+mod attempt;
+mod binding;
 pub(crate) mod environment;
+mod error_file;
+mod events;
 mod guard;
+mod logs;
+mod messages;
 mod mpi;
 mod orphan_watchdog;
 pub(crate) mod output;
+mod over_ssh;
 pub(crate) mod process;
+mod record;
+mod remote_command;
 pub(crate) mod report;
 mod supervise;
+mod utc;
 
-pub(crate) use arguments::{EXAMPLES, RunArguments};
+use arguments::options::RunArguments;
 
 /// The exit code for a wrong command line, as of getopt and clap.
 const EXIT_USAGE: i32 = 2;
 
 /// Starts the ranks and waits for them; the exit code.
 pub(crate) fn run(arguments: RunArguments) -> i32 {
-    match arguments.job() {
-        Ok(job) if job.with_mpi => mpi::run(&job),
-        Ok(job) => supervise::run(&job),
+    let job = match arguments.job() {
+        Ok(job) => job,
         Err(message) => {
             report::say(&message);
-            EXIT_USAGE
+            return EXIT_USAGE;
         }
+    };
+    match &job.hosts {
+        Some(hosts) => over_ssh::run(&job, hosts),
+        None if job.with_mpi => mpi::run(&job),
+        None => supervise::run(&job),
     }
 }

@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::arguments::Job;
+use super::arguments::job::Job;
+use super::arguments::options::Binding;
 use super::environment::PLACE;
 use super::orphan_watchdog;
 use super::report::say;
@@ -52,7 +53,7 @@ pub(super) fn run(job: &Job) -> i32 {
         Vec::new()
     });
     let mut command = Command::new(&launcher);
-    if job.prefix {
+    if job.output.prefix {
         command.args(prefix(&version));
     }
     command.args(words(job, &before_program));
@@ -74,7 +75,11 @@ pub(super) fn run(job: &Job) -> i32 {
     }
     unless_set.retain(|(variable, _)| !variable.is_set());
     let unless_set = unless_set.into_iter().map(|(variable, value)| (variable.name(), value));
-    let error = command.envs(unless_set).exec();
+    command.envs(unless_set).envs(job.variables.iter().map(|(name, value)| (name, value)));
+    if let Some(folder) = &job.wdir {
+        command.current_dir(folder);
+    }
+    let error = command.exec();
     say(&format!("cannot start MPI's launcher '{}': {error}", launcher.to_string_lossy()));
     126
 }
@@ -111,11 +116,18 @@ fn refusal(job: &Job) -> Option<String> {
         (job.external_count > 0, "--external"),
         (job.keep_going, "--keep-going"),
         (job.pass_local_rank, "--pass-local-rank"),
+        (job.max_restarts > 0, "--max-restarts"),
+        (job.timeout.is_some(), "--timeout"),
+        (job.record.is_some(), "--record"),
+        (job.output.has_logs(), "--log-dir, --redirects and --tee"),
+        (job.output.filter.is_some(), "--local-ranks-filter"),
+        (job.output.timestamps, "--timestamps"),
+        (job.binding != Binding::None, "--bind-to"),
     ];
     let (_, option) = refused.iter().find(|(given, _)| *given)?;
     Some(format!(
-        "{option} is not for --with-mpi, where MPI's launcher starts the ranks; over several \
-         hosts call mpiexec itself, as in mpiexec -n 8 --hostfile hosts python train.py"
+        "{option} is not for --with-mpi, where MPI's launcher starts the ranks; for its own option \
+         call mpiexec itself, as in mpiexec -n 8 --hostfile hosts python train.py"
     ))
 }
 

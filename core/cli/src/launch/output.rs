@@ -2,10 +2,15 @@
 //! lines are kept for the report. Knows nothing of processes.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use polyrank::env::variable;
+
+use super::arguments::streams::Stream;
+use super::utc::rfc3339;
 
 /// Most lines of a rank that the report shows.
 const KEPT_LINES: usize = 20;
@@ -16,16 +21,18 @@ const KEPT_LINE_BYTES: usize = 500;
 /// ANSI colours that can be told apart on dark and on light ground.
 const COLOURS: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
 
-/// Where a line goes: the launcher's own stream of the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    Stdout,
-    Stderr,
+/// How the ranks' lines look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineFormat {
+    pub(super) prefix: bool,
+    pub(super) timestamps: bool,
+    /// The number of ranks, so that the prefixes of all are as wide.
+    pub(super) world_size: u32,
 }
 
 /// Writes all ranks' lines, one whole line at a time.
 pub(super) struct Screen {
-    prefix: bool,
+    format: LineFormat,
     colour_stdout: bool,
     colour_stderr: bool,
     /// Held while a line is written, so that lines of stdout and stderr do not mix either.
@@ -33,10 +40,10 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(prefix: bool) -> Screen {
+    pub(super) fn new(format: LineFormat) -> Screen {
         let wanted = variable::NO_COLOR.value().is_none();
         Screen {
-            prefix,
+            format,
             colour_stdout: wanted && io::stdout().is_terminal(),
             colour_stderr: wanted && io::stderr().is_terminal(),
             writing: Mutex::new(()),
@@ -44,7 +51,20 @@ impl Screen {
     }
 
     fn show(&self, rank: u32, stream: Stream, line: &[u8]) -> io::Result<()> {
-        let mut bytes = self.prefix(rank, stream).into_bytes();
+        let mut bytes = match self.format.timestamps {
+            true => rfc3339(SystemTime::now()) + " ",
+            false => String::new(),
+        };
+        bytes.push_str(&self.prefix(rank, stream));
+        self.write(stream, bytes.into_bytes(), line)
+    }
+
+    /// Writes a line that has its prefix already.
+    pub(super) fn pass_on(&self, stream: Stream, line: &[u8]) -> io::Result<()> {
+        self.write(stream, Vec::new(), line)
+    }
+
+    fn write(&self, stream: Stream, mut bytes: Vec<u8>, line: &[u8]) -> io::Result<()> {
         bytes.extend_from_slice(line);
         bytes.push(b'\n');
         let _writing = lock(&self.writing);
@@ -63,12 +83,13 @@ impl Screen {
             Stream::Stdout => self.colour_stdout,
             Stream::Stderr => self.colour_stderr,
         };
-        match (self.prefix, colour) {
+        let width = self.format.world_size.saturating_sub(1).to_string().len();
+        match (self.format.prefix, colour) {
             (false, _) => String::new(),
-            (true, false) => format!("[rank {rank}] "),
+            (true, false) => format!("[rank {rank:>width$}] "),
             (true, true) => {
                 let code = COLOURS[rank as usize % COLOURS.len()];
-                format!("\x1b[{code}m[rank {rank}]\x1b[0m ")
+                format!("\x1b[{code}m[rank {rank:>width$}]\x1b[0m ")
             }
         }
     }
@@ -98,35 +119,55 @@ impl LastLines {
     }
 }
 
-/// Passes on one stream of one rank until its end.
-///
-/// # Errors
-/// The launcher's own stream cannot be written any more (its reader is gone). The rank's output is
-/// read to its end all the same, so that the rank does not block on a full pipe.
+/// Where the lines of one stream of one rank go.
+pub(super) struct Destination {
+    pub(super) rank: u32,
+    pub(super) stream: Stream,
+    /// Whether they are shown.
+    pub(super) shown: bool,
+    /// The file that has all of them.
+    pub(super) file: Option<File>,
+    pub(super) last: LastLines,
+}
+
+/// Why lines cannot go on to where they belong.
+pub(super) enum OutputError {
+    /// The launcher's own stream cannot be written any more: its reader is gone.
+    Closed,
+    /// A file cannot be written.
+    File(io::Error),
+}
+
+/// Passes on one stream of one rank until its end. What cannot be written is said once; the rank's
+/// output is read to its end all the same, so that the rank does not block on a full pipe.
 pub(super) fn forward(
     input: impl Read,
     screen: &Screen,
-    rank: u32,
-    stream: Stream,
-    last: &LastLines,
-    mut on_closed: impl FnMut(),
+    to: Destination,
+    mut on_error: impl FnMut(OutputError),
 ) {
-    let mut open = true;
+    let Destination { rank, stream, mut shown, mut file, last } = to;
     for_each_line(input, |line| {
+        if let Some(error) = file.as_mut().and_then(|file| file.write_all(line).err()) {
+            file = None;
+            on_error(OutputError::File(error));
+        }
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
         last.keep(line);
-        if open && screen.show(rank, stream, line).is_err() {
-            open = false;
-            on_closed();
+        if shown && screen.show(rank, stream, line).is_err() {
+            shown = false;
+            on_error(OutputError::Closed);
         }
     });
 }
 
 /// Keeps the last lines of one stream until its end, and shows none.
 pub(crate) fn keep(input: impl Read, last: &LastLines) {
-    for_each_line(input, |line| last.keep(line));
+    for_each_line(input, |line| last.keep(line.strip_suffix(b"\n").unwrap_or(line)));
 }
 
-fn for_each_line(input: impl Read, mut with: impl FnMut(&[u8])) {
+/// Calls `with` for each line with its end, as far as it has one.
+pub(super) fn for_each_line(input: impl Read, mut with: impl FnMut(&[u8])) {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
@@ -136,9 +177,6 @@ fn for_each_line(input: impl Read, mut with: impl FnMut(&[u8])) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
-        }
-        if line.last() == Some(&b'\n') {
-            line.pop();
         }
         with(&line);
     }
@@ -166,11 +204,14 @@ mod tests {
 
     #[test]
     fn prefixes_are_plain_where_there_is_no_terminal() {
-        let mut screen = Screen::new(true);
+        let format = LineFormat { prefix: true, timestamps: false, world_size: 8 };
+        let mut screen = Screen::new(format);
         (screen.colour_stdout, screen.colour_stderr) = (false, true);
         assert_eq!(screen.prefix(7, Stream::Stdout), "[rank 7] ");
         assert_eq!(screen.prefix(7, Stream::Stderr), "\x1b[33m[rank 7]\x1b[0m ");
-        screen.prefix = false;
+        screen.format.world_size = 101;
+        assert_eq!(screen.prefix(7, Stream::Stdout), "[rank   7] ");
+        screen.format.prefix = false;
         assert_eq!(screen.prefix(7, Stream::Stderr), "");
     }
 }

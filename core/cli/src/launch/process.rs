@@ -3,13 +3,14 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use std::os::unix::process::CommandExt;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::arguments::Part;
+use super::arguments::parts::Part;
 use super::report::ProcessEnd;
 
 /// A started rank.
@@ -23,10 +24,24 @@ impl Process {
     pub(crate) fn start(
         part: &Part,
         extra: Option<&OsStr>,
-        variables: &[(impl AsRef<OsStr>, String)],
+        variables: &[(impl AsRef<OsStr>, impl AsRef<OsStr>)],
+        read_stdin: bool,
+    ) -> io::Result<Process> {
+        Process::start_in(None, part, extra, variables, read_stdin)
+    }
+
+    /// As [`Process::start`], in a folder.
+    pub(super) fn start_in(
+        folder: Option<&Path>,
+        part: &Part,
+        extra: Option<&OsStr>,
+        variables: &[(impl AsRef<OsStr>, impl AsRef<OsStr>)],
         read_stdin: bool,
     ) -> io::Result<Process> {
         let mut command = Command::new(&part.program);
+        if let Some(folder) = folder {
+            command.current_dir(folder);
+        }
         command.args(&part.arguments).args(extra);
         command.envs(variables.iter().map(|(name, value)| (name.as_ref(), value)));
         command.stdin(if read_stdin { Stdio::inherit() } else { Stdio::null() });

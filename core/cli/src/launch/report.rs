@@ -1,7 +1,10 @@
 //! The launcher's own messages: how a rank ended, in words. Knows nothing of processes.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use super::error_file::Reply;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +46,20 @@ pub(super) fn signal_name(signal: i32) -> String {
     }
 }
 
+/// The host on which this launcher was started by another one, if it was.
+static HOST: OnceLock<String> = OnceLock::new();
+
+/// Puts the name of this host before all that [`say`] says.
+pub(super) fn say_as(host: &str) {
+    let _ = HOST.set(host.to_owned());
+}
+
 /// Writes a line of the launcher's own to stderr. It is not an error if nobody reads stderr.
 pub(super) fn say(message: &str) {
     use std::io::Write;
-    let _ = std::io::stderr().lock().write_all(format!("polyrank run: {message}\n").as_bytes());
+    let host = HOST.get().map(|host| format!(" ({host})")).unwrap_or_default();
+    let line = format!("polyrank run{host}: {message}\n");
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// The paragraph at the end about the rank that failed first.
@@ -56,19 +69,38 @@ pub(super) fn first_failure(
     program: &str,
     after: Duration,
     last_lines: &[String],
+    reply: Option<&Reply>,
 ) -> String {
     let seconds = after.as_secs_f64();
     let mut text = format!("rank {rank} failed first: {ending}, after {seconds:.1} s ({program})");
+    if let Some(reply) = reply {
+        return text + "; its error file says: " + &said(reply);
+    }
     if last_lines.is_empty() {
         text.push_str("; it wrote nothing");
     } else {
         text.push_str("; its last lines:");
-        for line in last_lines {
-            text.push_str("\n    | ");
-            text.push_str(line);
-        }
+        last_lines.iter().for_each(|line| quote(&mut text, line));
     }
     text
+}
+
+/// The paragraph about a rank that said earlier than the one that failed first what went wrong.
+pub(super) fn root_cause(rank: u32, reply: &Reply) -> String {
+    format!("the cause is in rank {rank}, whose error file is older: {}", said(reply))
+}
+
+fn said(reply: &Reply) -> String {
+    let mut text = reply.message.clone();
+    for line in reply.call_stack.iter().flat_map(|stack| stack.trim_end().lines()) {
+        quote(&mut text, line);
+    }
+    text
+}
+
+fn quote(text: &mut String, line: &str) {
+    text.push_str("\n    | ");
+    text.push_str(line);
 }
 
 #[cfg(test)]
@@ -86,8 +118,14 @@ mod tests {
     #[test]
     fn the_report_shows_the_last_lines() {
         let lines = ["a".to_owned(), "b".to_owned()];
-        let text =
-            first_failure(2, ProcessEnd::Code(1), "./x y", Duration::from_millis(1500), &lines);
+        let text = first_failure(
+            2,
+            ProcessEnd::Code(1),
+            "./x y",
+            Duration::from_millis(1500),
+            &lines,
+            None,
+        );
         let head = "rank 2 failed first: exit code 1, after 1.5 s (./x y); its last lines:";
         assert_eq!(text, format!("{head}\n    | a\n    | b"));
     }

@@ -10,14 +10,15 @@ use std::time::Instant;
 
 use super::connections::{AcceptGuard, Event, watch};
 use super::starts_file::StartsFile;
-use super::{Limits, Member, Team, TeamError, affinity};
+use super::{Limits, Member, Team, TeamError};
+use crate::affinity;
 use crate::bench::find::ContenderPrograms;
 use crate::bench::library::{Contender, Language, Library, Peer};
 use crate::bench::messages::Answer;
 use crate::bench::peer_settings::launcher_options;
 use crate::bench::rank::{Assignment, VARIABLE, common_start};
 use crate::itself;
-use crate::launch::arguments::Part;
+use crate::launch::arguments::parts::Part;
 use crate::launch::environment::reserve_port;
 use crate::launch::output::{LastLines, keep};
 use crate::launch::process::Process;

@@ -8,7 +8,7 @@ use std::io;
 /// # Errors
 /// This process may not use one of the cores, or the start fails.
 #[cfg(target_os = "linux")]
-pub(super) fn started_on<P>(
+pub(crate) fn started_on<P>(
     cores: &[usize],
     start: impl FnOnce() -> io::Result<P>,
 ) -> io::Result<P> {
@@ -36,7 +36,7 @@ pub(super) fn started_on<P>(
 
 #[cfg(target_os = "linux")]
 fn not_there(core: usize) -> io::Error {
-    let message = format!("--pin: core {core} is not one of those that this process may use");
+    let message = format!("core {core} is not one of those that this process may use");
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
@@ -45,13 +45,16 @@ fn not_there(core: usize) -> io::Error {
 /// # Errors
 /// Cores are named, or the start fails.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn started_on<P>(
+pub(crate) fn started_on<P>(
     cores: &[usize],
     start: impl FnOnce() -> io::Result<P>,
 ) -> io::Result<P> {
     match cores.is_empty() {
         true => start(),
-        false => Err(io::Error::new(io::ErrorKind::Unsupported, "--pin: only on Linux")),
+        false => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "processes are bound to cores on Linux alone",
+        )),
     }
 }
 
