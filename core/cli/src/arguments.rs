@@ -6,7 +6,7 @@ use std::io::Write as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{bench, launch, predict, serve};
+use crate::{bench, launch, predict, serve, trace};
 
 /// The `polyrank` command.
 #[derive(Parser)]
@@ -41,6 +41,11 @@ pub(crate) enum Command {
     /// Nothing is sent: times come from the schedules and from what links cost.
     #[command(after_help = predict::EXAMPLES)]
     Predict(Box<predict::PredictArguments>),
+    /// Say what went wrong in a job, from what its flight recorders wrote
+    ///
+    /// Names the operation on which ranks differ: who waits in it, and what the others do instead.
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(trace::TraceArguments),
     /// One rank of `polyrank bench`, which starts it
     #[command(hide = true)]
     BenchRank {

@@ -6,6 +6,7 @@
 //! | `polyrank store`   | serves a store for ranks that come and go               | `serve`   |
 //! | `polyrank bench`   | measures collectives, beside other libraries            | `bench`   |
 //! | `polyrank predict` | predicts collectives on machines that are not here      | `predict` |
+//! | `polyrank trace`   | says what went wrong, from what flight recorders wrote  | `trace`   |
 
 mod affinity;
 mod arguments;
@@ -20,6 +21,7 @@ mod predict;
 mod random;
 mod serve;
 mod sizes;
+mod trace;
 
 use std::ffi::OsString;
 
@@ -61,6 +63,7 @@ pub fn main(args: Vec<OsString>, itself: Vec<OsString>) -> i32 {
         Command::Store(arguments) => serve::serve(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::BenchRank { rank } => bench::run_rank(rank),
     }
 }

@@ -5,8 +5,16 @@ use std::path::Path;
 use std::process::Command;
 
 /// What there is to ask for help about.
-const COMMANDS: [&[&str]; 7] =
-    [&[], &["run"], &["store"], &["bench"], &["bench", "store"], &["bench", "start"], &["predict"]];
+const COMMANDS: [&[&str]; 8] = [
+    &[],
+    &["run"],
+    &["store"],
+    &["bench"],
+    &["bench", "store"],
+    &["bench", "start"],
+    &["predict"],
+    &["trace"],
+];
 
 #[test]
 fn the_page_of_the_command_line_is_what_help_says() {

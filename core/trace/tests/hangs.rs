@@ -1,0 +1,333 @@
+//! Jobs that hang in known ways, and what is said of each: the right operation, the right ranks, in
+//! the words that a user reads. The jobs are imagined (`world`), so what is right is known.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod world;
+
+use polyrank_trace::{Finding, Job, Kind, Selection, Severity, read};
+use serde_json::Value;
+use world::{Call, MS, World, collective, message, step};
+
+fn job_of(dumps: &[Value]) -> Job {
+    let file =
+        |(at, dump): (usize, &Value)| read(&format!("{at}.json"), &dump.to_string()).unwrap();
+    Job::new(dumps.iter().enumerate().map(file).collect()).unwrap()
+}
+
+fn gathered(world: &World, missing: &[u32]) -> Job {
+    job_of(&[world.gathered(missing)])
+}
+
+/// The first finding, and the whole report.
+fn told(job: &Job) -> (Finding, String) {
+    let report = job.report(&Selection::default());
+    let first = job.findings().into_iter().next();
+    (first.unwrap_or_else(|| panic!("nothing was found: {report}")), report)
+}
+
+fn steps(count: usize) -> Vec<Call> {
+    (0..count).flat_map(|_| step()).collect()
+}
+
+/// The numbers of ranks that the jobs are tried with.
+const SIZES: [u32; 4] = [2, 3, 5, 8];
+
+#[test]
+fn a_job_that_ends_well_has_nothing_wrong_with_it() {
+    for size in [1, 2, 3, 5, 8] {
+        let job = gathered(&World::new(size, &steps(3)), &[]);
+        assert_eq!(job.findings(), [], "{size} ranks");
+        let report = job.report(&Selection::default());
+        assert!(report.contains("Nothing is wrong"), "{report}");
+        assert!(report.contains("9 collectives"), "{report}");
+        assert_eq!(job.report_json(&Selection::default())["ok"], true);
+    }
+}
+
+#[test]
+fn a_missed_barrier_is_named_with_who_left_it_out() {
+    for size in SIZES {
+        let mut world = World::new(size, &steps(3));
+        let odd = size - 1;
+        // The barrier of the last step.
+        world.calls[odd as usize].remove(7);
+        let (finding, report) = told(&gathered(&world, &[]));
+        assert_eq!((finding.kind, finding.sequence), (Kind::Mismatch, Some(7)), "{report}");
+        assert!(report.contains("operation #7 of default_pg"), "{report}");
+        let is_in = format!("rank {odd} is in broadcast #7 of default_pg (train.py:42 in step)");
+        assert!(report.contains(&is_in), "{report}");
+        assert!(report.contains("barrier #7 of default_pg (train.py:41 in step)"), "{report}");
+        if size > 2 {
+            assert_eq!(finding.ranks, [odd], "{report}");
+            let left_out = format!("rank {odd} has left out barrier (train.py:41 in step)");
+            assert!(report.contains(&left_out), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_barrier_that_nothing_follows_waits_for_who_missed_it() {
+    for size in SIZES {
+        let mut world = World::new(size, &steps(2)[..5]);
+        world.calls[0].pop();
+        let (finding, report) = told(&gathered(&world, &[]));
+        assert_eq!((finding.kind, finding.sequence), (Kind::Hang, Some(4)), "{report}");
+        assert_eq!((finding.ranks, finding.waiting.len()), (vec![0], size as usize - 1));
+        assert_eq!(finding.waited_ns, Some(12_000 * MS));
+        let last = "rank 0 has issued nothing since allreduce #3 of default_pg (train.py:40 in step), \
+                    which ended 12 s before";
+        assert!(report.contains(last), "{report}");
+        assert!(report.contains("waited 12 s") || report.contains("waited up to 12 s"), "{report}");
+    }
+}
+
+#[test]
+fn another_collective_is_named_on_both_sides() {
+    let mut world = World::new(4, &[steps(5), vec![collective(0, "allreduce", 40)]].concat());
+    world.calls[2].pop();
+    world.calls[2].push(collective(0, "broadcast", 44));
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.kind, finding.ranks), (Kind::Mismatch, vec![2]), "{report}");
+    assert_eq!((finding.waiting, finding.severity), (vec![0, 1, 3], Severity::Error));
+    let usual = "ranks 0, 1 and 3 are in allreduce #15 of default_pg (train.py:40 in step)";
+    assert!(report.contains(usual), "{report}");
+    let odd = "rank 2 is in broadcast #15 of default_pg (train.py:44 in step)";
+    assert!(report.contains(odd), "{report}");
+}
+
+#[test]
+fn sizes_dtypes_roots_and_reductions_that_differ_are_named() {
+    type Change = fn(&mut Call);
+    let changes: [(&str, &'static str, Change); 4] = [
+        ("sizes", "allreduce", |call| call.size = 512),
+        ("dtypes", "allreduce", |call| call.dtype = "Double"),
+        ("reductions", "allreduce", |call| call.reduce_op = Some("MAX")),
+        ("roots", "broadcast", |call| call.root = Some(1)),
+    ];
+    for (what, name, change) in changes {
+        let mut world = World::new(3, &[steps(1), vec![collective(0, name, 50)]].concat());
+        change(world.calls[1].last_mut().unwrap());
+        let (finding, report) = told(&gathered(&world, &[]));
+        assert_eq!((finding.kind, finding.ranks), (Kind::Mismatch, vec![1]), "{report}");
+        assert!(finding.text.contains(&format!("their {what} differ")), "{report}");
+        assert!(finding.text.contains(&format!("{name} #3 of default_pg")), "{report}");
+    }
+}
+
+#[test]
+fn another_order_of_two_groups_is_a_deadlock_that_names_both() {
+    for size in SIZES {
+        let mut world = World::new(size, &steps(1));
+        world.groups.push(("dp", (0..size).collect()));
+        world.groups.push(("tp", (0..size).collect()));
+        let (dp, tp) = (collective(1, "allreduce", 60), collective(2, "allreduce", 61));
+        for (rank, calls) in world.calls.iter_mut().enumerate() {
+            let pair = if rank == 0 { [tp.clone(), dp.clone()] } else { [dp.clone(), tp.clone()] };
+            calls.extend(pair);
+        }
+        let (finding, report) = told(&gathered(&world, &[]));
+        assert_eq!(
+            (finding.kind, &finding.groups[..]),
+            (Kind::Deadlock, &["dp".to_owned(), "tp".to_owned()][..])
+        );
+        assert!(finding.ranks.contains(&0) && finding.ranks.len() == 2, "{report}");
+        assert!(report.contains("groups dp and tp in different orders"), "{report}");
+        let waits = "rank 0 is in allreduce #0 of tp (train.py:61 in step) and has waited";
+        assert!(report.contains(waits), "{report}");
+    }
+}
+
+#[test]
+fn a_deadlock_of_groups_without_common_members_goes_around() {
+    let mut world = World::new(3, &steps(1));
+    world.groups.extend([("ab", vec![0, 1]), ("bc", vec![1, 2]), ("ca", vec![0, 2])]);
+    // Each is in the group with the next, and none is where it is waited for.
+    for (rank, group) in [(0, 1), (1, 2), (2, 3)] {
+        world.calls[rank].push(collective(group, "barrier", 80 + group as u64));
+    }
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.kind, finding.ranks), (Kind::Deadlock, vec![0, 1, 2]), "{report}");
+    assert_eq!(finding.groups, ["ab", "bc", "ca"]);
+    for waits in ["rank 0 is in barrier #0 of ab", "rank 1 is in barrier #0 of bc"] {
+        assert!(report.contains(waits), "{report}");
+    }
+    assert!(!report.contains("in different orders"), "{report}");
+}
+
+#[test]
+fn a_rank_without_a_file_is_called_what_it_is() {
+    for size in SIZES {
+        let mut world = World::new(size, &steps(4));
+        let gone = size - 1;
+        world.calls[gone as usize].truncate(6);
+        let mut gathered = world.gathered(&[gone]);
+        let job = job_of(&[gathered.clone()]);
+        let (finding, report) = told(&job);
+        assert_eq!((finding.kind, finding.ranks), (Kind::Hang, vec![gone]), "{report}");
+        assert!(report.contains("allreduce #6 of default_pg"), "{report}");
+        let no_file = format!("there is no file of rank {gone}: killed, stopped, not reachable");
+        assert!(report.contains(&no_file) && report.contains("is not known"), "{report}");
+        // What the others' recorders know of it.
+        for dump in gathered["ranks"].as_array_mut().unwrap() {
+            let last = dump["entries"].as_array_mut().unwrap().last_mut().unwrap();
+            last["waits_for"] = serde_json::json!([gone]);
+        }
+        let (_, report) = told(&job_of(&[gathered]));
+        assert!(report.contains("that it has not come"), "{report}");
+    }
+}
+
+#[test]
+fn a_rank_that_never_started_is_missing_from_the_first_operation() {
+    let mut world = World::new(4, &steps(1));
+    world.calls[1].clear();
+    let (finding, report) = told(&gathered(&world, &[1]));
+    assert_eq!((finding.sequence, finding.ranks), (Some(0), vec![1]), "{report}");
+    assert!(report.contains("never started"), "{report}");
+    // It started, but has called nothing.
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.sequence, finding.ranks), (Some(0), vec![1]), "{report}");
+    assert!(report.contains("rank 1 has issued nothing at all"), "{report}");
+    // It has not even told its groups.
+    let mut dumps = world.dumps();
+    dumps[1]["pg_config"] = serde_json::json!({});
+    let (finding, _) = told(&job_of(&dumps));
+    assert_eq!((finding.sequence, finding.ranks), (Some(0), vec![1]));
+}
+
+#[test]
+fn single_files_of_a_dead_store_are_one_job() {
+    let mut world = World::new(5, &steps(2));
+    world.calls[3].truncate(4);
+    let (of_one, report) = told(&gathered(&world, &[]));
+    let mut dumps = world.dumps();
+    // Rank 3 had written before; the later file counts.
+    let mut early = dumps[3].clone();
+    early["dumped_at_ns"] = (world::START_NS + MS).into();
+    early["entries"] = serde_json::json!([]);
+    dumps.insert(0, early.clone());
+    dumps.push(early);
+    let (of_many, _) = told(&job_of(&dumps));
+    assert_eq!(of_one, of_many, "{report}");
+    assert_eq!(of_many.ranks, [3]);
+}
+
+#[test]
+fn a_slow_rank_is_told_by_how_often_and_how_much() {
+    for size in SIZES {
+        let mut world = World::new(size, &steps(10));
+        let slow = size - 1;
+        world.calls[slow as usize].iter_mut().for_each(|call| call.before_ns = 5 * MS);
+        let job = gathered(&world, &[]);
+        let (finding, report) = told(&job);
+        assert_eq!((finding.kind, finding.severity), (Kind::SlowRank, Severity::Note), "{report}");
+        assert_eq!(finding.ranks, [slow]);
+        // 30 times it comes 4 ms after the others.
+        let came =
+            format!("rank {slow} came last to 30 of 30 collectives of default_pg, by 120 ms");
+        assert!(report.to_lowercase().contains(&came), "{report}");
+        assert!(report.contains("Nothing is wrong"), "{report}");
+        assert_eq!(job.arrivals()[0].ranks[0].late_ns, 120 * MS);
+    }
+}
+
+#[test]
+fn a_message_that_nobody_sends_and_one_that_nobody_receives() {
+    let mut world = World::new(4, &steps(1));
+    world.calls[1].extend([message(0, 1, 2, true), message(0, 1, 2, true)]);
+    world.calls[2].extend([message(0, 1, 2, false)]);
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.kind, finding.ranks), (Kind::NotReceived, vec![2]), "{report}");
+    assert!(report.contains("2 sends and 1 receive"), "{report}");
+    world.calls[2].extend([message(0, 1, 2, false), message(0, 1, 2, false)]);
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.kind, finding.ranks), (Kind::NotSent, vec![1]), "{report}");
+    let waits = "Rank 2 waits in recv from rank 1 (tag 0) in default_pg (train.py:70 in step), and \
+                 rank 1 has not sent it";
+    assert!(report.contains(waits), "{report}");
+    // Both wait for what the other would send afterwards.
+    let mut world = World::new(2, &[]);
+    world.calls[0].extend([message(0, 1, 0, false), message(0, 0, 1, true)]);
+    world.calls[1].extend([message(0, 0, 1, false), message(0, 1, 0, true)]);
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.kind, finding.ranks), (Kind::Deadlock, vec![0, 1]), "{report}");
+    // From anybody.
+    let mut world = World::new(2, &steps(1));
+    let any = Call { from_any: true, ..message(0, 1, 0, false) };
+    world.calls[0].push(any);
+    let (finding, report) = told(&gathered(&world, &[]));
+    assert_eq!((finding.kind, finding.ranks), (Kind::NotSent, vec![0]), "{report}");
+}
+
+#[test]
+fn what_follows_stands_behind_what_it_follows_from() {
+    // Rank 2 waits in the group of 2 and 3 for rank 3, so ranks 0 and 1 wait for rank 2.
+    let mut world = World::new(4, &steps(1));
+    world.groups.extend([("all", vec![0, 1, 2]), ("pair", vec![2, 3])]);
+    world.calls[0].push(collective(1, "allreduce", 90));
+    world.calls[1].push(collective(1, "allreduce", 90));
+    world.calls[2].extend([collective(2, "barrier", 91), collective(1, "allreduce", 90)]);
+    let job = gathered(&world, &[]);
+    let findings = job.findings();
+    let (first, second) = (&findings[0], &findings[1]);
+    let report = job.report(&Selection::default());
+    assert_eq!(
+        (&first.groups[..], &first.ranks[..]),
+        (&["pair".to_owned()][..], &[3][..]),
+        "{report}"
+    );
+    assert!(second.is_consequence && second.ranks == [2], "{report}");
+    assert!(report.contains("This follows from it:"), "{report}");
+    assert!(report.contains("rank 2 is in barrier #0 of pair (train.py:91 in step)"), "{report}");
+}
+
+#[test]
+fn failures_are_told_with_their_texts() {
+    let mut world = World::new(3, &steps(1));
+    world.calls[1].truncate(2);
+    let mut dumps = world.dumps();
+    dumps.remove(1);
+    for dump in &mut dumps {
+        let end = dump["dumped_at_ns"].clone();
+        let last = dump["entries"].as_array_mut().unwrap().last_mut().unwrap();
+        last["failed"] = "rank 1 failed: its connection was closed".into();
+        last["time_discovered_completed_ns"] = end;
+        last["state"] = "completed".into();
+        dump["pg_status"]["0"]["failure"] = "rank 1 failed".into();
+    }
+    let job = job_of(&dumps);
+    let (first, report) = told(&job);
+    assert_eq!((first.kind, first.ranks), (Kind::Hang, vec![1]), "{report}");
+    let said = "ranks 0 and 2: rank 1 failed: its connection was closed";
+    assert!(report.contains(said) && report.contains("ranks 0 and 2: rank 1 failed\n"), "{report}");
+}
+
+#[test]
+fn many_operations_in_flight_are_one_finding() {
+    let mut calls = steps(1);
+    for line in 0..100 {
+        calls.push(Call { waits: false, ..collective(0, "allreduce", 100 + line) });
+    }
+    let mut world = World::new(3, &calls);
+    world.calls[1].truncate(10);
+    let job = gathered(&world, &[]);
+    let (finding, report) = told(&job);
+    assert_eq!((finding.sequence, finding.ranks), (Some(10), vec![1]), "{report}");
+    assert!(report.contains("92 later operations"), "{report}");
+    assert_eq!(job.findings().len(), 1, "{report}");
+}
+
+#[test]
+fn what_was_forgotten_is_not_taken_for_what_was_not_called() {
+    let mut dumps = World::new(3, &steps(4)).dumps();
+    // The recorder of rank 1 keeps the last three.
+    let entries = dumps[1]["entries"].as_array_mut().unwrap();
+    entries.drain(..9);
+    let last = dumps[0]["entries"].as_array_mut().unwrap();
+    // Rank 0 has an old operation that never ended.
+    last[2]["state"] = "started".into();
+    last[2]["time_discovered_completed_ns"] = Value::Null;
+    let (finding, report) = told(&job_of(&dumps));
+    assert_eq!((finding.kind, finding.sequence), (Kind::Unfinished, Some(2)), "{report}");
+}
