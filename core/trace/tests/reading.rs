@@ -64,10 +64,13 @@ fn errors_name_the_file_the_entry_and_the_field() {
         change(&mut value);
         let said = error(&value);
         assert!(said.starts_with("rank0.json: ") && said.contains(words), "{said}; not: {words}");
-        // The same in a gathered file.
+        if words.contains(" version: ") {
+            continue;
+        }
+        // The same in a gathered file, which has its version once.
         let gathered = json!({ "version": "2.10", "ranks": [dump(), value] });
         let said = error(&gathered);
-        assert!(said.contains("ranks[1]") || words.contains("version"), "{said}");
+        assert!(said.contains("ranks[1]"), "{said}");
     }
 }
 
@@ -156,7 +159,7 @@ fn whatever_is_read_can_be_shown() {
     world.calls[2].push(world::collective(1, "allreduce", 7));
     let whole = world.gathered(&[]);
     let mut read_count = 0;
-    for _ in 0..2000 {
+    for _ in 0..600 {
         let mut value = whole.clone();
         for _ in 0..1 + random.below(3) {
             change(&mut value, &mut random);
@@ -172,7 +175,7 @@ fn whatever_is_read_can_be_shown() {
         assert!(job.perfetto(&all)["traceEvents"].is_array());
         assert_eq!(job.flight_recordings().len(), job.dumps.len());
     }
-    assert!(read_count > 200, "{read_count} of 2000 were read");
+    assert!(read_count > 60, "{read_count} of 600 were read");
 }
 
 /// Replaces a value somewhere by another.

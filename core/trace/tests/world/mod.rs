@@ -159,7 +159,9 @@ impl World {
         let mut collectives: BTreeMap<(usize, u64), Vec<(usize, usize)>> = BTreeMap::new();
         let mut messages: BTreeMap<_, [Vec<(usize, usize)>; 2]> = BTreeMap::new();
         for (rank, mine) in recorded.iter().enumerate() {
-            for (at, it) in mine.iter().enumerate() {
+            // Both ends of a message, and all calls of a collective, are completed together.
+            let open = mine.iter().enumerate().filter(|(_, it)| it.completed.is_none());
+            for (at, it) in open {
                 match it.call.message {
                     None => {
                         collectives.entry((it.call.group, it.number)).or_default().push((rank, at))
