@@ -64,6 +64,7 @@ export default defineConfig({
             { text: "Errors", link: "/concepts/errors" },
             { text: "Reductions", link: "/concepts/reductions" },
             { text: "Hooks", link: "/concepts/hooks" },
+            { text: "Reading a hang", link: "/concepts/hangs" },
             { text: "Troubleshooting", link: "/concepts/troubleshooting" },
             { text: "Differences from torch.distributed", link: "/concepts/differences" },
           ],

@@ -80,7 +80,7 @@ fn a_hang_is_told_in_words_and_as_data() {
     let lines = [
         "run run-1: 4 ranks, files of all; 1 group, 18 collectives in",
         "written by ranks 0, 1, 2 and 3: the signal SIGUSR1",
-        "The ranks do not call the same as operation #17 of default_pg.",
+        "Ranks 0, 1 and 3 are in allreduce #17 of default_pg, and rank 2 is in broadcast #17 instead.",
         "ranks 0, 1 and 3 are in allreduce #17 of default_pg (train.py:40 in step)",
         "rank 2 is in broadcast #17 of default_pg (train.py:41 in step)",
     ];

@@ -54,7 +54,7 @@ fn a_missed_barrier_is_named_with_who_left_it_out() {
         world.calls[odd as usize].remove(7);
         let (finding, report) = told(&gathered(&world, &[]));
         assert_eq!((finding.kind, finding.sequence), (Kind::Mismatch, Some(7)), "{report}");
-        assert!(report.contains("operation #7 of default_pg"), "{report}");
+        assert!(report.contains("barrier #7 of default_pg"), "{report}");
         let is_in = format!("rank {odd} is in broadcast #7 of default_pg (train.py:42 in step)");
         assert!(report.contains(&is_in), "{report}");
         assert!(report.contains("barrier #7 of default_pg (train.py:41 in step)"), "{report}");

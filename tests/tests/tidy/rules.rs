@@ -317,6 +317,24 @@ pub(crate) const ROOMS: &[Room] = &[
         forbidden: &["crate::predict", "crate::serve", "crate::arguments"],
         why: "what both need is neither's",
     },
+    Room { place: "core/trace/src", forbidden: IMPURE, why: "what reads a trace is pure" },
+    Room {
+        place: "core/trace/src",
+        forbidden: &["polyrank", "polyrank_cli", "clap"],
+        why: "files of a recorder are read without what recorded them",
+    },
+    Room {
+        place: "core/cli/src/trace",
+        forbidden: &[
+            "polyrank",
+            "crate::bench",
+            "crate::launch",
+            "crate::predict",
+            "crate::serve",
+            "crate::arguments",
+        ],
+        why: "a trace is read where nothing runs",
+    },
     Room {
         place: "core/cli/src/chart",
         forbidden: &["polyrank", "crate::bench", "crate::predict", "crate::launch"],

@@ -38,6 +38,12 @@ struct Row<'a> {
     lanes: usize,
 }
 
+impl Row<'_> {
+    fn height(&self) -> f64 {
+        self.lanes.min(MAX_LANES) as f64 * LANE + ROW_GAP
+    }
+}
+
 impl Job {
     /// The timeline, a whole SVG file.
     #[must_use]
@@ -56,32 +62,48 @@ impl Job {
         page.heading(if worst.is_some() { "wrong" } else { "faint" }, found);
         page.legend(&hues.names);
         let top = page.top();
+        let heights = rows.iter().take(MAX_ROWS).map(Row::height);
+        let more = if rows.len() > MAX_ROWS { LANE + ROW_GAP } else { 0.0 };
+        let bottom = top + heights.sum::<f64>() + more;
+        page.axis(&scale, top, bottom);
         let mut y = top;
         for row in rows.iter().take(MAX_ROWS) {
-            page.row_label(y, &format!("rank {}", row.rank), row.dump.is_none());
-            for (group, entry, lane) in &row.spans {
-                let Some(dump) = row.dump else { continue };
-                let is_marked = worst.is_some_and(|it| self.is_about(it, *group, entry));
-                let (from, to) = (scale.place(entry.created_ns), scale.place(entry.end_ns(dump)));
-                let class = hues.class(entry);
-                let hint = self.hint(dump, *group, entry, scale.first);
-                let lane = (*lane).min(MAX_LANES - 1) as f64;
-                let place = svg::Place { x: from, y: y + lane * LANE, width: to - from };
-                page.span(&place, &class, entry.is_done(), is_marked, &hint);
-            }
-            y += row.lanes.min(MAX_LANES) as f64 * LANE + ROW_GAP;
+            self.draw_row(&mut page, row, y, &scale, &hues, worst);
+            y += row.height();
         }
         if rows.len() > MAX_ROWS {
             let more = format!("and {} more ranks", rows.len() - MAX_ROWS);
-            page.row_label(y, &more, true);
-            y += LANE + ROW_GAP;
+            page.label(y, &more);
         }
         let first_call = worst.and_then(|finding| self.first_call(&rows, finding));
         if let Some((at, words)) = first_call {
-            page.mark(scale.place(at), top, y, &words);
+            page.mark(scale.place(at), top, bottom, &words);
         }
-        page.axis(&scale, top, y);
-        page.finish(y, &self.heading())
+        page.finish(bottom, &self.heading())
+    }
+
+    fn draw_row(
+        &self,
+        page: &mut Page,
+        row: &Row<'_>,
+        y: f64,
+        scale: &Scale,
+        hues: &Hues,
+        worst: Option<&Finding>,
+    ) {
+        page.label(y, &format!("rank {}", row.rank));
+        let Some(dump) = row.dump else {
+            page.no_file(y);
+            return;
+        };
+        for (group, entry, lane) in &row.spans {
+            let is_marked = worst.is_some_and(|it| self.is_about(it, *group, entry));
+            let (from, to) = (scale.place(entry.created_ns), scale.place(entry.end_ns(dump)));
+            let hint = self.hint(dump, *group, entry, scale.first);
+            let lane = (*lane).min(MAX_LANES - 1) as f64;
+            let place = svg::Place { x: from, y: y + lane * LANE, width: to - from };
+            page.span(&place, &hues.class(entry), entry.is_done(), is_marked, &hint);
+        }
     }
 
     fn rows<'a>(&'a self, selection: &'a Selection) -> Vec<Row<'a>> {

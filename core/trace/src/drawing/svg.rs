@@ -68,30 +68,35 @@ impl Page {
     /// The kinds of operations, and what hatching and frames mean.
     pub(super) fn legend(&mut self, names: &[String]) {
         let (mut x, mut y) = (MARGIN, self.top + 26.0);
-        let marks = [("wait", "not ended"), ("hang", "what is wrong")];
         let kinds = names.iter().enumerate().map(|(at, name)| (format!("k{at}"), name.as_str()));
-        let others = marks.map(|(class, name)| (class.to_owned(), name));
-        for (class, name) in kinds.chain(others) {
+        let marks = [("wait", "not ended"), ("hang", "what is wrong")];
+        let marks = marks.map(|(class, name)| (class.to_owned(), name));
+        for (class, name) in kinds.chain(marks) {
             let width = 22.0 + LETTER * name.chars().count() as f64 + 16.0;
             if x + width > self.width && x > MARGIN {
                 (x, y) = (MARGIN, y + 20.0);
             }
-            let _ = writeln!(
-                self.body,
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"{SPAN_HEIGHT}\"/>",
-                y - 10.0
-            );
+            let place =
+                format!("x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"{SPAN_HEIGHT}\"", y - 10.0);
+            // Stripes need something below them.
+            if class == "wait" {
+                let _ = writeln!(self.body, "<rect class=\"k{}\" {place}/>", KINDS - 1);
+            }
+            let _ = writeln!(self.body, "<rect class=\"{class}\" {place}/>");
             self.text((x + 20.0, y), "", "start", name);
             x += width;
         }
         self.top = y + 26.0;
     }
 
-    pub(super) fn row_label(&mut self, y: f64, words: &str, has_no_file: bool) {
-        self.text((MARGIN, y + 10.0), if has_no_file { "faint" } else { "" }, "start", words);
-        if has_no_file {
-            self.text((super::LEFT, y + 10.0), "faint", "start", "no file");
-        }
+    /// What a row is.
+    pub(super) fn label(&mut self, y: f64, words: &str) {
+        self.text((MARGIN, y + 10.0), "", "start", words);
+    }
+
+    /// Instead of a row's spans.
+    pub(super) fn no_file(&mut self, y: f64) {
+        self.text((super::LEFT, y + 10.0), "faint", "start", "no file");
     }
 
     /// An operation, with what is shown when it is pointed at.
@@ -141,31 +146,25 @@ impl Page {
         let _ = writeln!(self.body, "<path class=\"grid\" d=\"M{from:.1} {bottom:.1}H{to:.1}\"/>");
         let count = ((to - from) / MARK_DISTANCE).max(1.0) as usize;
         let knee = scale.shortened_from();
+        let waited = words::duration(scale.last - scale.busy);
+        let waited = format!("then {waited} of waiting, shortened");
+        // The words about waiting end where the line does.
+        let taken = knee.map_or(0.0, |_| LETTER * (waited.chars().count() + 4) as f64);
+        let room = self.width - taken;
         for ns in scale.marks(count) {
             let x = scale.place(scale.first.saturating_add(ns));
             let _ =
                 writeln!(self.body, "<path class=\"grid\" d=\"M{x:.1} {top:.1}V{bottom:.1}\"/>");
-            // Beside the place where the line is shortened there is no room.
-            if knee.is_none_or(|knee| x < knee - MARK_DISTANCE / 2.0) {
-                self.text((x, bottom + 16.0), "faint", "middle", &words::duration(ns));
+            if x < room {
+                let words = if ns == 0 { "0".to_owned() } else { words::duration(ns) };
+                self.text((x, bottom + 16.0), "faint", "middle", &words);
             }
         }
-        let waited = words::duration(scale.last - scale.busy);
         if let Some(x) = knee {
-            let _ = writeln!(
-                self.body,
-                "<path class=\"mark\" d=\"M{:.1} {:.1}l4 -10M{:.1} {:.1}l4 -10\"/>",
-                x - 4.0,
-                bottom + 5.0,
-                x,
-                bottom + 5.0
-            );
-            self.text(
-                (to, bottom + 16.0),
-                "faint",
-                "end",
-                &format!("then {waited} of waiting, shortened"),
-            );
+            let (left, y) = (x - 4.0, bottom + 5.0);
+            let d = format!("M{left:.1} {y:.1}l4 -10M{x:.1} {y:.1}l4 -10");
+            let _ = writeln!(self.body, "<path class=\"mark\" d=\"{d}\"/>");
+            self.text((to, bottom + 16.0), "faint", "end", &waited);
         }
     }
 

@@ -56,7 +56,9 @@ fn hang_of(job: &Job, operation: &Operation) -> Option<Finding> {
     let name = words::operation(entry, &group.title);
     let waiting: Vec<u32> = open.iter().map(|(dump, _)| dump.rank).collect();
     let waited = longest_wait(open.iter().copied());
-    let (who, wait) = (words::ranks(&waiting), words::wait(&waiting));
+    let is_over = open.iter().all(|(_, call)| !call.is_in_flight());
+    let wait = if is_over { "waited" } else { words::wait(&waiting) };
+    let who = words::ranks(&waiting);
     let whom = words::ranks(if absent.is_empty() { &unknown } else { &absent });
     let text = format!("{who} {wait} in {name} for {whom}");
     let mut finding =

@@ -45,10 +45,17 @@ fn mismatch(job: &Job, operation: &Operation) -> Option<Finding> {
         calls.iter().map(|(dump, _)| dump.rank).collect()
     };
     let is_clear = usual.1.len() > other.1.len() && others.len() == 1;
+    let sequence = operation.sequence;
     let text = if usual.0.operation == other.0.operation {
-        format!("the ranks do not agree on {name} #{} of {group}: {differs}", operation.sequence)
+        format!("the ranks do not agree on {name} #{sequence} of {group}: {differs}")
+    } else if is_clear {
+        format!(
+            "{}, and {} instead",
+            who_calls(&usual.1, &words::operation(usual.1[0].1, group)),
+            who_calls(&other.1, &format!("{} #{sequence}", other.1[0].1.name))
+        )
     } else {
-        format!("the ranks do not call the same as operation #{} of {group}", operation.sequence)
+        format!("the ranks do not call the same as operation #{sequence} of {group}")
     };
     let mut finding = Finding::new(Kind::Mismatch, Severity::Error, text).of(job, operation, &name);
     for (_, calls) in &sides {
@@ -66,9 +73,8 @@ fn mismatch(job: &Job, operation: &Operation) -> Option<Finding> {
     Some(finding)
 }
 
-/// "ranks 0, 1 and 3 are in allreduce #17 of default_pg (train.py:40 in step): SUM of Float [8]".
+/// "ranks 0, 1 and 3 are in allreduce #17 of default_pg (train.py:40 in step), for 12 s: SUM, …".
 fn side(calls: &[(&Dump, &Entry)], group: &str) -> String {
-    let ranks: Vec<u32> = calls.iter().map(|(dump, _)| dump.rank).collect();
     let entry = calls[0].1;
     let (sizes, dtypes) = if entry.input_sizes.is_empty() {
         (&entry.output_sizes, &entry.output_dtypes)
@@ -86,8 +92,17 @@ fn side(calls: &[(&Dump, &Entry)], group: &str) -> String {
         what.push(format!("root {root}"));
     }
     let what = if what.is_empty() { String::new() } else { format!(": {}", what.join(", ")) };
-    let (are, name) = (words::are(&ranks), words::operation(entry, group));
-    format!("{} {are} in {name}{}{what}", words::ranks(&ranks), words::site(entry))
+    let waited = words::duration(longest_wait(calls.iter().copied()).unwrap_or(0));
+    let calls = who_calls(calls, &words::operation(entry, group));
+    format!("{calls}{}, for {waited}{what}", words::site(entry))
+}
+
+/// "ranks 0, 1 and 3 are in allreduce #17", or "called" it, if it has ended.
+fn who_calls(calls: &[(&Dump, &Entry)], name: &str) -> String {
+    let ranks: Vec<u32> = calls.iter().map(|(dump, _)| dump.rank).collect();
+    let is_there = calls.iter().any(|(_, entry)| entry.is_in_flight());
+    let verb = if is_there { format!("{} in", words::are(&ranks)) } else { "called".to_owned() };
+    format!("{} {verb} {name}", words::ranks(&ranks))
 }
 
 /// If what the other side calls has followed before on what this side calls, it has left that out.
