@@ -1,5 +1,5 @@
-//! `polyrank trace` as a user has it: words, JSON, drawings, and files for other programs, each read
-//! by a parser that is not ours (Python's standard library; PyTorch's analyser where it is there).
+//! `polyrank trace` as a user has it: words, JSON, drawings, and files for other programs, each
+//! read by a parser that is not ours (Python's standard library, and PyTorch's analyser).
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -80,7 +80,7 @@ fn a_hang_is_told_in_words_and_as_data() {
     let lines = [
         "run run-1: 4 ranks, files of all; 1 group, 18 collectives in",
         "written by ranks 0, 1, 2 and 3: the signal SIGUSR1",
-        "Ranks 0, 1 and 3 are in allreduce #17 of default_pg, and rank 2 is in broadcast #17 instead.",
+        "Ranks 0, 1 and 3 are in allreduce #17 of default_pg, and rank 2 is in broadcast #17",
         "ranks 0, 1 and 3 are in allreduce #17 of default_pg (train.py:40 in step)",
         "rank 2 is in broadcast #17 of default_pg (train.py:41 in step)",
     ];

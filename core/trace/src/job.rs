@@ -37,6 +37,8 @@ pub struct JobGroup {
     pub ranks: Vec<u32>,
     /// Members that know it, each with its place in their dump.
     pub(crate) places: BTreeMap<u32, usize>,
+    /// The number of the last collective that each of these issued.
+    lasts: BTreeMap<u32, u64>,
 }
 
 /// A collective: the calls of the same number in the same group.
@@ -139,15 +141,11 @@ impl Job {
         if operation.calls.contains_key(&rank) {
             return Standing::Came;
         }
-        let Some(dump) = self.dump(rank) else { return Standing::Unknown };
-        let Some(place) = self.groups[operation.group].places.get(&rank) else {
-            return Standing::NotCome;
-        };
-        let calls = dump.entries.iter().filter(|entry| entry.group == *place);
-        let recorded = calls.filter(|entry| entry.message.is_none()).map(|entry| entry.sequence);
-        let last = recorded.max().max(dump.groups[*place].last_enqueued);
-        match last {
-            Some(last) if last >= operation.sequence => Standing::Forgotten,
+        if self.dump(rank).is_none() {
+            return Standing::Unknown;
+        }
+        match self.groups[operation.group].lasts.get(&rank) {
+            Some(last) if *last >= operation.sequence => Standing::Forgotten,
             _ => Standing::NotCome,
         }
     }
@@ -179,7 +177,7 @@ impl Job {
                 (true, 0) => format!("{name} {ranks:?}"),
                 (true, epoch) => format!("{name} {ranks:?} (members replaced {epoch} times)"),
             };
-            JobGroup { title, name, epoch, ranks, places }
+            JobGroup { title, name, epoch, ranks, places, lasts: BTreeMap::new() }
         };
         self.groups = found.into_iter().map(group).collect();
     }
@@ -194,8 +192,16 @@ impl Job {
                     self.groups.iter().position(is_it).unwrap_or(0)
                 })
                 .collect();
+            let mut note = |group: usize, sequence: u64| {
+                let last = self.groups[group].lasts.entry(dump.rank).or_insert(sequence);
+                *last = (*last).max(sequence);
+            };
+            for (place, group) in places.iter().zip(&dump.groups) {
+                group.last_enqueued.into_iter().for_each(|last| note(*place, last));
+            }
             for (at, entry) in dump.entries.iter().enumerate() {
                 if entry.message.is_none() {
+                    note(places[entry.group], entry.sequence);
                     let calls = found.entry((places[entry.group], entry.sequence)).or_default();
                     calls.entry(dump.rank).or_insert(at);
                 }

@@ -85,7 +85,7 @@ fn match_ends<'a>(
         let counted = Some((sends.len(), receives.len()));
         let unsent = receives.iter().skip(sends.len()).filter(|(_, entry)| !entry.is_done());
         unsent.for_each(|end| add(*end, from, counted));
-        // A send may be done before anybody asks for it: then the message is lost, and nobody waits.
+        // A send may be done before anybody asks for it: then nobody waits for it.
         sends.iter().skip(receives.len()).for_each(|end| add(*end, to, counted));
         return;
     }

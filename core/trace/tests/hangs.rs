@@ -75,8 +75,8 @@ fn a_barrier_that_nothing_follows_waits_for_who_missed_it() {
         assert_eq!((finding.kind, finding.sequence), (Kind::Hang, Some(4)), "{report}");
         assert_eq!((finding.ranks, finding.waiting.len()), (vec![0], size as usize - 1));
         assert_eq!(finding.waited_ns, Some(12_000 * MS));
-        let last = "rank 0 has issued nothing since allreduce #3 of default_pg (train.py:40 in step), \
-                    which ended 12 s before";
+        let last = "rank 0 has issued nothing since allreduce #3 of default_pg (train.py:40 in \
+                    step), which ended 12 s before";
         assert!(report.contains(last), "{report}");
         assert!(report.contains("waited 12 s") || report.contains("waited up to 12 s"), "{report}");
     }

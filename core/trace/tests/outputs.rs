@@ -1,5 +1,5 @@
-//! What is made of a job for other programs: drawings, trace events, PyTorch's layout, JSON. Checked
-//! by what is in them; the command's suite parses the same with parsers of others.
+//! What is made of a job for other programs: drawings, trace events, PyTorch's layout, JSON.
+//! Checked by what is in them; the command's suite parses the same with parsers of others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

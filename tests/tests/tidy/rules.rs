@@ -324,6 +324,11 @@ pub(crate) const ROOMS: &[Room] = &[
         why: "files of a recorder are read without what recorded them",
     },
     Room {
+        place: "site/trace",
+        forbidden: &["polyrank", "polyrank_cli"],
+        why: "the page that opens traces loads nothing else",
+    },
+    Room {
         place: "core/cli/src/trace",
         forbidden: &[
             "polyrank",

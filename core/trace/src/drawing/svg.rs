@@ -192,7 +192,8 @@ impl Page {
 fn style() -> String {
     let mut style = String::from(
         "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
-         patternTransform=\"rotate(45)\"><rect class=\"stripe\" width=\"3\" height=\"6\"/></pattern>\
+         patternTransform=\"rotate(45)\">\
+         <rect class=\"stripe\" width=\"3\" height=\"6\"/></pattern>\
          </defs>\n<style>\n\
          text { font: 12px system-ui, sans-serif; fill: #33363d; }\n\
          .title { font-size: 18px; font-weight: 600; }\n\

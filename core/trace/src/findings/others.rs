@@ -127,7 +127,8 @@ pub(super) fn missing_files(job: &Job, findings: &[Finding]) -> Option<Finding> 
         return None;
     }
     let text = format!(
-        "there is no file of {}: killed, stopped, not reachable or never started, which is not known",
+        "there is no file of {}: killed, stopped, not reachable or never started, which is not \
+         known",
         words::ranks(&missing)
     );
     // Where ranks can still fail for it, that is told by their own findings.

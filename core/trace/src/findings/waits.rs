@@ -1,5 +1,5 @@
-//! Ranks that wait for each other in a circle. Each edge is a call that has not ended, from the rank
-//! that made it to a rank that has not come to it.
+//! Ranks that wait for each other in a circle. Each edge is a call that has not ended, from the
+//! rank that made it to a rank that has not come to it. Knows no collective's meaning.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -129,7 +129,8 @@ fn finding(job: &Job, circle: &[Edge<'_>]) -> Finding {
     if groups.len() > 1 && ranks.iter().all(|rank| circle.iter().all(|edge| is_member(edge, rank)))
     {
         finding.details.push(format!(
-            "these ranks use the groups {} in different orders; all must use them in the same order",
+            "these ranks use the groups {} in different orders; all must use them in the same \
+             order",
             words::list(&groups)
         ));
     }

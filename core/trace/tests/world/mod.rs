@@ -1,5 +1,6 @@
-//! A world of ranks that are imagined: each has a list of calls, and waits in each until all members
-//! have come to it. What they would have recorded is the tests' input. Knows nothing of what reads it.
+//! A world of ranks that are imagined: each has a list of calls, and waits in each until all
+//! members have come to it. What they would have recorded is the tests' input. Knows nothing of
+//! what reads it.
 
 #![allow(dead_code, reason = "each suite uses some of it")]
 #![allow(clippy::unwrap_used)]
