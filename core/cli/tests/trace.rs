@@ -189,7 +189,7 @@ fn python_unpickles_what_is_written_for_fr_trace() {
     assert_eq!(first["pg_config"]["default_pg"]["ranks"], "[0, 1, 2]");
     assert_eq!(first["pg_config"]["pair"]["ranks"], "[0, 2]");
     let entry = &first["entries"][0];
-    assert_eq!(entry["profiling_name"], "polyrank:all_reduce");
+    assert_eq!(entry["profiling_name"], "c10d:all_reduce");
     assert_eq!(entry["process_group"], json!(["default_pg", "default_pg"]));
     assert_eq!(entry["input_sizes"], json!([[1024]]));
     assert_eq!(entry["time_created_ns"], world::START_NS + world::MS);
@@ -222,6 +222,7 @@ fn fr_trace_of_pytorch_reads_them() {
         let output = command.output().unwrap();
         let all = text(&output.stdout) + &text(&output.stderr);
         assert!(output.status.success(), "{name}: {all}");
+        assert!(!all.contains("unrecognized"), "{name}: {all}");
         for words in expected {
             assert!(all.contains(words), "{name}: {words}: {all}");
         }

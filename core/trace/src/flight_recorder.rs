@@ -8,7 +8,7 @@
 //! - messages of two ranks are a group of their own, numbered in their order;
 //! - what was forgotten by one member is left out on all, and records are numbered anew;
 //! - sizes that differ between ranks by right are written alike;
-//! - operations that it does not know are left out.
+//! - operations that it does not know are left out, and no backend is named, of which it knows few.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,9 @@ use crate::job::Job;
 
 /// The version of the layout.
 const VERSION: &str = "2.10";
+/// What operations' names begin with. It warns of a backend that it does not know at each look at
+/// each operation; this is what it expects of those that nobody could name.
+const LIBRARY: &str = "c10d";
 
 /// The collectives that `fr_trace` knows, as it calls them.
 const KNOWN: [&str; 22] = [
@@ -174,7 +177,7 @@ impl Job {
         let (operation, alike) = known_operation(&entry.operation)?;
         let group_key = self.groups[group].title.clone();
         let process_group = (group_key, self.groups[group].name.clone());
-        let mut recorded = recorded(entry, group, process_group, &format!("polyrank:{operation}"));
+        let mut recorded = recorded(entry, group, process_group, &format!("{LIBRARY}:{operation}"));
         let (inputs, outputs) = (&mut recorded.input_sizes, &mut recorded.output_sizes);
         let (reads, writes) = (&mut recorded.input_dtypes, &mut recorded.output_dtypes);
         match alike {
@@ -223,9 +226,9 @@ impl Job {
         recording.pg_config.entry(key.clone()).or_insert(known);
         let (sender, receiver) = (u32::from(from > to), u32::from(from < to));
         let name = if is_send {
-            format!("polyrank:send {sender}->{receiver}")
+            format!("{LIBRARY}:send {sender}->{receiver}")
         } else {
-            format!("polyrank:recv {receiver}<-{sender}")
+            format!("{LIBRARY}:recv {receiver}<-{sender}")
         };
         let mut recorded = recorded(entry, group, (key.clone(), key), &name);
         // Collectives and messages of one number are one operation to it, and so are messages.

@@ -153,8 +153,8 @@ fn recordings_for_pytorch_pair_what_belongs_together() {
     assert_eq!([first(0), first(1), first(2)], [2, 2, 2]);
     assert_eq!([0, 1, 2].map(|at: usize| recordings[at].left_out), [0, 0, 1]);
     let message = |at: usize| recordings[at].entries.last().unwrap();
-    assert_eq!(message(0).profiling_name, "polyrank:send 0->1");
-    assert_eq!(message(1).profiling_name, "polyrank:recv 1<-0");
+    assert_eq!(message(0).profiling_name, "c10d:send 0->1");
+    assert_eq!(message(1).profiling_name, "c10d:recv 1<-0");
     assert_eq!(message(0).process_group, message(1).process_group);
     let config = &recordings[0].pg_config[&message(0).process_group.0];
     assert_eq!(config.ranks, "[0, 1]");
