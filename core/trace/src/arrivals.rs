@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::dump::Entry;
 use crate::job::Job;
 
 /// When the members of a group came to its collectives.
@@ -58,6 +59,11 @@ impl Job {
         let (mut operations, mut first, mut last) = (0, i64::MAX, i64::MIN);
         for operation in self.operations_of(at) {
             if operation.calls.len() != group.ranks.len() || group.ranks.len() < 2 {
+                continue;
+            }
+            // Of what was done at once, a recorder may know the end alone.
+            let is_known = |call: &Entry| call.completed_ns != Some(call.created_ns);
+            if !self.calls(operation).all(|(_, call)| is_known(call)) {
                 continue;
             }
             let calls = self.calls(operation);

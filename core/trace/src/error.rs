@@ -38,13 +38,6 @@ pub enum TraceError {
         /// Another, and its run.
         other: (String, String),
     },
-    /// The files say that the job has different numbers of ranks.
-    TwoSizes {
-        /// A rank, and how many there are according to it.
-        one: (u32, u32),
-        /// Another.
-        other: (u32, u32),
-    },
     /// There is no dump in what was given.
     Nothing,
 }
@@ -65,12 +58,6 @@ impl fmt::Display for TraceError {
             TraceError::TwoRuns { one, other } => write!(
                 f,
                 "{} is of the run {}, and {} of the run {}; give the files of one run",
-                one.0, one.1, other.0, other.1
-            ),
-            TraceError::TwoSizes { one, other } => write!(
-                f,
-                "rank {} has recorded a job of {} ranks, and rank {} one of {}; give the files of \
-                 one run",
                 one.0, one.1, other.0, other.1
             ),
             TraceError::Nothing => f.write_str("there is no dump of a flight recorder"),

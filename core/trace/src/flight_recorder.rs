@@ -7,7 +7,7 @@
 //! - groups are named by their keys, and what is the same group has the same name everywhere;
 //! - messages of two ranks are a group of their own, numbered in their order;
 //! - what was forgotten by one member is left out on all, and records are numbered anew;
-//! - sizes that differ between ranks by right are written alike;
+//! - shapes are flattened, and sizes that differ between ranks by right are written alike;
 //! - operations that it does not know are left out, and no backend is named, of which it knows few.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::dump::{Dump, Entry, Message};
 use crate::job::Job;
+use crate::messages::Tags;
 
 /// The version of the layout.
 const VERSION: &str = "2.10";
@@ -116,8 +117,11 @@ pub struct RecordedFrame {
     pub line: u64,
 }
 
-/// Group, sender, receiver, tag.
-type Channel = (usize, u32, u32, i64);
+/// How many messages went through each channel: group, sender, receiver, tag.
+struct Channels<'a> {
+    tags: &'a Tags,
+    counts: BTreeMap<(usize, u32, u32, i64), u64>,
+}
 
 impl Job {
     /// One recording for each rank that has a dump.
@@ -125,7 +129,8 @@ impl Job {
     pub fn flight_recordings(&self) -> Vec<FlightRecording> {
         let starts: Vec<u64> =
             (0..self.groups.len()).map(|group| self.first_of_all(group)).collect();
-        self.dumps.iter().map(|dump| self.recording(dump, &starts)).collect()
+        let tags = Tags::new(self);
+        self.dumps.iter().map(|dump| self.recording(dump, &starts, &tags)).collect()
     }
 
     /// The first collective of a group that no member with a dump has forgotten.
@@ -139,7 +144,7 @@ impl Job {
         firsts.values().max().copied().unwrap_or(0)
     }
 
-    fn recording(&self, dump: &Dump, starts: &[u64]) -> FlightRecording {
+    fn recording(&self, dump: &Dump, starts: &[u64], tags: &Tags) -> FlightRecording {
         let mut recording = FlightRecording {
             version: VERSION,
             rank: dump.rank,
@@ -152,13 +157,11 @@ impl Job {
             let known = recorded_group(&key, &group.name, ranks);
             recording.pg_config.insert(key, known);
         }
-        let mut messages: BTreeMap<Channel, u64> = BTreeMap::new();
+        let mut channels = Channels { tags, counts: BTreeMap::new() };
         for entry in &dump.entries {
             let group = self.group_of(dump, entry);
             let recorded = match entry.message {
-                Some(message) => {
-                    self.message(dump, entry, message, group, &mut messages, &mut recording)
-                }
+                Some(_) => self.message(dump, entry, group, &mut channels, &mut recording),
                 None if entry.sequence < starts[group] => continue,
                 None => self.collective(entry, group),
             };
@@ -189,11 +192,9 @@ impl Job {
             Alike::Output => (*inputs, *reads) = (outputs.clone(), writes.clone()),
             Alike::AsTheyAre => {}
         }
-        // It looks at the first of both.
-        for sizes in [inputs, outputs] {
-            if sizes.is_empty() && operation != "barrier" {
-                sizes.push(vec![0]);
-            }
+        // It compares lists of shapes; some recorders know sizes alone.
+        for sizes in [inputs, outputs].into_iter().filter(|_| operation != "barrier") {
+            *sizes = flat(sizes);
         }
         Some(recorded)
     }
@@ -203,20 +204,19 @@ impl Job {
         &self,
         dump: &Dump,
         entry: &Entry,
-        message: Message,
         group: usize,
-        messages: &mut BTreeMap<Channel, u64>,
+        channels: &mut Channels<'_>,
         recording: &mut FlightRecording,
     ) -> Option<RecordedEntry> {
-        let (from, to, is_send) = match message {
+        let (from, to, is_send) = match entry.message? {
             Message::SendTo(peer) => (dump.rank, peer, true),
             Message::ReceiveFrom(peer) => (peer?, dump.rank, false),
         };
-        let tag = entry.tag.unwrap_or(0);
+        let tag = channels.tags.of(group, dump, entry)?;
         if from == to {
             return None;
         }
-        let number = messages.entry((group, from, to, tag)).or_default();
+        let number = channels.counts.entry((group, from, to, tag)).or_default();
         *number += 1;
         let title = &self.groups[group].title;
         let key = format!("{title}: {from}->{to}, tag {tag}");
@@ -231,12 +231,20 @@ impl Job {
             format!("{LIBRARY}:recv {receiver}<-{sender}")
         };
         let mut recorded = recorded(entry, group, (key.clone(), key), &name);
+        recorded.input_sizes = flat(&entry.input_sizes);
+        recorded.output_sizes = flat(&entry.output_sizes);
         // Collectives and messages of one number are one operation to it, and so are messages.
         recorded.collective_seq_id = *number;
         recorded.p2p_seq_id = *number;
         recorded.is_p2p = true;
         Some(recorded)
     }
+}
+
+/// The elements of some tensors, as the shape of one.
+fn flat(sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
+    let product = |shape: &Vec<u64>| shape.iter().fold(1u64, |all, n| all.wrapping_mul(*n));
+    vec![vec![sizes.iter().map(product).fold(0, u64::wrapping_add)]]
 }
 
 /// Which sizes members have alike, though others may differ.

@@ -18,6 +18,8 @@ pub struct Job {
     pub dumps: Vec<Dump>,
     /// The ranks without a dump.
     pub missing: Vec<u32>,
+    /// Why not all ranks could be asked for theirs.
+    pub obstacles: Vec<String>,
     /// Its groups.
     pub groups: Vec<JobGroup>,
     /// Its collectives, in the order of groups and numbers.
@@ -74,25 +76,31 @@ impl Job {
         let mut missing: BTreeSet<u32> = BTreeSet::new();
         let mut latest: BTreeMap<u32, Dump> = BTreeMap::new();
         let mut run: Option<(String, String)> = None;
-        let mut size: Option<(u32, u32)> = None;
+        let mut world_size = 0;
+        let mut obstacles = Vec::new();
         for file in files {
             missing.extend(&file.missing);
+            obstacles.extend(file.obstacle);
             for dump in file.dumps {
-                belongs(&dump, &mut run, &mut size)?;
+                belongs(&dump, &mut run)?;
+                // Ranks of which each knows a part of the job have it together.
+                world_size = world_size.max(dump.world_size);
                 let known = latest.get(&dump.rank);
                 if known.is_none_or(|known| known.dumped_ns <= dump.dumped_ns) {
                     latest.insert(dump.rank, dump);
                 }
             }
         }
-        let Some((_, world_size)) = size else { return Err(TraceError::Nothing) };
+        if latest.is_empty() {
+            return Err(TraceError::Nothing);
+        }
         // A rank outside the world is a mistake of who gathered, and of no consequence.
         missing.retain(|rank| *rank < world_size);
         missing.extend(0..world_size);
         let missing = missing.into_iter().filter(|rank| !latest.contains_key(rank)).collect();
         let dumps: Vec<Dump> = latest.into_values().collect();
         let run_id = run.map(|(_, run)| run);
-        let mut job = Job { run_id, world_size, dumps, missing, ..Job::default() };
+        let mut job = Job { run_id, world_size, dumps, missing, obstacles, ..Job::default() };
         job.gather_groups();
         job.gather_operations();
         Ok(job)
@@ -213,22 +221,13 @@ impl Job {
 }
 
 /// Checks that a dump is of the same run as those before it.
-fn belongs(
-    dump: &Dump,
-    run: &mut Option<(String, String)>,
-    size: &mut Option<(u32, u32)>,
-) -> Result<(), TraceError> {
+fn belongs(dump: &Dump, run: &mut Option<(String, String)>) -> Result<(), TraceError> {
     if let Some(id) = &dump.run_id {
         let (file, known) = run.get_or_insert_with(|| (dump.file.clone(), id.clone()));
         if known != id {
             let one = (file.clone(), known.clone());
             return Err(TraceError::TwoRuns { one, other: (dump.file.clone(), id.clone()) });
         }
-    }
-    let here = (dump.rank, dump.world_size);
-    let known = size.get_or_insert(here);
-    if known.1 != here.1 {
-        return Err(TraceError::TwoSizes { one: *known, other: here });
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ pub struct RecordedFile {
     pub gathered_by: Option<u32>,
     /// The ranks from which nothing was gathered.
     pub missing: Vec<u32>,
+    /// Why not all ranks could be asked.
+    pub obstacle: Option<String>,
     /// The ranks' dumps.
     pub dumps: Vec<Dump>,
 }
@@ -54,7 +56,8 @@ pub fn read(file: &str, text: &str) -> Result<RecordedFile, TraceError> {
     if missing.len() > MAX_RANKS as usize || missing.iter().any(|rank| *rank >= MAX_RANKS) {
         return Err(root.error(format!("\"missing\" names more ranks than {MAX_RANKS}")));
     }
-    Ok(RecordedFile { gathered_by, missing, dumps })
+    let obstacle = root.get("obstacle")?.map(|field| field.text()).transpose()?;
+    Ok(RecordedFile { gathered_by, missing, obstacle, dumps })
 }
 
 fn check_version(root: &Field<'_>) -> Result<(), TraceError> {
@@ -73,18 +76,20 @@ fn dump(file: &str, root: &Field<'_>) -> Result<Dump, TraceError> {
     if world_size > MAX_RANKS || world_size == 0 {
         return Err(size.error(format!("expected 1 to {MAX_RANKS} ranks, not {world_size}")));
     }
-    if rank >= world_size {
-        return Err(root.error(format!("rank {rank} is not below world_size {world_size}")));
+    if rank >= MAX_RANKS {
+        return Err(root.error(format!("rank {rank} is not below {MAX_RANKS}")));
     }
     let text = |name| root.get(name)?.map(|field| field.text()).transpose();
     let offset = root.get("clock_offset_ns")?.map(|field| field.signed()).transpose()?;
     let clock = Clock { offset: offset.unwrap_or(0) };
-    let groups = groups(root, world_size)?;
+    let groups = groups(root)?;
+    // A rank may know of a part of its job alone.
+    let known = groups.iter().flat_map(|group| &group.ranks).max().copied().unwrap_or(rank);
+    let world_size = world_size.max(known.max(rank) + 1);
     let mut entries = Vec::new();
     for field in root.need("entries")?.items()? {
         entries.push(entry(&field, &groups, clock)?);
     }
-    entries.sort_by_key(|entry: &Entry| entry.record_id);
     let last = entries.iter().map(|entry| entry.completed_ns.unwrap_or(entry.created_ns)).max();
     let dumped = root.get("dumped_at_ns")?.map(|field| clock.time(&field)).transpose()?;
     Ok(Dump {
@@ -115,7 +120,7 @@ impl Clock {
     }
 }
 
-fn groups(root: &Field<'_>, world_size: u32) -> Result<Vec<Group>, TraceError> {
+fn groups(root: &Field<'_>) -> Result<Vec<Group>, TraceError> {
     let status = root.get("pg_status")?;
     let mut found = Vec::new();
     for (id, field) in root.need("pg_config")?.fields()? {
@@ -131,7 +136,7 @@ fn groups(root: &Field<'_>, world_size: u32) -> Result<Vec<Group>, TraceError> {
             id: id.to_owned(),
             description: text("desc")?.unwrap_or_else(|| name.clone()),
             name,
-            ranks: members(&field.need("ranks")?, world_size)?,
+            ranks: members(&field.need("ranks")?)?,
             epoch: field.get("epoch")?.map(|field| field.number()).transpose()?.unwrap_or(0),
             last_enqueued: last.and_then(|last| u64::try_from(last).ok()),
             failure,
@@ -141,15 +146,15 @@ fn groups(root: &Field<'_>, world_size: u32) -> Result<Vec<Group>, TraceError> {
 }
 
 /// `"[0, 1, 2]"`, or the same as an array.
-fn members(field: &Field<'_>, world_size: u32) -> Result<Vec<u32>, TraceError> {
+fn members(field: &Field<'_>) -> Result<Vec<u32>, TraceError> {
     let ranks: Vec<u32> = if field.is_text() {
         // Long lists are cut in texts that are to be shown, so it is read as JSON at once.
         field.parsed("a list of ranks, as \"[0, 1]\"")?
     } else {
         each(Some(field.clone()), Field::small)?
     };
-    if let Some(rank) = ranks.iter().find(|rank| **rank >= world_size) {
-        return Err(field.error(format!("rank {rank} is not below world_size {world_size}")));
+    if let Some(rank) = ranks.iter().find(|rank| **rank >= MAX_RANKS) {
+        return Err(field.error(format!("rank {rank} is not below {MAX_RANKS}")));
     }
     let mut sorted = ranks.clone();
     sorted.sort_unstable();

@@ -23,6 +23,7 @@ struct Report<'a> {
     run_id: Option<&'a str>,
     world_size: u32,
     missing: &'a [u32],
+    obstacles: &'a [String],
     ok: bool,
     operations: usize,
     span_ns: i64,
@@ -72,6 +73,9 @@ impl Job {
         for (reason, ranks) in self.reasons() {
             text.push_str(&format!("written by {}: {reason}\n", words::ranks(&ranks)));
         }
+        for obstacle in &self.obstacles {
+            text.push_str(&format!("not all ranks could be asked: {obstacle}\n"));
+        }
         let mut findings = self.findings();
         findings.retain(|finding| selection.has_finding(finding));
         let (follows, causes): (Vec<_>, Vec<_>) =
@@ -108,6 +112,7 @@ impl Job {
             run_id: self.run_id.as_deref(),
             world_size: self.world_size,
             missing: &self.missing,
+            obstacles: &self.obstacles,
             ok: findings.iter().all(|finding| finding.severity != Severity::Error),
             operations: self.operations.len(),
             span_ns: last - first,

@@ -331,3 +331,56 @@ fn what_was_forgotten_is_not_taken_for_what_was_not_called() {
     let (finding, report) = told(&job_of(&dumps));
     assert_eq!((finding.kind, finding.sequence), (Kind::Unfinished, Some(2)), "{report}");
 }
+
+/// As a recorder writes that notes what was done at once in few words: without the time of the call,
+/// without tags of some messages, and with sizes in place of shapes, numbered by group.
+#[test]
+fn few_words_on_what_was_done_at_once_are_no_difference() {
+    let mut world = World::new(3, &[steps(2), vec![collective(0, "allreduce", 40)]].concat());
+    let with_tag = |call: Call| Call { tag: Some(5), ..call };
+    world.calls[0].insert(3, with_tag(message(0, 0, 1, true)));
+    world.calls[1].insert(3, with_tag(message(0, 0, 1, false)));
+    world.groups.push(("dp", vec![0, 1, 2]));
+    world.calls.iter_mut().for_each(|calls| calls.insert(1, collective(1, "allreduce", 44)));
+    world.calls[2].pop();
+    let mut dumps = world.dumps();
+    for (rank, dump) in dumps.iter_mut().enumerate() {
+        let mut numbers = [0, 0];
+        for (at, entry) in dump["entries"].as_array_mut().unwrap().iter_mut().enumerate() {
+            let group = entry["pg_id"].as_u64().unwrap() as usize;
+            entry["record_id"] = numbers[group].into();
+            numbers[group] += 1;
+            if entry["is_p2p"] == true && rank == 0 {
+                entry["tag"] = Value::Null;
+            }
+            if (at + rank) % 2 == 0 && entry["state"] == "completed" {
+                entry["time_created_ns"] = entry["time_discovered_completed_ns"].clone();
+            } else if entry["input_sizes"] == serde_json::json!([[1024]]) {
+                entry["input_sizes"] = serde_json::json!([[512], [16, 32]]);
+            }
+        }
+    }
+    let job = job_of(&dumps);
+    let (finding, report) = told(&job);
+    assert_eq!((finding.kind, finding.ranks), (Kind::Hang, vec![2]), "{report}");
+    assert_eq!((finding.sequence, job.findings().len()), (Some(6), 1), "{report}");
+}
+
+#[test]
+fn ranks_that_know_a_part_of_their_job_have_it_together() {
+    let mut world = World::new(4, &[]);
+    world.groups = vec![("ab", vec![0, 1]), ("cd", vec![2, 3])];
+    for rank in 0..4 {
+        world.calls[rank].push(collective(rank / 2, "barrier", 5));
+    }
+    let mut dumps = world.dumps();
+    dumps.iter_mut().for_each(|dump| dump["world_size"] = 2.into());
+    let job = job_of(&dumps);
+    assert_eq!((job.world_size, job.missing.len(), job.findings().len()), (4, 0, 0));
+    // Who gathered could not ask all.
+    let gathered = serde_json::json!({
+        "version": "2.10", "missing": [3], "obstacle": "the store is gone", "ranks": &dumps[..3],
+    });
+    let report = job_of(&[gathered]).report(&Selection::default());
+    assert!(report.contains("not all ranks could be asked: the store is gone"), "{report}");
+}

@@ -15,7 +15,7 @@ struct Agreement {
     root: Option<u32>,
     reduce_op: Option<String>,
     dtypes: Option<Vec<String>>,
-    elements: Option<Vec<u64>>,
+    elements: Option<u64>,
 }
 
 /// The first mismatch of each group.
@@ -139,9 +139,11 @@ fn skipped(
 
 fn agreement(entry: &Entry) -> Agreement {
     let (reads, writes) = compared(&entry.operation);
-    let elements = |shapes: &[Vec<u64>]| -> Vec<u64> {
-        // A product that does not fit is as good as any other.
-        shapes.iter().map(|shape| shape.iter().fold(1u64, |all, n| all.wrapping_mul(*n))).collect()
+    // A recorder may have noted shapes or sizes, of tensors one by one or together. A product that
+    // does not fit is as good as any other.
+    let elements = |shapes: &[Vec<u64>]| -> u64 {
+        let product = |shape: &Vec<u64>| shape.iter().fold(1u64, |all, n| all.wrapping_mul(*n));
+        shapes.iter().map(product).fold(0, u64::wrapping_add)
     };
     let input = (reads && !entry.input_sizes.is_empty()).then(|| elements(&entry.input_sizes));
     let output = (writes && !entry.output_sizes.is_empty()).then(|| elements(&entry.output_sizes));
