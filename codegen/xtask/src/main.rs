@@ -11,6 +11,7 @@ mod python;
 mod setup;
 mod site;
 mod test;
+mod trace_page;
 mod wasm;
 mod wasm_compiler;
 mod wasm_order;

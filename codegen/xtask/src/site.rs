@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use crate::node;
 use crate::progress::Progress;
 use crate::setup;
+use crate::trace_page;
 use crate::wasm;
 use crate::workspace::Workspace;
 
@@ -51,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     setup::node(&workspace, &progress)?;
     setup::wasm_compiler(&progress)?;
     wasm::build(&workspace, &progress, wasm::Build::Full)?;
+    trace_page::build(&workspace, &progress)?;
     if arguments.test {
         progress.demand("site", &mut npm(&workspace, &["run", "check"]))?;
     }

@@ -24,6 +24,14 @@ const PROFILE_STAMP: &str = "profile.txt";
 const RUNTIME: (&str, &str) = ("bindings-node/js/runtime", "bindings-wasm/js/runtime");
 /// What the files are called.
 const NAME: &str = "polyrank";
+/// The browser package's module.
+const MODULE: Module = Module {
+    package: "polyrank-wasm",
+    file: "polyrank_wasm.wasm",
+    name: NAME,
+    output: OUTPUT,
+    has_types: false,
+};
 /// The optimiser of the npm package `binaryen`.
 const OPTIMISER: &str = "bindings-wasm/node_modules/.bin/wasm-opt";
 /// What the module may use.
@@ -81,6 +89,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A crate that becomes a module with its JavaScript glue.
+pub(crate) struct Module {
+    pub(crate) package: &'static str,
+    /// What the compiler calls it.
+    pub(crate) file: &'static str,
+    /// What its files are called.
+    pub(crate) name: &'static str,
+    /// The folder of its files.
+    pub(crate) output: &'static str,
+    /// Whether TypeScript is told what is in it.
+    pub(crate) has_types: bool,
+}
+
 /// What a build is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
@@ -122,13 +143,13 @@ impl Build {
 /// As [`run`].
 pub(crate) fn build(workspace: &Workspace, progress: &Progress, how: Build) -> Result<()> {
     take_runtime(&workspace.path(RUNTIME.0), &workspace.path(RUNTIME.1))?;
-    let compiled = compile(workspace, progress, how)?;
+    let compiled = compile(workspace, progress, how, &MODULE)?;
     let output = workspace.path(OUTPUT);
     let module = output.join(format!("{NAME}_bg.wasm"));
     let stamp = output.join(PROFILE_STAMP);
     let is_same = fs::read_to_string(&stamp).is_ok_and(|built| built == how.stamp());
     if !is_same || !is_newer(&module, &compiled) {
-        glue(&compiled, &output)?;
+        glue(&compiled, workspace, &MODULE)?;
         if how != Build::Quick {
             optimise(workspace, progress, &module)?;
         }
@@ -163,23 +184,35 @@ fn take_runtime(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the crate; where the module lies.
-fn compile(workspace: &Workspace, progress: &Progress, how: Build) -> Result<PathBuf> {
+/// Compiles a crate; where the module lies.
+///
+/// # Errors
+/// The compiler fails.
+pub(crate) fn compile(
+    workspace: &Workspace,
+    progress: &Progress,
+    how: Build,
+    module: &Module,
+) -> Result<PathBuf> {
     let profile = how.profile();
     let (mut cargo, target) = wasm_compiler::cargo_build(workspace, how.has_panic_messages());
-    cargo.args(["--profile", profile, "--target", TARGET, "-p", "polyrank-wasm"]);
-    if how.has_panic_messages() {
+    cargo.args(["--profile", profile, "--target", TARGET, "-p", module.package]);
+    if how.has_panic_messages() && module.package == MODULE.package {
         cargo.args(["--features", "panic-messages"]);
     }
     progress.demand("wasm", &mut cargo)?;
-    Ok(target.join(TARGET).join(profile).join("polyrank_wasm.wasm"))
+    Ok(target.join(TARGET).join(profile).join(module.file))
 }
 
-/// Writes the module and its JavaScript glue.
-fn glue(compiled: &Path, output: &Path) -> Result<()> {
-    fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+/// Writes a module and its JavaScript glue.
+///
+/// # Errors
+/// What was compiled cannot be read, or its folder cannot be written.
+pub(crate) fn glue(compiled: &Path, workspace: &Workspace, module: &Module) -> Result<()> {
+    let output = workspace.path(module.output);
+    fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     let mut bindgen = Bindgen::new();
-    bindgen.input_path(compiled).out_name(NAME).typescript(false);
+    bindgen.input_path(compiled).out_name(module.name).typescript(module.has_types);
     // Without the default path, the module cannot be loaded without saying where it lies.
     bindgen.web(true)?.omit_default_module_path(false).remove_producers_section(true);
     bindgen.generate(output).context("wasm-bindgen cannot read what was compiled")
