@@ -332,8 +332,8 @@ fn what_was_forgotten_is_not_taken_for_what_was_not_called() {
     assert_eq!((finding.kind, finding.sequence), (Kind::Unfinished, Some(2)), "{report}");
 }
 
-/// As a recorder writes that notes what was done at once in few words: without the time of the call,
-/// without tags of some messages, and with sizes in place of shapes, numbered by group.
+/// As a recorder writes that notes what was done at once in few words: without the time of the
+/// call, without tags of some messages, and with sizes in place of shapes, numbered by group.
 #[test]
 fn few_words_on_what_was_done_at_once_are_no_difference() {
     let mut world = World::new(3, &[steps(2), vec![collective(0, "allreduce", 40)]].concat());
