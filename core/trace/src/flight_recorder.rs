@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::dump::{Dump, Entry, Message};
 use crate::job::Job;
 use crate::messages::Tags;
+use crate::words;
 
 /// The version of the layout.
 const VERSION: &str = "2.10";
@@ -258,7 +259,8 @@ enum Alike {
 
 /// What PyTorch calls an operation; none if it has none like it.
 fn known_operation(operation: &str) -> Option<(&'static str, Alike)> {
-    let known = *KNOWN.iter().find(|known| **known == operation)?;
+    let operation = words::canonical(operation);
+    let known = *KNOWN.iter().find(|known| words::canonical(known) == operation)?;
     Some(match known {
         "all_reduce" | "reduce" | "broadcast" => (known, Alike::InPlace),
         "all_gather_v" => (known, Alike::Output),

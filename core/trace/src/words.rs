@@ -77,6 +77,18 @@ pub(crate) fn operation(entry: &Entry, group: &str) -> String {
     }
 }
 
+/// What an operation is in every language: `all_reduce`, `allreduce` and `allReduce` are the same.
+pub(crate) fn canonical(operation: &str) -> String {
+    let letters = operation.chars().filter(|letter| *letter != '_');
+    let plain: String = letters.flat_map(char::to_lowercase).collect();
+    match plain.as_str() {
+        "allgatherintotensor" | "allgathersingle" => "allgatherbase".to_owned(),
+        "reducescattertensor" | "reducescattersingle" => "reducescatterbase".to_owned(),
+        "alltoallsingle" => "alltoallbase".to_owned(),
+        _ => plain,
+    }
+}
+
 /// " (train.py:41 in step)", nothing if it is not known.
 pub(crate) fn site(entry: &Entry) -> String {
     place(entry).map(|place| format!(" ({place})")).unwrap_or_default()

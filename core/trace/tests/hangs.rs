@@ -384,3 +384,22 @@ fn ranks_that_know_a_part_of_their_job_have_it_together() {
     let report = job_of(&[gathered]).report(&Selection::default());
     assert!(report.contains("not all ranks could be asked: the store is gone"), "{report}");
 }
+
+#[test]
+fn ranks_in_other_languages_call_the_same_by_other_names() {
+    let world = World::new(3, &[steps(1), vec![collective(0, "allreduce", 40)]].concat());
+    let mut dumps = world.dumps();
+    for (dump, name) in dumps.iter_mut().zip(["allreduce", "all_reduce", "allReduce"]) {
+        let last = dump["entries"].as_array_mut().unwrap().last_mut().unwrap();
+        last["name"] = name.into();
+        last["profiling_name"] = format!("polyrank:{name}").into();
+        last["state"] = "started".into();
+        last["time_discovered_completed_ns"] = Value::Null;
+    }
+    let job = job_of(&dumps);
+    let (finding, report) = told(&job);
+    assert_eq!((finding.kind, finding.sequence), (Kind::Unfinished, Some(3)), "{report}");
+    let recordings = job.flight_recordings();
+    let last = |at: usize| recordings[at].entries.last().unwrap().profiling_name.clone();
+    assert_eq!([0, 1, 2].map(last), ["c10d:all_reduce"; 3]);
+}

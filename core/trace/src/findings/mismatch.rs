@@ -138,7 +138,8 @@ fn skipped(
 }
 
 fn agreement(entry: &Entry) -> Agreement {
-    let (reads, writes) = compared(&entry.operation);
+    let operation = words::canonical(&entry.operation);
+    let (reads, writes) = compared(&operation);
     // A recorder may have noted shapes or sizes, of tensors one by one or together. A product that
     // does not fit is as good as any other.
     let elements = |shapes: &[Vec<u64>]| -> u64 {
@@ -154,7 +155,7 @@ fn agreement(entry: &Entry) -> Agreement {
         dtypes.dedup();
     }
     Agreement {
-        operation: entry.operation.clone(),
+        operation,
         root: entry.root,
         reduce_op: entry.reduce_op.clone(),
         dtypes,
@@ -164,8 +165,8 @@ fn agreement(entry: &Entry) -> Agreement {
 
 /// Whether the sizes of what an operation reads, and of what it writes, are alike on all ranks.
 fn compared(operation: &str) -> (bool, bool) {
-    let is_uneven = ["_v", "_v_single", "alltoall", "object", "permute", "neighbor", "sparse"];
-    if operation.starts_with("all_to_all") || is_uneven.iter().any(|it| operation.contains(it)) {
+    let uneven = ["vsingle", "alltoall", "object", "permute", "neighbor", "sparse"];
+    if operation.ends_with('v') || uneven.iter().any(|it| operation.contains(it)) {
         return (false, false);
     }
     if operation.contains("scatter") && !operation.contains("reduce") {
