@@ -4,9 +4,6 @@
 //! Where nothing may block, an event loop of the platform must call [`wake_sleepers`] at the time
 //! that it returned last; [`set_alarm`] tells the loop of new times.
 
-#[cfg(feature = "tcp")]
-pub(crate) mod ticks;
-
 use std::future::Future;
 use std::pin::Pin;
 #[cfg(all(not(target_family = "wasm"), feature = "tcp"))]

@@ -15,7 +15,7 @@ use crate::completion::{Completion, guarded};
 use crate::generated::error::{Error, Result};
 use crate::kernels::CompressionLoss;
 #[cfg(feature = "tcp")]
-use crate::recorder::{IssuedNote, OperationNote, Recorder};
+use crate::recorder::Recorder;
 use crate::store::{INTERRUPT_CHECK_INTERVAL, is_interrupted};
 use crate::tensor::{OnDevice, Tensor};
 use called_name::as_called;
@@ -26,12 +26,15 @@ mod called_name;
 pub(crate) mod comm_name;
 mod future;
 pub(crate) mod group_names;
+mod label;
 pub(crate) mod losses;
 mod result;
+mod shown;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 
 pub use future::Future;
+pub(crate) use label::OperationLabel;
 pub use result::WorkResult;
 
 /// An operation that was issued: wait for it, `.await` it, or poll it.
@@ -70,45 +73,6 @@ struct Inner {
     /// Where it is recorded.
     #[cfg(feature = "tcp")]
     recorder: Option<Arc<Recorder>>,
-}
-
-/// What messages call an operation.
-#[derive(Clone)]
-pub(crate) struct OperationLabel {
-    /// The method that was called.
-    pub(crate) name: &'static str,
-    /// The identity of its group.
-    pub(crate) group: u64,
-    /// What the user calls it.
-    pub(crate) comm_name: Option<CommName>,
-    /// Where it is recorded, and what is noted of it.
-    #[cfg(feature = "tcp")]
-    pub(crate) record: Option<(Arc<Recorder>, OperationNote)>,
-}
-
-#[cfg(feature = "tcp")]
-impl OperationLabel {
-    /// The same of an operation of which this is noted.
-    pub(crate) fn noting(mut self, note: impl FnOnce() -> OperationNote) -> OperationLabel {
-        if let Some((_, known)) = &mut self.record {
-            *known = note();
-        }
-        self
-    }
-
-    /// Has the recorder note the operation, which is done when `completion` is.
-    fn recorded(
-        mut self,
-        sequence: u64,
-        issued: Instant,
-        completion: &Arc<Completion>,
-    ) -> (OperationLabel, Option<Arc<Recorder>>) {
-        let Some((recorder, note)) = self.record.take() else { return (self, None) };
-        let (name, completion) = (self.name, completion.clone());
-        let comm_name = self.comm_name.as_ref().map(CommName::text);
-        recorder.note_issued(IssuedNote { name, comm_name, sequence, note, issued, completion });
-        (self, Some(recorder))
-    }
 }
 
 impl Work {
@@ -609,34 +573,6 @@ impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
-}
-
-/// A short description for debugging, the same in every language:
-/// `Work(allreduce #1 of default_pg, complete, 3 ms)`.
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Work { sequence, group, inner, .. } = self;
-        let end = match inner {
-            // It was done when its call returned: that waits for some microseconds at most.
-            None => Some((Ok(()), Duration::ZERO)),
-            Some(inner) => inner.end(),
-        };
-        write!(f, "Work({} #{sequence}", self.title())?;
-        if let Some(group) = group_names::of(*group) {
-            write!(f, " of {group}")?;
-        }
-        let since = || inner.as_ref().map_or(Duration::ZERO, |inner| inner.began.elapsed());
-        match end {
-            None => write!(f, ", in flight, {} ms)", milliseconds(since())),
-            Some((Ok(()), took)) => write!(f, ", complete, {} ms)", milliseconds(took)),
-            Some((Err(error), took)) => write!(f, ", failed, {} ms: {error})", milliseconds(took)),
-        }
-    }
-}
-
-/// A length of time in whole milliseconds, the nearest number.
-fn milliseconds(time: Duration) -> u64 {
-    (time + Duration::from_micros(500)).as_millis() as u64
 }
 
 /// A completion that is settled when all parts are, with the first error if there is one.

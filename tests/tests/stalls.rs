@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use polyrank::distributed::{NewGroupOptions, new_group};
-use polyrank::store::{TcpStore, TcpStoreOptions};
+use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{GroupOptions, ProcessGroup};
 use polyrank_tests::processes::{
     ProcessEnd, bare_processes, die, is_rank, processes, report, with_variable,

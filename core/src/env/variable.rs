@@ -170,7 +170,7 @@ variables! {
             reader: "every group"
         }
         /// The folder in which each rank writes what its flight recorder remembers, when an
-        /// operation fails, and on SIGUSR1 unless the program handles that itself.
+        /// operation fails, and on SIGUSR1.
         POLYRANK_TRACE_DIR {
             values: "a folder, which is made if it is not there",
             unset: "nothing is written, but by `ProcessGroup.dump`",

@@ -41,8 +41,8 @@ use crate::wire::frame::{Header, Kind};
 const ABORT_GRACE: Duration = Duration::from_millis(50);
 
 /// The same where the process has ended, but something that it had sent may be lost, and where all
-/// of that has arrived, but the system cannot be asked for the process. If there was a reason, those
-/// who got it told this rank as soon as they read it.
+/// of that has arrived, but the system cannot be asked for the process. If there was a reason,
+/// those who got it told this rank as soon as they read it.
 const ENDED_GRACE: Duration = Duration::from_millis(2);
 
 /// The same where it has ended, and there was no connection to it: others who have none to this

@@ -275,15 +275,9 @@ impl ProcessGroup {
             true => Some(Liveness::new(name, alive, None).await?),
             false => liveness.as_ref().map(Liveness::share),
         };
-        let identity = next_identity();
-        group_names::add(identity, name);
+        let identity = named_identity(name);
         let store = Arc::new(GroupStore::new(name, store));
         siblings.add(&store);
-        let first = Inner::first(identity, name, options, cpu);
-        #[cfg(feature = "tcp")]
-        if is_root {
-            watch::watch(&first.recorder, store.shared_connection());
-        }
         let inner = Inner {
             rank,
             members,
@@ -293,8 +287,9 @@ impl ProcessGroup {
             open_comparisons,
             siblings,
             store_prefix,
-            ..first
+            ..Inner::first(identity, name, options, cpu)
         };
+        inner.watch(is_root);
         Ok(ProcessGroup { inner: Arc::new(Memberships::new(inner, Site::default())) })
     }
 
@@ -338,6 +333,13 @@ impl ProcessGroup {
     }
 }
 
+/// A new identity, of a group of this name.
+fn named_identity(name: &str) -> u64 {
+    let identity = next_identity();
+    group_names::add(identity, name);
+    identity
+}
+
 impl Inner {
     /// That of a new group, without members.
     fn first(identity: u64, name: &str, options: GroupOptions, cpu: Arc<dyn Backend>) -> Inner {
@@ -375,6 +377,17 @@ impl Inner {
             store_prefix: String::new(),
             liveness: None,
         }
+    }
+
+    /// Has somebody watch over what is called in this group and those that are made out of it, if
+    /// it `is_root` to them.
+    fn watch(&self, is_root: bool) {
+        #[cfg(feature = "tcp")]
+        if is_root {
+            watch::watch(&self.recorder, self.store.shared_connection());
+        }
+        #[cfg(not(feature = "tcp"))]
+        let _ = is_root;
     }
 
     /// What the next members take over, without members.

@@ -8,8 +8,8 @@ use crate::generated::error::Result;
 
 impl ProcessGroup {
     /// Writes to a file what all ranks of the job have called lately, in all their groups, and what
-    /// of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank trace`
-    /// explains. Without a `path` that is `polyrank_trace.json` in the folder that
+    /// of that is not done: JSON, in the layout of PyTorch's flight recorder, which `polyrank
+    /// trace` explains. Without a `path` that is `polyrank_trace.json` in the folder that
     /// `POLYRANK_TRACE_DIR` names, or in the present one. Ranks that have not answered after 3 s
     /// are listed as missing; they answer also while they wait or compute. The path.
     ///

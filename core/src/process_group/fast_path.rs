@@ -15,11 +15,11 @@ use crate::generated::error::Result;
 use crate::generated::reduce_op::ReduceOp;
 use crate::kernels;
 #[cfg(feature = "tcp")]
-use crate::recorder::{DoneOperation, NO_RANK, OperationKind, OperationNote, TensorNote};
+use crate::recorder::{DoneOperation, NO_RANK, OperationKind};
 use crate::request::SingleTensorRequest;
 use crate::tensor::{Apart, InPlace, LentMemory, Region, Tensor, lend_bytes, lend_bytes_mut};
 use crate::wire::fingerprint::digest;
-use crate::work::{OperationLabel, Work};
+use crate::work::Work;
 
 /// Largest group that takes the fast path.
 const MAX_RANKS: usize = 16;
@@ -191,32 +191,6 @@ impl ProcessGroup {
                 Some(issued.and_then(|work| work.wait(None)))
             }
         }
-    }
-}
-
-impl ProcessGroup {
-    /// What messages call such a collective, and what is noted of it.
-    fn plain_label(&self, plain: &SingleTensorRequest, lengths: (usize, usize)) -> OperationLabel {
-        let label = self.label(plain.name);
-        #[cfg(feature = "tcp")]
-        let label = label.noting(|| {
-            let facts = plain.collective.facts();
-            let side = |bytes: usize| match bytes {
-                0 => Box::default(),
-                _ => Box::new([TensorNote::of_bytes(plain.dtype, bytes)]) as Box<[TensorNote]>,
-            };
-            OperationNote {
-                kind: OperationKind::Collective,
-                reduce_op: facts.reduces.then(|| plain.reduce_op.name()),
-                peer: facts.rooted.then_some(plain.root),
-                tag: None,
-                inputs: side(lengths.0),
-                outputs: side(lengths.1),
-            }
-        });
-        #[cfg(not(feature = "tcp"))]
-        let _ = lengths;
-        label
     }
 }
 

@@ -13,9 +13,9 @@ use crate::completion::{Outcome, WaitIntent};
 use crate::generated::callback_arguments::PreHookArgs;
 use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
-use crate::recorder::{DoneOperation, NO_RANK, OperationKind, OperationNote};
+use crate::recorder::{DoneOperation, NO_RANK, OperationKind};
 use crate::tensor::{InPlace, OwnedBuffers, PlainInput, Region, Tensor, single_tensor};
-use crate::work::{OperationLabel, Work};
+use crate::work::Work;
 
 /// One message of [`ProcessGroup::issue_messages`].
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl MessageRequest {
         }
     }
 
-    fn hook_arguments(&self, waiting: WaitIntent) -> PreHookArgs<'_> {
+    pub(super) fn hook_arguments(&self, waiting: WaitIntent) -> PreHookArgs<'_> {
         match (self.direction, self.peer) {
             (Direction::Send, Some(peer)) => hook_arguments::of_send(&self.tensor, peer, waiting),
             (_, peer) => hook_arguments::of_receive(&self.tensor, peer, waiting),
@@ -297,17 +297,6 @@ impl ProcessGroup {
             Direction::Receive => backend.recv(transfer, options),
         }?;
         Ok(Work::new(label, vec![(issued, backend)], vec![tensor]))
-    }
-
-    /// What messages call `message`, and what is noted of it.
-    fn message_label(&self, message: &MessageRequest) -> OperationLabel {
-        let label = self.label(message.name());
-        #[cfg(feature = "tcp")]
-        let label = label.noting(|| OperationNote {
-            tag: Some(message.tag),
-            ..OperationNote::of_arguments(&message.hook_arguments(WaitIntent::Later))
-        });
-        label
     }
 
     /// Checks that the group has members, and that the peer of `message` is one of them.

@@ -14,14 +14,14 @@ use crate::clock::{self, Instant};
 use crate::completion::WaitIntent;
 use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
-use crate::recorder::{OperationNote, Recorder};
+use crate::recorder::Recorder;
 use crate::request::Request;
 use crate::sorted::SortedMap;
 use crate::store::{GroupStore, Store};
 use crate::tensor::{
     Buffers, ConstBuffers, Device, given, in_place, lend, lend_mut, single_tensor,
 };
-use crate::work::{OperationLabel, Work, comm_name::CommName};
+use crate::work::Work;
 
 mod assembly;
 mod check;
@@ -45,6 +45,7 @@ mod hooks;
 #[cfg(feature = "cuda")]
 mod host_staging;
 mod kept_memory;
+mod labels;
 mod left_out;
 mod liveness;
 mod memberships;
@@ -536,28 +537,6 @@ impl ProcessGroup {
 
     fn deadline(&self, timeout: Option<Duration>) -> Instant {
         deadline(timeout.unwrap_or_else(|| self.timeout()))
-    }
-
-    fn label(&self, name: &'static str) -> OperationLabel {
-        OperationLabel {
-            name,
-            group: self.identity(),
-            comm_name: CommName::current(),
-            #[cfg(feature = "tcp")]
-            record: Some((self.inner.recorder.clone(), OperationNote::default())),
-        }
-    }
-
-    /// What messages call `request`, and what is noted of it.
-    fn request_label(&self, request: &Request) -> OperationLabel {
-        let label = self.label(request.name);
-        #[cfg(feature = "tcp")]
-        let label = label.noting(|| {
-            let waiting = WaitIntent::Later;
-            let told = hook_arguments::of_collective(request, self.inner.rank, waiting);
-            OperationNote::of_arguments(&told)
-        });
-        label
     }
 
     fn cpu(&self) -> Arc<dyn Backend> {

@@ -1,17 +1,17 @@
 //! Operations that were done when their call returned: a ring of lines, each of a cache line, that
 //! is written without a lock. Knows nothing of other operations but that they have numbers, too.
 //!
-//! A line is written as a sequence lock: its stamp is 0 while it changes, and the operation's number
-//! and one afterwards; who reads takes a line only if the stamp is the same before and after. All is
-//! atomic, so that a race costs a line at most. (Hans Boehm, "Can seqlocks get along with
-//! programming language memory models?", 2012.)
+//! A line is written as a sequence lock: its stamp is 0 while it changes, and the operation's
+//! number and one afterwards; who reads takes a line only if the stamp is the same before and
+//! after. All is atomic, so that a race costs a line at most. (Hans Boehm, "Can seqlocks get along
+//! with programming language memory models?", 2012.)
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
+use super::ticks::{instant_of, ticks};
 use super::{REMEMBERED, RecordedEnd, RecordedOperation};
-use crate::clock::ticks::{instant_of, ticks};
 use crate::generated::dtype::DType;
 use crate::generated::reduce_op::ReduceOp;
 

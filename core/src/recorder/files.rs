@@ -1,19 +1,17 @@
 //! Files of what was called: one of each rank, written when an operation fails, or on SIGUSR1, and
 //! one of all ranks, on request. Knows nothing of what is in them.
 
-#![allow(unsafe_code)]
-
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, OnceLock};
 
 use serde_json::Value;
 
 use crate::env::variable;
 
 /// Whether the signal has come since it was last looked for.
-static HAS_SIGNAL: AtomicBool = AtomicBool::new(false);
+static HAS_SIGNAL: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// The folder in which each rank writes its own file; none if it is not to.
 pub(super) fn folder() -> Option<PathBuf> {
@@ -45,32 +43,18 @@ pub(super) fn write(path: &Path, dump: &Value) -> io::Result<()> {
     written
 }
 
-/// Notes from now on that SIGUSR1 has come, if nobody else does anything with it.
+/// Notes from now on that SIGUSR1 has come; what the program does with it, it still does.
 pub(super) fn listen() {
     static LISTENS: Once = Once::new();
     LISTENS.call_once(|| {
-        // SAFETY: `sigaction` is called with valid pointers, and the handler only stores an
-        // atomic, which signal handlers may do (POSIX, "async-signal-safe").
-        unsafe {
-            let mut known: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut known) != 0
-                || known.sa_sigaction != libc::SIG_DFL
-            {
-                return;
-            }
-            let mut ours: libc::sigaction = std::mem::zeroed();
-            ours.sa_sigaction = note_signal as *const () as libc::sighandler_t;
-            ours.sa_flags = libc::SA_RESTART;
-            libc::sigaction(libc::SIGUSR1, &raw const ours, std::ptr::null_mut());
+        let flag = HAS_SIGNAL.get_or_init(Arc::default).clone();
+        if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGUSR1, flag) {
+            tracing::warn!(%error, "nothing is written on SIGUSR1");
         }
     });
 }
 
 /// Whether SIGUSR1 has come since this was last asked.
 pub(super) fn take_signal() -> bool {
-    HAS_SIGNAL.swap(false, Ordering::Relaxed)
-}
-
-extern "C" fn note_signal(_: libc::c_int) {
-    HAS_SIGNAL.store(true, Ordering::Relaxed);
+    HAS_SIGNAL.get().is_some_and(|flag| flag.swap(false, Ordering::Relaxed))
 }

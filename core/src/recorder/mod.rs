@@ -1,9 +1,9 @@
 //! The flight recorder: what the groups of this process have called lately, and what of it is not
 //! done. Knows no backend, and nothing of why something is not done.
 //!
-//! It is always on. Operations that are done when their call returns leave a line in a ring, without
-//! a lock ([`brief`]). Others take microseconds anyway; they are noted with their completion, which
-//! says how and when they ended, so that nothing is called at their end.
+//! It is always on. Operations that are done when their call returns leave a line in a ring,
+//! without a lock ([`brief`]). Others take microseconds anyway; they are noted with their
+//! completion, which says how and when they ended, so that nothing is called at their end.
 
 mod brief;
 mod dump;
@@ -13,6 +13,7 @@ mod note;
 mod pending;
 #[cfg(test)]
 mod tests;
+mod ticks;
 pub(crate) mod watch;
 
 use std::path::Path;
@@ -112,7 +113,7 @@ impl Recorder {
             written: AtomicU64::new(0),
             forks: crate::fork::forks(),
         });
-        crate::clock::ticks::start();
+        ticks::start();
         let mut all = ALL.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&recorder));

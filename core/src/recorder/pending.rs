@@ -56,7 +56,7 @@ impl PendingOperations {
         recorded.filter(|operation| operation.end.is_none()).collect()
     }
 
-    /// Lets go of the completions of those that have ended, from the oldest on.
+    /// Releases the completions of those that have ended, from the oldest on.
     fn settle(&mut self) {
         while let Some((number, state)) = self.all.get_mut(self.settled) {
             if let State::Open(_) = state {

@@ -1,6 +1,7 @@
 //! What works, groups and stores show of themselves.
 #![allow(clippy::unwrap_used)]
 
+use super::shown::milliseconds;
 use super::*;
 use crate::completion::Notification;
 use crate::generated::collective::Collective;

@@ -8,7 +8,7 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 31] = [
+const FLOORS: [&str; 32] = [
     "cause",
     "fork",
     "fnv",
@@ -31,6 +31,7 @@ const FLOORS: [&str; 31] = [
     "request",
     "transport",
     "store",
+    "recorder",
     "rendezvous",
     "executor",
     "backend",

@@ -6,11 +6,11 @@
 
 use std::sync::OnceLock;
 
-use super::Instant;
+use crate::clock::Instant;
 
 /// A time, in units that are only known afterwards: see [`instant_of`].
 #[inline]
-pub(crate) fn ticks() -> u64 {
+pub(super) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     return crate::kernels::ticks();
     #[cfg(not(target_arch = "x86_64"))]
@@ -19,7 +19,7 @@ pub(crate) fn ticks() -> u64 {
 
 /// When it was `ticks`, which came from [`ticks`]: to some microseconds, if it was within the last
 /// hours.
-pub(crate) fn instant_of(ticks_then: u64) -> Instant {
+pub(super) fn instant_of(ticks_then: u64) -> Instant {
     let (first_ticks, first) = start();
     let (last_ticks, last) = (ticks(), Instant::now());
     let counted = last_ticks.wrapping_sub(first_ticks).max(1);
@@ -34,7 +34,7 @@ pub(crate) fn instant_of(ticks_then: u64) -> Instant {
 }
 
 /// Ticks and time when this was first asked.
-pub(crate) fn start() -> (u64, Instant) {
+pub(super) fn start() -> (u64, Instant) {
     static START: OnceLock<(u64, Instant)> = OnceLock::new();
     *START.get_or_init(|| {
         let now = Instant::now();

@@ -1,0 +1,51 @@
+//! What messages and the recorder call an operation. Knows nothing of how it runs.
+
+#[cfg(feature = "tcp")]
+use std::sync::Arc;
+
+use super::CommName;
+#[cfg(feature = "tcp")]
+use crate::clock::Instant;
+#[cfg(feature = "tcp")]
+use crate::completion::Completion;
+#[cfg(feature = "tcp")]
+use crate::recorder::{IssuedNote, OperationNote, Recorder};
+
+/// What messages call an operation.
+#[derive(Clone)]
+pub(crate) struct OperationLabel {
+    /// The method that was called.
+    pub(crate) name: &'static str,
+    /// The identity of its group.
+    pub(crate) group: u64,
+    /// What the user calls it.
+    pub(crate) comm_name: Option<CommName>,
+    /// Where it is recorded, and what is noted of it.
+    #[cfg(feature = "tcp")]
+    pub(crate) record: Option<(Arc<Recorder>, OperationNote)>,
+}
+
+#[cfg(feature = "tcp")]
+impl OperationLabel {
+    /// The same of an operation of which this is noted.
+    pub(crate) fn noting(mut self, note: impl FnOnce() -> OperationNote) -> OperationLabel {
+        if let Some((_, known)) = &mut self.record {
+            *known = note();
+        }
+        self
+    }
+
+    /// Has the recorder note the operation, which is done when `completion` is.
+    pub(super) fn recorded(
+        mut self,
+        sequence: u64,
+        issued: Instant,
+        completion: &Arc<Completion>,
+    ) -> (OperationLabel, Option<Arc<Recorder>>) {
+        let Some((recorder, note)) = self.record.take() else { return (self, None) };
+        let (name, completion) = (self.name, completion.clone());
+        let comm_name = self.comm_name.as_ref().map(CommName::text);
+        recorder.note_issued(IssuedNote { name, comm_name, sequence, note, issued, completion });
+        (self, Some(recorder))
+    }
+}
