@@ -200,10 +200,10 @@ fn who_has_not_come_is_named_on_standard_error_where_nobody_listens() {
             group.shutdown().unwrap();
         })
     });
-    for rank in 0..3 {
+    for ProcessEnd { output, .. } in &ended[..3] {
         let expected = "polyrank: group 'four': rank 3 of 4 has not come to the rendezvous";
-        assert!(ended[rank].output.contains(expected), "{}", ended[rank].output);
-        assert!(ended[rank].output.contains("polyrank: the rendezvous waits no longer"));
+        assert!(output.contains(expected), "{output}");
+        assert!(output.contains("polyrank: the rendezvous waits no longer"), "{output}");
     }
     assert!(!ended[3].output.contains("polyrank: "), "{}", ended[3].output);
 }
