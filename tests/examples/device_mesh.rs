@@ -76,7 +76,7 @@ fn check(mesh: &DeviceMesh, rank: u32, shape: &[u32], ranks: &[u32]) -> Result<(
         assert_eq!((mesh.local_rank(dim as i32)?, group.rank()), (index, index));
         let mut total = [i64::from(rank) + 1];
         group.allreduce(&mut total, ())?;
-        assert_eq!(total[0], line.iter().map(|&rank| i64::from(rank) + 1).sum());
+        assert_eq!(total[0], line.iter().map(|&rank| i64::from(rank) + 1).sum::<i64>());
     }
     Ok(())
 }

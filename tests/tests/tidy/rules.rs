@@ -294,7 +294,7 @@ pub(crate) const ROOMS: &[Room] = &[
     },
     Room {
         place: "core/src",
-        forbidden: &["polyrank_cli", "clap", "indicatif", "signal_hook"],
+        forbidden: &["polyrank_cli", "clap", "indicatif"],
         why: "the library has no command line",
     },
     Room {
