@@ -20,7 +20,7 @@ use crate::backend::{Backend, BackendOptions, Share};
 use crate::blocking::block_on;
 use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
-use crate::recorder::{GroupFacts, Recorder, watch};
+use crate::recorder::{GroupFacts, Recorder};
 use crate::rendezvous;
 use crate::rendezvous::keys_of_group;
 use crate::store::{Bound, GroupStore, PrefixStore, Store};
@@ -289,7 +289,6 @@ impl ProcessGroup {
             store_prefix,
             ..Inner::first(identity, name, options, cpu)
         };
-        inner.watch(is_root);
         Ok(ProcessGroup { inner: Arc::new(Memberships::new(inner, Site::default())) })
     }
 
@@ -377,17 +376,6 @@ impl Inner {
             store_prefix: String::new(),
             liveness: None,
         }
-    }
-
-    /// Has somebody watch over what is called in this group and those that are made out of it, if
-    /// it `is_root` to them.
-    fn watch(&self, is_root: bool) {
-        #[cfg(feature = "tcp")]
-        if is_root {
-            watch::watch(&self.recorder, self.store.shared_connection());
-        }
-        #[cfg(not(feature = "tcp"))]
-        let _ = is_root;
     }
 
     /// What the next members take over, without members.

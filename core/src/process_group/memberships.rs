@@ -18,8 +18,10 @@ use super::{Inner, ProcessGroup};
 use crate::completion::inherited_error;
 use crate::generated::error::{Error, Result};
 #[cfg(feature = "tcp")]
-use crate::recorder::GroupFacts;
+use crate::recorder::{GroupFacts, watch};
 use crate::store::GroupStore;
+#[cfg(feature = "tcp")]
+use crate::store::Store;
 use crate::work::group_names;
 
 /// The members of a group, those before them, and where new ones meet this process.
@@ -145,17 +147,28 @@ impl Inner {
         })
     }
 
-    /// Tells the recorder whose operations come from now on.
+    /// Tells the recorder whose operations come from now on. In groups that are not made out of
+    /// others, somebody watches over them.
     fn describe_to_recorder(&self) {
         #[cfg(feature = "tcp")]
-        self.recorder.describe(GroupFacts {
+        {
+            self.recorder.describe(self.facts());
+            if self.store_prefix.is_empty() && self.members.len() > 1 {
+                watch::watch(&self.recorder, self.store.shared_connection());
+            }
+        }
+    }
+
+    #[cfg(feature = "tcp")]
+    fn facts(&self) -> GroupFacts {
+        GroupFacts {
             name: self.name.clone(),
             description: self.description.clone(),
             rank: self.rank,
             members: self.members.clone(),
             backend: self.spec.to_string(),
             epoch: self.epoch,
-        });
+        }
     }
 
     /// Ends what waits in the store of these members, and keeps nothing open.
@@ -181,6 +194,8 @@ impl Inner {
 impl Drop for Memberships {
     fn drop(&mut self) {
         group_names::note_gone(self.identity);
+        #[cfg(feature = "tcp")]
+        watch::forget(&self.recorder);
         if self.origins.as_ref().is_some_and(|origins| origins.is_hosted_by(self.rank)) {
             // Others may have come as far as this rank, and not have learned that yet.
             self.site.let_go();

@@ -46,6 +46,8 @@ pub(crate) struct DoneOperation {
 pub(super) struct BriefOperations {
     /// The number of the next operation, of whatever kind.
     next: AtomicU64,
+    /// Earlier ones are forgotten.
+    first: AtomicU64,
     lines: OnceLock<Box<[Line]>>,
     names: [OnceLock<&'static str>; NAMES],
 }
@@ -94,6 +96,11 @@ impl BriefOperations {
         line.stamp.store(number + 1, Ordering::Release);
     }
 
+    /// Forgets all that was noted so far.
+    pub(super) fn forget(&self) {
+        self.first.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Those that are there, in no order.
     pub(super) fn operations(&self) -> Vec<RecordedOperation> {
         let lines = self.lines.get().map(|lines| &**lines).unwrap_or_default();
@@ -109,7 +116,9 @@ impl BriefOperations {
         let tag = line.tag.load(Ordering::Relaxed);
         let done = line.done.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        if stamp == 0 || line.stamp.load(Ordering::Relaxed) != stamp {
+        if stamp <= self.first.load(Ordering::Relaxed)
+            || line.stamp.load(Ordering::Relaxed) != stamp
+        {
             return None;
         }
         let [name, kind, dtype, operator] = (what as u32).to_le_bytes();

@@ -43,6 +43,7 @@ pub(super) fn dump(rank: u32, reason: &str) -> Value {
         "hostname": host_name(),
         "pid": crate::clock::process_id(),
         "run_id": crate::env::run_id(),
+        "restart_count": crate::env::restart_count(),
         "reason": reason,
         "dumped_at_ns": clock.now_ns,
         "pg_config": config,
@@ -76,12 +77,12 @@ fn status_of(operations: &[RecordedOperation]) -> Value {
         || operations.iter().filter(|it| it.note.kind == OperationKind::Collective).rev();
     let last = collectives().map(|it| it.sequence).max();
     let ended = collectives().filter(|it| it.end.is_some());
-    let failed = operations.iter().rev().find_map(|it| it.end.as_ref()?.error.as_ref());
+    let failed = operations.iter().rev().find_map(|it| it.end.as_ref()?.error.as_deref());
     json!({
         "last_enqueued_collective": last,
         "last_started_collective": last,
         "last_completed_collective": ended.map(|it| it.sequence).max(),
-        "failure": failed.map(ToString::to_string),
+        "failure": failed,
     })
 }
 
@@ -97,20 +98,21 @@ fn entry(
     // Of what was done at once, the end is the time of the call.
     let issued_ns = issued.map(|at| clock.nanoseconds(at)).or(ended_ns);
     let duration = issued.zip(end.as_ref()).map(|(from, to)| to.at.saturating_duration_since(from));
-    let error = end.as_ref().and_then(|end| end.error.as_ref());
-    let is_rooted = note.kind == OperationKind::Collective;
+    let error = end.as_ref().and_then(|end| end.error.as_deref());
+    let is_collective = note.kind == OperationKind::Collective;
     json!({
         "record_id": number,
         "pg_id": pg_id,
         "process_group": [group.name, description(group)],
-        "collective_seq_id": if is_message { 0 } else { *sequence },
+        "kind": note.kind.name(),
+        "collective_seq_id": if is_collective { *sequence } else { 0 },
         // Backends number sends and receives apart.
         "p2p_seq_id": if is_message { *number } else { 0 },
         "op_id": number,
         "profiling_name": format!("polyrank:{}", profiling_name(name, note, group.rank)),
         "name": name,
         "comm_name": comm_name.as_deref(),
-        "root": note.peer.filter(|_| is_rooted),
+        "root": note.peer.filter(|_| is_collective),
         "peer": note.peer.filter(|_| is_message),
         "tag": note.tag,
         "reduce_op": note.reduce_op,
@@ -124,7 +126,7 @@ fn entry(
         "time_discovered_completed_ns": ended_ns,
         "duration_ms": duration.map(|took| took.as_secs_f64() * 1e3),
         "state": if end.is_some() { "completed" } else { "started" },
-        "failed": error.map(ToString::to_string),
+        "failed": error,
         "retired": end.is_some(),
         "is_p2p": is_message,
         "awaited": operation.is_awaited,
@@ -178,7 +180,7 @@ fn torch_name(dtype: DType) -> &'static str {
     }
 }
 
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

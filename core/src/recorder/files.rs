@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 use serde_json::Value;
@@ -29,7 +29,11 @@ pub(super) fn write(path: &Path, dump: &Value) -> io::Result<()> {
     let folder = folder.unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = folder.join(format!(".{name}.{}", crate::clock::process_id()));
+    // Two threads may write at the same time, and processes of several hosts to one folder.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let (process, number) = (crate::clock::process_id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
+    let host = super::dump::host_name();
+    let unfinished = folder.join(format!(".{name}.{host}.{process}.{number}"));
     let written = (|| {
         let mut file = io::BufWriter::new(std::fs::File::create(&unfinished)?);
         serde_json::to_writer(&mut file, dump)?;
@@ -43,8 +47,12 @@ pub(super) fn write(path: &Path, dump: &Value) -> io::Result<()> {
     written
 }
 
-/// Notes from now on that SIGUSR1 has come; what the program does with it, it still does.
+/// Notes from now on that SIGUSR1 has come, if something is to be written then; what the program
+/// does with it, it still does.
 pub(super) fn listen() {
+    if folder().is_none() {
+        return;
+    }
     static LISTENS: Once = Once::new();
     LISTENS.call_once(|| {
         let flag = HAS_SIGNAL.get_or_init(Arc::default).clone();

@@ -2,7 +2,8 @@
 //! what they remember.
 //!
 //! Who gathers counts up a number; each rank's watch sees that within a second, whatever the rank
-//! does, and puts what it remembers under that number. Who gathers takes it away again.
+//! does, and puts what it remembers, with the last number, where everybody finds it. The last who
+//! gathers takes it away again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,26 +24,26 @@ const REQUESTS: &str = "dump requests";
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// The time from one look for answers to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most requests that a rank answers at a time; who made earlier ones waits no longer.
-const ANSWERED_REQUESTS: i64 = 4;
 
 impl Recorder {
     /// Writes what all ranks of the job remember to `path`, or to `polyrank_trace.json` in the
     /// folder of traces, or in the present one. The path.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the file cannot be written; what interrupts the caller.
+    /// [`Error::InvalidArgument`] if the file cannot be written.
     pub(crate) async fn gather(&self, path: Option<PathBuf>) -> Result<PathBuf> {
         let group = self.group();
         let own = group.global_rank();
         let mut ranks = vec![(own, dump::dump(own, "it was asked for"))];
         let root = watch::root_of(&group);
+        let nobody = "the ranks meet in no store that this one could ask".to_owned();
+        let mut obstacle = (root.is_none() && group.members.len() > 1).then_some(nobody);
         let members = root.as_ref().map_or(&group.members, |(root, _)| &root.members);
         let others: Vec<u32> = members.iter().copied().filter(|rank| *rank != own).collect();
         // What this rank remembers is written, whatever becomes of the store.
-        let mut obstacle = None;
         if let Some((_, store)) = &root {
-            obstacle = gather(&**store, &others, &mut ranks).await.err();
+            obstacle =
+                gather(&**store, &others, &mut ranks).await.err().map(|error| error.to_string());
         }
         ranks.sort_by_key(|(rank, _)| *rank);
         let is_there = |rank: &u32| ranks.iter().any(|(known, _)| known == rank);
@@ -53,7 +54,7 @@ impl Recorder {
             "polyrank": env!("CARGO_PKG_VERSION"),
             "gathered_by": own,
             "missing": missing,
-            "obstacle": obstacle.map(|error| error.to_string()),
+            "obstacle": obstacle,
             "ranks": dumps,
         });
         let path = path.unwrap_or_else(|| files::folder().unwrap_or_default().join(FILE));
@@ -71,21 +72,33 @@ async fn gather(store: &dyn Store, others: &[u32], ranks: &mut Vec<(u32, Value)>
     while !open.is_empty() && Instant::now() < until {
         let mut still = Vec::new();
         for rank in open {
-            let key = key_of(request, rank);
-            if !store.check_async(&[&key]).await? {
-                still.push(rank);
-                continue;
+            match answer_of(store, rank, request).await? {
+                Some(dump) => ranks.push((rank, dump)),
+                None => still.push(rank),
             }
-            let told = store.get_async(&key).await?;
-            store.delete_key_async(&key).await?;
-            ranks.extend(serde_json::from_slice(&told).ok().map(|dump| (rank, dump)));
         }
         open = still;
         if !open.is_empty() {
             sleep(LOOK_INTERVAL).await?;
         }
     }
+    if store.add_async(REQUESTS, 0).await? == request {
+        for &rank in others {
+            store.delete_key_async(&key_of(rank)).await?;
+        }
+    }
     Ok(())
+}
+
+/// What a rank remembers, if it has answered this `request`, or a later one.
+async fn answer_of(store: &dyn Store, rank: u32, request: i64) -> Result<Option<Value>> {
+    let key = key_of(rank);
+    if !store.check_async(&[&key]).await? {
+        return Ok(None);
+    }
+    let told = store.get_async(&key).await?;
+    let told: Option<(i64, Value)> = serde_json::from_slice(&told).ok();
+    Ok(told.filter(|(answered, _)| *answered >= request).map(|(_, dump)| dump))
 }
 
 /// Answers the requests after `answered` as `rank`; the last of them.
@@ -97,15 +110,15 @@ pub(super) fn answer(store: &dyn Store, rank: u32, answered: i64) -> Result<i64>
         return Ok(answered);
     }
     let last = store.add(REQUESTS, 0)?;
-    for request in answered.max(last - ANSWERED_REQUESTS) + 1..=last {
+    if last > answered {
         let dump = dump::dump(rank, "another rank has asked for it");
-        store.set(&key_of(request, rank), dump.to_string().as_bytes())?;
+        store.set(&key_of(rank), json!([last, dump]).to_string().as_bytes())?;
     }
     Ok(last)
 }
 
-fn key_of(request: i64, rank: u32) -> String {
-    format!("dump/{request}/{rank}")
+fn key_of(rank: u32) -> String {
+    format!("dump/{rank}")
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

@@ -80,7 +80,8 @@ pub(crate) struct RecordedOperation {
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedEnd {
     pub(crate) at: Instant,
-    pub(crate) error: Option<Error>,
+    /// What its error says. The error itself may hold what belongs to the program.
+    pub(crate) error: Option<Arc<str>>,
 }
 
 impl GroupFacts {
@@ -120,9 +121,15 @@ impl Recorder {
         recorder
     }
 
-    /// The group has these members from now on.
+    /// The group has these members from now on. What was called among others is forgotten: ranks
+    /// and numbers had another meaning.
     pub(crate) fn describe(&self, group: GroupFacts) {
-        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = group;
+        let mut known = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.epoch != group.epoch {
+            self.brief.forget();
+            *self.pending() = PendingOperations::default();
+        }
+        *known = group;
     }
 
     /// Whose operations they are.
@@ -138,8 +145,10 @@ impl Recorder {
 
     /// Notes an operation that was issued.
     pub(crate) fn note_issued(&self, operation: IssuedNote) {
-        let number = self.brief.next_number();
-        self.pending().add(number, operation);
+        let mut pending = self.pending();
+        if !pending.renames(&operation) {
+            pending.add(self.brief.next_number(), operation);
+        }
     }
 
     /// What was called last, in the order of the calls.
@@ -168,11 +177,20 @@ impl Recorder {
         self.pending().open_operations()
     }
 
-    /// Writes what this rank remembers, if that is wanted, as an operation has failed: once for
-    /// these members.
+    /// An operation has failed, as its caller learns. Writes what this rank remembers, if that is
+    /// wanted: once for these members.
     pub(crate) fn note_failure(&self, error: &Error) {
-        let Some(folder) = files::folder() else { return };
+        if self.is_of_this_process() {
+            self.pending().settle_all();
+        }
+        // A forked child is not the rank, and may not wait for its locks.
+        let folder = files::folder().filter(|_| self.is_of_this_process());
+        let Some(folder) = folder else { return };
         let group = self.group();
+        // Without members there is no rank whose file it would be.
+        if group.members.is_empty() {
+            return;
+        }
         if self.written.swap(group.epoch + 1, Ordering::Relaxed) == group.epoch + 1 {
             return;
         }

@@ -43,6 +43,18 @@ pub(crate) struct TensorNote {
     pub(crate) shape: Box<[usize]>,
 }
 
+impl OperationKind {
+    /// What dumps call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            OperationKind::Collective => "collective",
+            OperationKind::Send => "send",
+            OperationKind::Receive => "receive",
+            OperationKind::Other => "other",
+        }
+    }
+}
+
 impl OperationNote {
     /// What hooks are told.
     pub(crate) fn of_arguments(arguments: &PreHookArgs<'_>) -> OperationNote {

@@ -33,14 +33,21 @@ enum State {
 }
 
 impl PendingOperations {
-    pub(super) fn add(&mut self, number: u64, operation: IssuedNote) {
-        // One that is part of what is called otherwise is noted under that name.
-        if let Some((_, State::Open(last))) = self.all.back_mut()
-            && Arc::ptr_eq(&last.completion, &operation.completion)
-        {
-            last.name = operation.name;
-            return;
+    /// Whether it is the one that was noted last, which is called otherwise: it is noted under that
+    /// name then.
+    pub(super) fn renames(&mut self, operation: &IssuedNote) -> bool {
+        match self.all.back_mut() {
+            Some((_, State::Open(last)))
+                if Arc::ptr_eq(&last.completion, &operation.completion) =>
+            {
+                last.name = operation.name;
+                true
+            }
+            _ => false,
         }
+    }
+
+    pub(super) fn add(&mut self, number: u64, operation: IssuedNote) {
         self.settle();
         self.make_room();
         self.all.push_back((number, State::Open(Box::new(operation))));
@@ -67,6 +74,16 @@ impl PendingOperations {
                 *state = State::Ended(Box::new(recorded));
             }
             self.settled += 1;
+        }
+    }
+
+    /// Releases the completions of all that have ended: errors may hold what belongs to the program.
+    pub(super) fn settle_all(&mut self) {
+        for (number, state) in self.all.iter_mut().skip(self.settled) {
+            let recorded = state.recorded(*number);
+            if recorded.end.is_some() {
+                *state = State::Ended(Box::new(recorded));
+            }
         }
     }
 
@@ -100,7 +117,10 @@ impl State {
             sequence: open.sequence,
             note: open.note.clone(),
             issued: Some(open.issued),
-            end: end.map(|(result, at)| RecordedEnd { at, error: result.err() }),
+            end: end.map(|(result, at)| {
+                let error = result.err().map(|error| error.to_string().into());
+                RecordedEnd { at, error }
+            }),
             is_awaited: open.completion.is_awaited(),
         }
     }

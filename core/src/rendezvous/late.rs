@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::join::Keys;
 use super::missing::missing;
-use crate::clock::Instant;
-use crate::recorder::watch::{say, seconds, stall_limit};
+use crate::clock::{self, Instant};
+use crate::recorder::watch::{listen, say, seconds, stall_limit};
 use crate::store::Store;
 
 /// When it is said next who is missing.
@@ -20,15 +20,17 @@ pub(super) struct LateReport {
 impl LateReport {
     /// For a wait that begins now.
     pub(super) fn new() -> LateReport {
+        listen();
         let (began, pause) = (Instant::now(), stall_limit());
-        LateReport { began, pause, next: began + pause.unwrap_or_default(), has_said: false }
+        let next = clock::after(pause.unwrap_or_default());
+        LateReport { began, pause, next, has_said: false }
     }
 
     /// Says who is missing, if this rank has waited for long, and after twice as long again.
     pub(super) async fn look(&mut self, store: &dyn Store, keys: &Keys<'_>, world_size: u32) {
         let Some(pause) = self.pause.filter(|_| Instant::now() >= self.next) else { return };
-        self.pause = Some(pause * 2);
-        self.next += pause * 2;
+        let pause = pause.saturating_mul(2);
+        (self.pause, self.next) = (Some(pause), clock::after(pause));
         let waited = seconds(self.began.elapsed());
         // Whoever is missing, this rank waits: what the store does not say is left out.
         let who = match missing(store, keys, world_size).await {

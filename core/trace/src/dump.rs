@@ -125,6 +125,9 @@ pub struct Entry {
     pub timeout_ms: Option<u64>,
     /// The other end, if it is a message.
     pub message: Option<Message>,
+    /// Whether all ranks of the group call it, in one order: neither a message nor an access to a
+    /// window.
+    pub is_collective: bool,
     /// The job's ranks that are known not to have come.
     pub waits_for: Vec<u32>,
     /// Where it was called, the innermost frame first.

@@ -208,7 +208,7 @@ impl Job {
                 group.last_enqueued.into_iter().for_each(|last| note(*place, last));
             }
             for (at, entry) in dump.entries.iter().enumerate() {
-                if entry.message.is_none() {
+                if entry.is_collective {
                     note(places[entry.group], entry.sequence);
                     let calls = found.entry((places[entry.group], entry.sequence)).or_default();
                     calls.entry(dump.rank).or_insert(at);

@@ -11,7 +11,7 @@ pub(crate) fn lanes(spans: &[(i64, i64)]) -> (Vec<usize>, usize) {
             ends.len() - 1
         });
         // A span without length takes its place all the same.
-        ends[lane] = (*end).max(start + 1);
+        ends[lane] = (*end).max(start.saturating_add(1));
         lane
     };
     let found: Vec<usize> = spans.iter().map(lane).collect();

@@ -187,13 +187,15 @@ fn entry(root: &Field<'_>, groups: &[Group], clock: Clock) -> Result<Entry, Trac
             waits_for.push(member(&field, members, field.small()?)?);
         }
     }
+    let (message, kind) = (message(&profiling, operation, ends, members)?, text("kind")?);
     Ok(Entry {
         record_id: root.need("record_id")?.number()?,
         group,
         sequence: number("collective_seq_id")?.unwrap_or(0),
         message_sequence: number("p2p_seq_id")?.unwrap_or(0),
         name: text("name")?.unwrap_or_else(|| operation.to_owned()),
-        message: message(&profiling, operation, ends, members)?,
+        is_collective: message.is_none() && kind.as_deref() != Some("other"),
+        message,
         operation: operation.to_owned(),
         label: text("comm_name")?,
         root: root.get("root")?.map(|field| field.small()).transpose()?,

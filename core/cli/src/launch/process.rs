@@ -8,7 +8,9 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use std::os::unix::process::CommandExt;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 
 use super::arguments::parts::Part;
 use super::report::ProcessEnd;
@@ -62,11 +64,16 @@ impl Process {
         self.child.stdout.take().zip(self.child.stderr.take())
     }
 
-    /// Sends `signal` to the rank and to everything that it started.
+    /// Sends `signal` to the rank and to everything that it started; what asks a program for
+    /// something, to the rank alone, which knows what it means.
     ///
     /// The system cannot have reused the group's id: the rank stays a zombie until
     /// [`Process::reap`].
     pub(crate) fn signal(&self, signal: Signal) {
+        if matches!(signal, Signal::USR1 | Signal::USR2) {
+            let _ = kill_process(self.pid, signal);
+            return;
+        }
         // An error means that no process is left in the group, or that they changed their user.
         let _ = kill_process_group(self.pid, signal);
     }

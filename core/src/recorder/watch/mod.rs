@@ -13,6 +13,7 @@ mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -33,6 +34,13 @@ const STALL: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long those who are asked may take to answer: they look once a second.
 const ANSWER_LIMIT: Duration = Duration::from_millis(2_500);
+/// How long one waits for answers before it looks for them again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// How long a request to a store may take.
+const STORE_LIMIT: Duration = Duration::from_secs(2);
+/// The least and the most that can be set: a century is never.
+const MIN_STALL: Duration = Duration::from_millis(50);
+const MAX_STALL: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Where keys of the watch stand in the store of the group.
 const PREFIX: &str = "watch";
 /// The key that is counted up by who asks the others for anything.
@@ -56,6 +64,8 @@ static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
     let recorder = Arc::downgrade(recorder);
     if let Some(store) = store {
+        // What does not answer soon must not keep the watch from saying what it knows.
+        store.set_timeout(STORE_LIMIT);
         let store = Arc::new(PrefixStore::new(PREFIX, store));
         let (answered, dumped) = (AtomicI64::new(0), AtomicI64::new(0));
         ROOTS.lock().push(Arc::new(Root { recorder, store, answered, dumped }));
@@ -64,15 +74,26 @@ pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     let process = crate::fork::forks() + 1;
     if WATCHED.swap(process, Ordering::Relaxed) != process {
-        if files::folder().is_some() {
-            files::listen();
-        }
+        files::listen();
         let limit = stall_limit();
         let thread = std::thread::Builder::new().name("polyrank-watch".to_owned());
         if let Err(error) = thread.spawn(move || look_out(limit)) {
             tracing::warn!(%error, "no thread to watch over operations: stalls are not reported");
         }
     }
+}
+
+/// Forgets a group that is gone.
+pub(crate) fn forget(recorder: &Arc<Recorder>) {
+    let is_its = |root: &mut Arc<Root>| std::ptr::eq(root.recorder.as_ptr(), Arc::as_ptr(recorder));
+    let gone: Vec<_> = ROOTS.lock().extract_if(.., is_its).collect();
+    // Outside the lock: what it has open may take a moment to close.
+    drop(gone);
+}
+
+/// Prepares for what a signal asks for, before there is a group.
+pub(crate) fn listen() {
+    files::listen();
 }
 
 /// After how long an operation is reported; none if none is.
@@ -87,31 +108,44 @@ pub(crate) fn stall_limit() -> Option<Duration> {
             return Some(STALL);
         }
     };
-    Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero())
+    let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
+    limit.map(|limit| limit.clamp(MIN_STALL, MAX_STALL))
 }
 
 fn look_out(limit: Option<Duration>) {
-    let mut stalls = Stalls::new(limit.unwrap_or(Duration::MAX));
+    let mut stalls = Stalls::new(limit.unwrap_or(MAX_STALL));
     loop {
         std::thread::sleep(limit.map_or(LOOK_INTERVAL, |limit| LOOK_INTERVAL.min(limit)));
-        if files::take_signal() {
-            write_all();
-        }
-        let now = Instant::now();
-        let due = stalls.due(&super::all(), now);
-        let roots = roots();
-        for root in &roots {
-            match root.answer() {
-                Ok(()) => {}
-                // The group was left.
-                Err(Error::InvalidGroup { .. }) => ROOTS.lock().retain(|it| !Arc::ptr_eq(it, root)),
-                Err(error) => {
-                    tracing::debug!(%error, "cannot tell other ranks what this one has called");
-                }
+        // What the program does with logs may panic, and the next look may go well.
+        let _ = catch_unwind(AssertUnwindSafe(|| look(&mut stalls)));
+    }
+}
+
+fn look(stalls: &mut Stalls) {
+    if files::take_signal() {
+        write_all();
+    }
+    let now = Instant::now();
+    let due = stalls.due(&super::all(), now);
+    let roots = roots();
+    answer_all(&roots);
+    if !due.is_empty() {
+        stalls.report(due, &places(&roots), now);
+    }
+}
+
+/// Tells where these ranks stand, if somebody has asked. Forgets groups that were left.
+fn answer_all(roots: &[Arc<Root>]) {
+    for root in roots {
+        match root.answer() {
+            Ok(()) => {}
+            Err(Error::InvalidGroup { .. }) => {
+                let is_it = |it: &mut Arc<Root>| Arc::ptr_eq(it, root);
+                drop(ROOTS.lock().extract_if(.., is_it).collect::<Vec<_>>());
             }
-        }
-        if !due.is_empty() {
-            stalls.report(due, &places(&roots), now);
+            Err(error) => {
+                tracing::debug!(%error, "cannot tell other ranks what this one has called");
+            }
         }
     }
 }
@@ -147,8 +181,8 @@ pub(super) fn root_of(group: &GroupFacts) -> Option<(GroupFacts, Arc<dyn Store>)
 struct Places {
     /// By global rank.
     known: BTreeMap<u32, Place>,
-    /// Why a store could not be asked.
-    obstacle: Option<Error>,
+    /// Why ranks of other processes could not be asked.
+    obstacle: Option<String>,
 }
 
 /// Where ranks stand: those of this process, and others of these groups.
@@ -157,10 +191,12 @@ fn places(roots: &[Arc<Root>]) -> Places {
     let own = super::all().into_iter().map(|recorder| recorder.group().global_rank());
     let own = own.map(|rank| (rank, Place::of(rank, 0, now)));
     let mut places = Places { known: own.collect(), obstacle: None };
+    if roots.is_empty() {
+        places.obstacle = Some("they meet in no store that this one could ask".to_owned());
+    }
     for root in roots {
-        match root.ask() {
-            Ok(known) => places.known.extend(known),
-            Err(error) => places.obstacle = Some(error),
+        if let Err(error) = root.ask(roots, &mut places.known) {
+            places.obstacle = Some(error.to_string());
         }
     }
     places
@@ -188,28 +224,40 @@ impl Root {
         Ok(())
     }
 
-    /// Asks the others, and waits until they have answered, or for [`ANSWER_LIMIT`].
-    fn ask(&self) -> Result<BTreeMap<u32, Place>> {
-        let mut places = BTreeMap::new();
+    /// Asks the ranks that are not `known`, and waits until they have answered, or for
+    /// [`ANSWER_LIMIT`]. The `roots` of this process answer meanwhile.
+    fn ask(&self, roots: &[Arc<Root>], known: &mut BTreeMap<u32, Place>) -> Result<()> {
         let Some(group) = self.recorder.upgrade().map(|recorder| recorder.group()) else {
-            return Ok(places);
+            return Ok(());
         };
+        let is_unknown = |rank: &&u32| !known.contains_key(rank);
+        let mut open: Vec<u32> = group.members.iter().filter(is_unknown).copied().collect();
+        if open.is_empty() {
+            return Ok(());
+        }
         let question = self.store.add(ASKED, 1)?;
         let until = Instant::now() + ANSWER_LIMIT;
+        let mut pause = FIRST_PAUSE;
         loop {
-            // Others ask meanwhile.
-            self.answer()?;
-            for &rank in &group.members {
-                if !places.contains_key(&rank)
-                    && let Some(place) = self.place_of(rank, question)?
-                {
-                    places.insert(rank, place);
+            answer_all(roots);
+            let mut still = Vec::new();
+            for rank in open {
+                let place = match Instant::now() < until {
+                    true => self.place_of(rank, question)?,
+                    false => None,
+                };
+                match place {
+                    Some(place) => drop(known.insert(rank, place)),
+                    None => still.push(rank),
                 }
             }
-            if places.len() == group.members.len() || Instant::now() >= until {
-                return Ok(places);
+            open = still;
+            if open.is_empty() || Instant::now() + pause >= until {
+                return Ok(());
             }
-            std::thread::sleep(LOOK_INTERVAL / 10);
+            std::thread::sleep(pause);
+            // Many ask at the same time, of one store.
+            pause *= 2;
         }
     }
 

@@ -22,8 +22,10 @@ pub(super) struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct GroupPlace {
     pub(super) group: String,
-    /// What is not done, the oldest first.
+    /// What is not done, the oldest first; what is waited for, before all other.
     pub(super) open: Vec<CalledOperation>,
+    /// The number of the first collective that is not done.
+    pub(super) first_open: Option<u64>,
     /// The last collective that it called.
     pub(super) last: Option<CalledOperation>,
 }
@@ -39,7 +41,7 @@ pub(super) struct CalledOperation {
     pub(super) is_awaited: bool,
     /// How long ago it was called, in milliseconds.
     pub(super) since_ms: u64,
-    /// For a message: the other rank of the group, if it is from or to a certain one.
+    /// For a message: the global rank of the other, if it is from or to a certain one.
     pub(super) peer: Option<u32>,
     pub(super) tag: Option<u32>,
 }
@@ -49,11 +51,15 @@ impl Place {
     pub(super) fn of(rank: u32, answers: i64, now: Instant) -> Place {
         let is_its = |recorder: &Arc<Recorder>| recorder.group().global_rank() == rank;
         let place = |recorder: Arc<Recorder>| {
-            let open = recorder.open_operations();
-            let called = |it: &RecordedOperation| CalledOperation::of(it, now);
+            let (group, mut open) = (recorder.group(), recorder.open_operations());
+            let called = |it: &RecordedOperation| CalledOperation::of(it, &group, now);
+            let collectives = open.iter().filter(|it| it.note.kind == OperationKind::Collective);
+            let first_open = collectives.map(|it| it.sequence).min();
+            open.sort_by_key(|it| !it.is_awaited);
             let last = recorder.last_collective();
             GroupPlace {
-                group: recorder.group().name,
+                group: group.name.clone(),
+                first_open,
                 open: open.iter().take(MAX_OPEN).map(called).collect(),
                 last: last.as_ref().map(called),
             }
@@ -84,11 +90,27 @@ impl Place {
     }
 }
 
+impl GroupPlace {
+    /// Whether the collective of this number was called, and is not done: those between the first
+    /// that is not and the last are not all told.
+    pub(super) fn has_open(&self, sequence: u64) -> bool {
+        let is_it = |it: &CalledOperation| it.is_collective && it.sequence == sequence;
+        let last = self.last.as_ref().map_or(0, |last| last.sequence);
+        let is_between = self.first_open.is_some_and(|first| (first..=last).contains(&sequence));
+        is_between || self.open.iter().any(is_it)
+    }
+}
+
 impl CalledOperation {
     /// What is told of `operation`.
-    pub(super) fn of(operation: &RecordedOperation, now: Instant) -> CalledOperation {
+    pub(super) fn of(
+        operation: &RecordedOperation,
+        group: &GroupFacts,
+        now: Instant,
+    ) -> CalledOperation {
         let since = operation.issued.or(operation.end.as_ref().map(|end| end.at));
         let since = since.map(|at| now.saturating_duration_since(at)).unwrap_or_default();
+        let global = |peer: u32| group.members.get(peer as usize).copied().unwrap_or(peer);
         let is_message =
             matches!(operation.note.kind, OperationKind::Send | OperationKind::Receive);
         CalledOperation {
@@ -97,21 +119,20 @@ impl CalledOperation {
             is_collective: operation.note.kind == OperationKind::Collective,
             is_awaited: operation.is_awaited,
             since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-            peer: operation.note.peer.filter(|_| is_message),
+            peer: operation.note.peer.filter(|_| is_message).map(global),
             tag: operation.note.tag,
         }
     }
 
     /// "allreduce #17", or "recv from rank 2 (tag 5)".
-    pub(super) fn named(&self, group: &GroupFacts) -> String {
+    pub(super) fn named(&self) -> String {
         if self.is_collective {
             return format!("{} #{}", self.title, self.sequence);
         }
         let direction = if self.title.starts_with("send") { "to" } else { "from" };
-        let global = |peer: u32| group.members.get(peer as usize).copied().unwrap_or(peer);
         match (self.peer, self.tag) {
             (Some(peer), Some(tag)) => {
-                format!("{} {direction} rank {} (tag {tag})", self.title, global(peer))
+                format!("{} {direction} rank {peer} (tag {tag})", self.title)
             }
             (None, Some(tag)) => format!("{} {direction} any rank (tag {tag})", self.title),
             _ => self.title.clone(),

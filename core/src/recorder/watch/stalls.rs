@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::place::CalledOperation;
 use super::{Places, words};
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::recorder::{RecordedOperation, Recorder};
 
 /// Stalls that were reported, by the address of the recorder and the number of the operation.
@@ -68,11 +68,12 @@ impl Stalls {
                 continue;
             }
             let waited = now.saturating_duration_since(since);
-            let called = CalledOperation::of(&operation, now);
-            let name = format!("{} of group {}", called.named(&group), group.name);
+            let called = CalledOperation::of(&operation, &group, now);
+            let name = format!("{} of group {}", called.named(), group.name);
             words::say(&words::stalled(&group, &called, waited, places));
-            let pause = self.reported.get(&key).map_or(self.limit, |known| known.pause * 2);
-            let again = now + pause;
+            let pause =
+                self.reported.get(&key).map_or(self.limit, |known| known.pause.saturating_mul(2));
+            let again = clock::after(pause);
             self.reported.insert(key, ReportedStall { name, since, again, pause });
         }
     }

@@ -25,7 +25,10 @@ fn collective(title: &str, sequence: u64, is_awaited: bool) -> CalledOperation {
 }
 
 fn place(group: &str, open: Vec<CalledOperation>, last: Option<CalledOperation>) -> Place {
-    Place { answers: 1, groups: vec![GroupPlace { group: group.to_owned(), open, last }] }
+    Place {
+        answers: 1,
+        groups: vec![GroupPlace { group: group.to_owned(), open, last, first_open: None }],
+    }
 }
 
 /// What rank 0 of `size` says of allreduce #7.
@@ -85,12 +88,14 @@ fn ranks_that_stand_at_the_same_place_are_named_together() {
 
 #[test]
 fn a_store_that_cannot_be_asked_is_said_to_be_the_reason() {
-    let message = "it is gone".to_owned();
-    let obstacle = Some(Error::Network { message });
+    let obstacle = Some("it is gone".to_owned());
     let places = Places { known: BTreeMap::new(), obstacle };
     let operation = collective("allreduce", 7, true);
     let said = stalled(&group(2, 0), &operation, Duration::from_secs(10), &places);
-    assert!(said.ends_with("(the store cannot be asked where ranks are: it is gone)"), "{said}");
+    assert!(
+        said.ends_with("rank 1 may be anywhere (ranks cannot be asked where they are: it is gone)"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -106,4 +111,16 @@ fn what_is_no_place_is_none() {
 fn times_are_short() {
     let text = |seconds_| seconds(Duration::from_secs_f64(seconds_));
     assert_eq!([text(0.25), text(2.0), text(9.9), text(61.4)], ["0.2 s", "2 s", "9.9 s", "61 s"]);
+}
+
+#[test]
+fn what_is_open_between_the_first_and_the_last_is_open() {
+    let last = Some(collective("allreduce", 20, true));
+    let open = vec![collective("allreduce", 20, true)];
+    let mut there = place("dp", open, last);
+    there.groups[0].first_open = Some(3);
+    assert_eq!(said(2, [(1, there.clone())]), "ranks 0 and 1 have waited for 10 s");
+    there.groups[0].first_open = Some(8);
+    let expected = "rank 0 has waited for 10 s; rank 1 is in allreduce #20 of group dp for 12 s";
+    assert_eq!(said(2, [(1, there)]), expected);
 }

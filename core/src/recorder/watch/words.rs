@@ -1,11 +1,12 @@
 //! What is said of an operation that waits long. Knows neither stores nor clocks.
 
+use std::io::Write;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
 use super::Places;
-use super::place::{CalledOperation, Place};
+use super::place::CalledOperation;
 use crate::recorder::GroupFacts;
 
 /// Most ranks that a list names.
@@ -16,7 +17,8 @@ const NAMED_RANKS: usize = 16;
 pub(crate) fn say(text: &str) {
     tracing::warn!(target: "polyrank::stall", "{text}");
     if LevelFilter::current() == LevelFilter::OFF {
-        eprintln!("polyrank: {text}");
+        // Whoever has closed it does not want to know.
+        let _ = writeln!(std::io::stderr(), "polyrank: {text}");
     }
 }
 
@@ -31,7 +33,7 @@ pub(super) fn stalled(
     let own = group.global_rank();
     let (mut waiting, mut others) = (vec![own], Others::default());
     for rank in concerned(group, operation).filter(|&rank| rank != own) {
-        match where_is(group, operation, places.known.get(&rank)) {
+        match where_is(group, operation, places, rank) {
             Standing::Waits => waiting.push(rank),
             Standing::Elsewhere(text) => others.add(rank, text),
         }
@@ -39,10 +41,10 @@ pub(super) fn stalled(
     waiting.sort_unstable();
     let waited = seconds(waited);
     let has = if waiting.len() == 1 { "has" } else { "have" };
-    let name = operation.named(group);
+    let name = operation.named();
     let mut others = others.text();
     if let Some(obstacle) = &places.obstacle {
-        others.push_str(&format!(" (the store cannot be asked where ranks are: {obstacle})"));
+        others.push_str(&format!(" (ranks cannot be asked where they are: {obstacle})"));
     }
     let who = ranks(&waiting);
     format!("{name} of group {}: {who} {has} waited for {waited}{others}", group.name)
@@ -51,9 +53,8 @@ pub(super) fn stalled(
 /// The ranks, as global ranks, on which the operation depends.
 fn concerned(group: &GroupFacts, operation: &CalledOperation) -> impl Iterator<Item = u32> {
     let peer = operation.peer.filter(|_| !operation.is_collective);
-    let members = group.members.iter().enumerate();
-    let all = members.filter(move |(rank, _)| peer.is_none_or(|peer| peer as usize == *rank));
-    all.map(|(_, &global)| global)
+    let members = group.members.iter().copied();
+    members.filter(move |rank| peer.is_none_or(|peer| peer == *rank))
 }
 
 /// Where a rank stands, as seen from an operation.
@@ -63,31 +64,36 @@ enum Standing {
     Elsewhere(String),
 }
 
-fn where_is(group: &GroupFacts, operation: &CalledOperation, place: Option<&Place>) -> Standing {
-    let Some(place) = place else {
-        let text = "did not answer: stopped, gone, or cut off from the store";
+fn where_is(
+    group: &GroupFacts,
+    operation: &CalledOperation,
+    places: &Places,
+    rank: u32,
+) -> Standing {
+    let Some(place) = places.known.get(&rank) else {
+        let text = match places.obstacle {
+            None => "did not answer: stopped, gone, or cut off from the store",
+            Some(_) => "may be anywhere",
+        };
         return Standing::Elsewhere(text.to_owned());
     };
     let here = place.group(&group.name);
-    let is_same = |it: &&CalledOperation| {
-        operation.is_collective && it.is_collective && it.sequence == operation.sequence
-    };
-    if here.is_some_and(|here| here.open.iter().any(|it| is_same(&it))) {
+    if operation.is_collective && here.is_some_and(|here| here.has_open(operation.sequence)) {
         return Standing::Waits;
     }
     if let Some((name, awaited)) = place.awaited() {
         let since = seconds(Duration::from_millis(awaited.since_ms));
-        let what = awaited.named(group);
+        let what = awaited.named();
         return Standing::Elsewhere(format!("in {what} of group {name} for {since}"));
     }
     Standing::Elsewhere(match here.and_then(|here| here.last.as_ref()) {
         None => format!("has called no collective of group {}", group.name),
         Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
-            format!("has done its part, and called {}", last.named(group))
+            format!("has done its part, and called {}", last.named())
         }
         Some(last) => {
             let since = seconds(Duration::from_millis(last.since_ms));
-            format!("waits for nothing; it last called {}, {since} ago", last.named(group))
+            format!("waits for nothing; it last called {}, {since} ago", last.named())
         }
     })
 }

@@ -56,6 +56,10 @@ impl RendezvousOptions {
             // A job of one host has nobody to meet; torchrun's endpoint localhost:0 is of it.
             "c10d" if node_count == 1 => Ok(Meeting::Static { address: None, node_rank }),
             "c10d" => {
+                if let Some(rank) = node_rank.filter(|rank| *rank >= node_count) {
+                    let last = node_count - 1;
+                    return Err(format!("node rank {rank} does not exist: nodes are 0 to {last}"));
+                }
                 let Some((host, port)) = endpoint else {
                     let example = "as in --rdzv-endpoint host-a:29400";
                     return Err(format!(
