@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use polyrank::distributed::{NewGroupOptions, new_group};
+use polyrank::process_group::ReconfigureOptions;
 use polyrank::store::{Store, TcpStore, TcpStoreOptions};
 use polyrank::{GroupOptions, ProcessGroup};
 use polyrank_tests::processes::{
@@ -122,7 +123,7 @@ fn a_rank_that_computes_is_named_and_it_is_said_when_it_goes_on() {
     });
     for rank in [0, 1, 3] {
         let said = said(&ended, rank);
-        let first = "barrier #2 of group default_pg: ranks 0, 1 and 3 have waited for N s; \
+        let first = "barrier #2 of group default_pg: ranks 0, 1, 3 have waited for N s; \
                      rank 2 waits for nothing; it last called allreduce #1, N s ago";
         assert_eq!(said[0], first, "{}", ended[rank].output);
         let over = "barrier #2 of group default_pg waits no longer, after N s";
@@ -280,6 +281,57 @@ fn where_an_operation_fails_each_rank_writes_what_it_has_called() {
 }
 
 #[test]
+fn members_that_came_later_are_watched_over_and_ranks_are_their_own() {
+    let test = "members_that_came_later_are_watched_over_and_ranks_are_their_own";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let ended = with_variable("POLYRANK_TEST_FILE", path.to_str().unwrap(), || {
+        job(test, 3, |group| {
+            let store = group.get_group_store();
+            let options = GroupOptions::default();
+            let again = ProcessGroup::without_members(Some(&*store), "again", options).unwrap();
+            for uuid in [1, 2] {
+                let own = again.get_reconfigure_handle().unwrap();
+                store.set(&format!("{uuid}/{}", group.rank()), own.as_bytes()).unwrap();
+                let get = |rank: u32| store.get(&format!("{uuid}/{rank}")).unwrap();
+                // The first time in another order: ranks and numbers mean something else then.
+                let order = if uuid == 1 { [2, 1, 0] } else { [0, 1, 2] };
+                let handles = order.map(|rank| String::from_utf8(get(rank)).unwrap());
+                let options = ReconfigureOptions::new(uuid, handles);
+                again.reconfigure(options).unwrap().wait(None).unwrap();
+                again.allreduce(&mut [1.0], ()).unwrap();
+                again.barrier(()).unwrap();
+            }
+            if again.rank() == 1 {
+                until_said(group, &[0, 2]);
+            }
+            if again.rank() == 0 {
+                let barrier = again.allreduce_async(vec![1.0], ()).unwrap();
+                let path = std::env::var("POLYRANK_TEST_FILE").unwrap();
+                again.dump(Some(path.as_ref())).unwrap();
+                barrier.wait(None).unwrap();
+            } else {
+                again.allreduce(&mut [1.0], ()).unwrap();
+            }
+            group.barrier(()).unwrap();
+        })
+    });
+    for rank in [0, 2] {
+        let said = said(&ended, rank);
+        let found = said.iter().find(|text| text.contains("#3 of group again: ranks 0, 2 have"));
+        let found = found.unwrap_or_else(|| panic!("{}", ended[rank].output));
+        let expected = "rank 1 waits for nothing; it last called barrier #2, N s ago";
+        assert!(found.ends_with(expected), "{found}");
+    }
+    let trace: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&trace["missing"], &trace["obstacle"]), (&json!([]), &Value::Null));
+    let of_again = |entry: &&Value| entry["process_group"][0] == "again";
+    let entries = trace["ranks"][1]["entries"].as_array().unwrap().iter().filter(of_again);
+    let numbers: Vec<_> = entries.map(|entry| entry["collective_seq_id"].clone()).collect();
+    assert_eq!(numbers, [json!(1), json!(2)], "those of earlier members are forgotten");
+}
+
+#[test]
 fn a_stopped_rank_is_named() {
     let test = "a_stopped_rank_is_named";
     let ended = job(test, 3, |group| {
@@ -302,7 +354,7 @@ fn a_stopped_rank_is_named() {
         std::process::exit(0);
     });
     for rank in [0, 2] {
-        let expected = "allreduce #2 of group default_pg: ranks 0 and 2 have waited for N s; \
+        let expected = "allreduce #2 of group default_pg: ranks 0, 2 have waited for N s; \
                         rank 1 did not answer: stopped, gone, or cut off from the store";
         assert_eq!(said(&ended, rank)[0], expected, "{}", ended[rank].output);
     }

@@ -14,6 +14,7 @@ const MODULE: Module = Module {
     name: "trace",
     output: "site/src/trace/wasm",
     has_types: true,
+    says_panics: false,
 };
 
 /// Builds the module, where the compiler is in place.

@@ -31,6 +31,7 @@ const MODULE: Module = Module {
     name: NAME,
     output: OUTPUT,
     has_types: false,
+    says_panics: true,
 };
 /// The optimiser of the npm package `binaryen`.
 const OPTIMISER: &str = "bindings-wasm/node_modules/.bin/wasm-opt";
@@ -100,6 +101,8 @@ pub(crate) struct Module {
     pub(crate) output: &'static str,
     /// Whether TypeScript is told what is in it.
     pub(crate) has_types: bool,
+    /// Whether it can say where a panic is.
+    pub(crate) says_panics: bool,
 }
 
 /// What a build is for.
@@ -197,7 +200,7 @@ pub(crate) fn compile(
     let profile = how.profile();
     let (mut cargo, target) = wasm_compiler::cargo_build(workspace, how.has_panic_messages());
     cargo.args(["--profile", profile, "--target", TARGET, "-p", module.package]);
-    if how.has_panic_messages() && module.package == MODULE.package {
+    if how.has_panic_messages() && module.says_panics {
         cargo.args(["--features", "panic-messages"]);
     }
     progress.demand("wasm", &mut cargo)?;

@@ -4,6 +4,7 @@
 
 mod abort_error;
 mod handle;
+mod rank_names;
 
 pub use abort_error::error_of;
 pub(crate) use abort_error::{collective_name, inherited_error, tagged_name};
@@ -11,6 +12,7 @@ pub use handle::Completion;
 #[cfg(feature = "tcp")]
 pub(crate) use handle::is_in_callback;
 pub(crate) use handle::{Notification, guarded, in_hook, is_in_hook};
+pub(crate) use rank_names::rank_names;
 
 /// Work at the end of an operation, before its completion is settled: scaling, copying out.
 /// It runs under the progress lock, so it must not call user code.

@@ -125,11 +125,15 @@ impl Recorder {
     /// and numbers had another meaning.
     pub(crate) fn describe(&self, group: GroupFacts) {
         let mut known = self.group.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.epoch != group.epoch {
-            self.brief.forget();
-            *self.pending() = PendingOperations::default();
-        }
+        let is_new = known.epoch != group.epoch;
         *known = group;
+        drop(known);
+        if is_new {
+            self.brief.forget();
+            let former = std::mem::take(&mut *self.pending());
+            // Outside the lock: errors may hold what belongs to the program.
+            drop(former);
+        }
     }
 
     /// Whose operations they are.
@@ -181,7 +185,8 @@ impl Recorder {
     /// wanted: once for these members.
     pub(crate) fn note_failure(&self, error: &Error) {
         if self.is_of_this_process() {
-            self.pending().settle_all();
+            let released = self.pending().settle_all();
+            drop(released);
         }
         // A forked child is not the rank, and may not wait for its locks.
         let folder = files::folder().filter(|_| self.is_of_this_process());

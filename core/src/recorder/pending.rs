@@ -77,14 +77,21 @@ impl PendingOperations {
         }
     }
 
-    /// Releases the completions of all that have ended: errors may hold what belongs to the program.
-    pub(super) fn settle_all(&mut self) {
+    /// Hands out all that have ended, for the caller to drop outside the lock: errors may hold what
+    /// belongs to the program.
+    #[must_use]
+    pub(super) fn settle_all(&mut self) -> Vec<Box<IssuedNote>> {
+        let mut released = Vec::new();
         for (number, state) in self.all.iter_mut().skip(self.settled) {
             let recorded = state.recorded(*number);
-            if recorded.end.is_some() {
-                *state = State::Ended(Box::new(recorded));
+            if recorded.end.is_some()
+                && let State::Open(open) =
+                    std::mem::replace(state, State::Ended(Box::new(recorded)))
+            {
+                released.push(open);
             }
         }
+        released
     }
 
     /// Forgets the oldest that has ended, or the oldest of all if none has, when there are too

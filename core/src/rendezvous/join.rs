@@ -12,7 +12,7 @@ use std::time::Duration;
 
 #[cfg(feature = "tcp")]
 use super::late::LateReport;
-use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, named, timed_out};
+use super::missing::{TimeoutVerdict, limit_text, missing, missing_of, timed_out};
 use super::presence::{self, PresenceObserver};
 use super::refusal::linger_for_all;
 use super::verdict::{
@@ -20,6 +20,7 @@ use super::verdict::{
     verdict_of,
 };
 use crate::blocking::block_on;
+use crate::completion::rank_names;
 use crate::generated::error::{Error, Result};
 use crate::store::{Deadline, Store};
 
@@ -299,7 +300,7 @@ pub(crate) async fn await_joined(
             return Err(match missing.as_slice() {
                 [] => late,
                 [first, ..] => {
-                    let (who, limit) = (named(&missing, 0), limit_text(timeout));
+                    let (who, limit) = (rank_names(&missing, 0), limit_text(timeout));
                     let message = format!(
                         "{who} of {world_size} joined group '{group_name}', but did not go on \
                          within {limit}"

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use super::join::Keys;
 use super::presence;
+use crate::completion::rank_names;
 use crate::generated::error::{Error, Result};
 use crate::sorted::sort;
 use crate::store::{Deadline, Store, WaitError, expired};
 
-/// Most ranks that a message names.
-const NAMED_RANKS: usize = 16;
 /// Most ranks that an error lists.
 const LISTED_RANKS: usize = 128;
 /// Ranks that are looked for at once.
@@ -156,18 +155,18 @@ impl MissingRanks {
     pub(super) fn who(&self, world_size: u32) -> String {
         let many = self.listed.len() + self.others as usize != 1;
         let has = if many { "have" } else { "has" };
-        format!("{} of {world_size} {has}", named(&self.listed, self.others))
+        format!("{} of {world_size} {has}", rank_names(&self.listed, self.others))
     }
 
     /// How many came, who is gone, who did not come, and what is to be said of it: "ranks 2, 3 of 4
     /// did not join within 30 s; rank 1 had come, and is gone".
     pub(super) fn verdict(&self, world_size: u32, timeout: Duration) -> String {
         let MissingRanks { came, listed, others, gone } = self;
-        let (who, limit) = (named(listed, *others), limit_text(timeout));
+        let (who, limit) = (rank_names(listed, *others), limit_text(timeout));
         let also = match gone.len() {
             0 => String::new(),
-            1 => format!("; {} had come, and is gone", named(gone, 0)),
-            _ => format!("; {} had come, and are gone", named(gone, 0)),
+            1 => format!("; {} had come, and is gone", rank_names(gone, 0)),
+            _ => format!("; {} had come, and are gone", rank_names(gone, 0)),
         };
         let (gone, listed) = (numbers(gone), numbers(listed));
         format!("{came} {gone} {listed} {who} of {world_size} did not join within {limit}{also}")
@@ -177,21 +176,6 @@ impl MissingRanks {
 fn numbers(ranks: &[u32]) -> String {
     let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
     ranks.join(",")
-}
-
-/// "ranks 2, 3", the first of `listed`; "ranks 2, 3 and 4 more" where there are so many beside.
-pub(super) fn named(listed: &[u32], others: u32) -> String {
-    let (named, rest) = listed.split_at(listed.len().min(NAMED_RANKS));
-    let others = others + rest.len() as u32;
-    let names: Vec<_> = named.iter().map(u32::to_string).collect();
-    let names = names.join(", ");
-    match (named.len(), others) {
-        (0, 1) => "1 rank".to_owned(),
-        (0, others) => format!("{others} ranks"),
-        (1, 0) => format!("rank {names}"),
-        (_, 0) => format!("ranks {names}"),
-        (_, others) => format!("ranks {names} and {others} more"),
-    }
 }
 
 /// "30 s".

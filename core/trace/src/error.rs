@@ -60,7 +60,7 @@ impl fmt::Display for TraceError {
                 "{} is of the run {}, and {} of the run {}; give the files of one run",
                 one.0, one.1, other.0, other.1
             ),
-            TraceError::Nothing => f.write_str("there is no dump of a flight recorder"),
+            TraceError::Nothing => f.write_str("no file holds what a flight recorder wrote"),
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) enum Standing {
     NotCome,
     /// It was there, and its recorder has forgotten.
     Forgotten,
-    /// There is no dump of it.
+    /// Its dump is missing.
     Unknown,
 }
 

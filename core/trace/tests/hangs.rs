@@ -166,7 +166,7 @@ fn a_rank_without_a_file_is_called_what_it_is() {
         let (finding, report) = told(&job);
         assert_eq!((finding.kind, finding.ranks), (Kind::Hang, vec![gone]), "{report}");
         assert!(report.contains("allreduce #6 of default_pg"), "{report}");
-        let no_file = format!("there is no file of rank {gone}: killed, stopped, not reachable");
+        let no_file = format!("no file from rank {gone}: killed, stopped, not reachable");
         assert!(report.contains(&no_file) && report.contains("is not known"), "{report}");
         // What the others' recorders know of it.
         for dump in gathered["ranks"].as_array_mut().unwrap() {

@@ -39,12 +39,15 @@ pub(super) fn receive(
 }
 
 /// Turns signals to the launcher into events, until the handle is closed.
-pub(super) fn listen_for_signals(events: Sender<Event>) -> std::io::Result<Handle> {
+pub(super) fn listen_for_signals<E: Send + 'static>(
+    events: Sender<E>,
+    event: impl Fn(i32) -> E + Send + 'static,
+) -> std::io::Result<Handle> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
     let handle = signals.handle();
     thread::spawn(move || {
         for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
+            if events.send(event(signal)).is_err() {
                 return;
             }
         }

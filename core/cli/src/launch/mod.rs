@@ -34,7 +34,6 @@ mod record;
 mod remote_command;
 pub(crate) mod report;
 mod supervise;
-mod utc;
 
 use arguments::options::RunArguments;
 

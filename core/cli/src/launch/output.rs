@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use polyrank::env::variable;
 
 use super::arguments::streams::Stream;
-use super::utc::rfc3339;
 
 /// Most lines of a rank that the report shows.
 const KEPT_LINES: usize = 20;
@@ -52,7 +51,7 @@ impl Screen {
 
     fn show(&self, rank: u32, stream: Stream, line: &[u8]) -> io::Result<()> {
         let mut bytes = match self.format.timestamps {
-            true => rfc3339(SystemTime::now()) + " ",
+            true => format!("{} ", humantime::format_rfc3339_millis(SystemTime::now())),
             false => String::new(),
         };
         bytes.push_str(&self.prefix(rank, stream));
@@ -147,7 +146,7 @@ pub(super) fn forward(
     mut on_error: impl FnMut(OutputError),
 ) {
     let Destination { rank, stream, mut shown, mut file, last } = to;
-    for_each_line(input, |line| {
+    for_each_line(input, MAX_LINE_BYTES, |line| {
         if let Some(error) = file.as_mut().and_then(|file| file.write_all(line).err()) {
             file = None;
             on_error(OutputError::File(error));
@@ -163,16 +162,19 @@ pub(super) fn forward(
 
 /// Keeps the last lines of one stream until its end, and shows none.
 pub(crate) fn keep(input: impl Read, last: &LastLines) {
-    for_each_line(input, |line| last.keep(line.strip_suffix(b"\n").unwrap_or(line)));
+    for_each_line(input, MAX_LINE_BYTES, |line| {
+        last.keep(line.strip_suffix(b"\n").unwrap_or(line))
+    });
 }
 
-/// Calls `with` for each line with its end, as far as it has one.
-pub(super) fn for_each_line(input: impl Read, mut with: impl FnMut(&[u8])) {
+/// Calls `with` for each line with its end, as far as it has one; in pieces, those that are longer
+/// than `longest` bytes.
+pub(super) fn for_each_line(input: impl Read, longest: u64, mut with: impl FnMut(&[u8])) {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
         line.clear();
-        match input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
+        match input.by_ref().take(longest).read_until(b'\n', &mut line) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

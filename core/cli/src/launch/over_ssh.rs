@@ -9,7 +9,7 @@
 //! A launcher there reads signals from its standard input, and ends its ranks when that is closed.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 
 use polyrank::env::variable::{self, TOPICS};
 use signal_hook::consts::SIGTERM;
-use signal_hook::iterator::{Handle, Signals};
 
 use super::EXIT_USAGE;
 use super::arguments::hosts::Host;
@@ -28,8 +27,9 @@ use super::arguments::job::Job;
 use super::arguments::parts::Part;
 use super::arguments::streams::Stream;
 use super::environment::JobEnvironment;
+use super::events::listen_for_signals;
 use super::messages::Message;
-use super::output::{LineFormat, Screen};
+use super::output::{LineFormat, Screen, for_each_line};
 use super::record::{self, Record};
 use super::remote_command::{self, RemotePlace};
 use super::report::{say, signal_name};
@@ -65,7 +65,7 @@ pub(super) fn run(job: &Job, hosts: &[Host]) -> i32 {
         }
     };
     let (events, inbox) = channel();
-    let signals = match listen(events.clone()) {
+    let signals = match listen_for_signals(events.clone(), Event::Signal) {
         Ok(handle) => handle,
         Err(error) => {
             say(&format!("cannot listen for signals: {error}"));
@@ -212,25 +212,16 @@ impl Run<'_> {
     fn pass_on(&self, stream: Stream, input: impl Read + Send + 'static) -> thread::JoinHandle<()> {
         let (screen, events) = (self.screen.clone(), self.events.clone());
         thread::spawn(move || {
-            let mut input = BufReader::new(input);
-            let mut line = Vec::new();
             let mut open = true;
-            loop {
-                line.clear();
-                match input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
-                    Ok(0) => return,
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(_) => return,
-                }
-                let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            for_each_line(input, MAX_LINE_BYTES, |line| {
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
                 if let Some(message) = Message::of_line(line) {
                     let _ = events.send(Event::Said(Box::new(message)));
                 } else if open && screen.pass_on(stream, line).is_err() {
                     open = false;
                     let _ = events.send(Event::OutputClosed);
                 }
-            }
+            });
         })
     }
 
@@ -345,19 +336,4 @@ fn passed_on() -> Vec<(OsString, OsString)> {
         variable.name().starts_with("POLYRANK_") && *variable != variable::POLYRANK_RUN_ID
     });
     ours.filter_map(|variable| Some((variable.name().into(), variable.value()?))).collect()
-}
-
-/// Turns signals to this launcher into events, until the handle is closed.
-fn listen(events: Sender<Event>) -> io::Result<Handle> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGUSR1, SIGUSR2};
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
-    let handle = signals.handle();
-    thread::spawn(move || {
-        for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(handle)
 }

@@ -8,7 +8,6 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::report::{ProcessEnd, signal_name};
-use super::utc::rfc3339;
 
 /// The version of the format; a field that is new does not change it.
 const VERSION: u32 = 1;
@@ -152,7 +151,7 @@ impl Rank {
 
 /// This moment as records have it.
 pub(super) fn now() -> String {
-    rfc3339(SystemTime::now())
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 /// The name of this host.

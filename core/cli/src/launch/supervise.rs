@@ -42,7 +42,7 @@ pub(super) fn run(job: &Job) -> i32 {
         }
     };
     let (events, inbox) = channel();
-    let signals = match listen_for_signals(events.clone()) {
+    let signals = match listen_for_signals(events.clone(), Event::Signal) {
         Ok(handle) => handle,
         Err(error) => {
             say(&format!("cannot listen for signals: {error}"));

@@ -62,6 +62,8 @@ static ROOTS: ProcessMutex<Vec<Arc<Root>>> = ProcessMutex::new(Vec::new());
 /// Watches over the operations of this process, and answers in `store`, where all ranks of a group
 /// that has this `recorder` meet. Without a store, ranks of other processes stay unknown.
 pub(crate) fn watch(recorder: &Arc<Recorder>, store: Option<Arc<dyn Store>>) {
+    // Members that come after others meet in a store of their own.
+    forget(recorder);
     let recorder = Arc::downgrade(recorder);
     if let Some(store) = store {
         // What does not answer soon must not keep the watch from saying what it knows.

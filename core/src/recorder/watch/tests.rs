@@ -65,7 +65,7 @@ fn each_rank_is_said_to_stand_where_it_stands() {
     for (place, expected) in cases {
         let said = said(2, [(1, place)]);
         match expected {
-            None => assert_eq!(said, "ranks 0 and 1 have waited for 10 s"),
+            None => assert_eq!(said, "ranks 0, 1 have waited for 10 s"),
             Some(text) => assert_eq!(said, format!("rank 0 has waited for 10 s; {text}")),
         }
     }
@@ -76,7 +76,7 @@ fn ranks_that_stand_at_the_same_place_are_named_together() {
     let here = || place("dp", vec![collective("allreduce", 7, true)], None);
     let there = || place("tp", vec![collective("send", 4, true)], None);
     let said_of_five = said(5, [(1, here()), (2, there()), (3, there())]);
-    let expected = "ranks 0 and 1 have waited for 10 s; ranks 2 and 3 are in send #4 of group tp \
+    let expected = "ranks 0, 1 have waited for 10 s; ranks 2, 3 are in send #4 of group tp \
                     for 12 s; rank 4 did not answer: stopped, gone, or cut off from the store";
     assert_eq!(said_of_five, expected);
     let said_of_many = said(100, (1..90).map(|rank| (rank, here())));
@@ -119,7 +119,7 @@ fn what_is_open_between_the_first_and_the_last_is_open() {
     let open = vec![collective("allreduce", 20, true)];
     let mut there = place("dp", open, last);
     there.groups[0].first_open = Some(3);
-    assert_eq!(said(2, [(1, there.clone())]), "ranks 0 and 1 have waited for 10 s");
+    assert_eq!(said(2, [(1, there.clone())]), "ranks 0, 1 have waited for 10 s");
     there.groups[0].first_open = Some(8);
     let expected = "rank 0 has waited for 10 s; rank 1 is in allreduce #20 of group dp for 12 s";
     assert_eq!(said(2, [(1, there)]), expected);

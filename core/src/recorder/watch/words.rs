@@ -7,10 +7,8 @@ use tracing::level_filters::LevelFilter;
 
 use super::Places;
 use super::place::CalledOperation;
+use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
-
-/// Most ranks that a list names.
-const NAMED_RANKS: usize = 16;
 
 /// Warns; on standard error where no program listens to what libraries log, so that nobody waits
 /// in silence.
@@ -23,7 +21,7 @@ pub(crate) fn say(text: &str) {
 }
 
 /// That `operation` of this rank has `waited` in `group`, and where the others stand: "allreduce
-/// #17 of group dp: ranks 0, 1 and 3 have waited for 10 s; rank 2 is in broadcast #4 of group tp".
+/// #17 of group dp: ranks 0, 1, 3 have waited for 10 s; rank 2 is in broadcast #4 of group tp".
 pub(super) fn stalled(
     group: &GroupFacts,
     operation: &CalledOperation,
@@ -46,7 +44,7 @@ pub(super) fn stalled(
     if let Some(obstacle) = &places.obstacle {
         others.push_str(&format!(" (ranks cannot be asked where they are: {obstacle})"));
     }
-    let who = ranks(&waiting);
+    let who = rank_names(&waiting, 0);
     format!("{name} of group {}: {who} {has} waited for {waited}{others}", group.name)
 }
 
@@ -117,21 +115,9 @@ impl Others {
                 true => " are",
                 false => "",
             };
-            format!("; {}{is} {text}", ranks(who))
+            format!("; {}{is} {text}", rank_names(who, 0))
         };
         self.0.iter().map(part).collect()
-    }
-}
-
-/// "rank 2", "ranks 0, 1 and 3".
-fn ranks(ranks: &[u32]) -> String {
-    let named: Vec<_> = ranks.iter().take(NAMED_RANKS).map(u32::to_string).collect();
-    let more = ranks.len() - named.len();
-    match named.split_last() {
-        None => "no rank".to_owned(),
-        Some((last, [])) => format!("rank {last}"),
-        Some((last, first)) if more == 0 => format!("ranks {} and {last}", first.join(", ")),
-        Some(_) => format!("ranks {} and {more} more", named.join(", ")),
     }
 }
 

@@ -147,7 +147,7 @@ fn without_file(open: &[(&Dump, &Entry)], unknown: &[u32]) -> Option<String> {
         format!("{} {say} that it has not come", words::ranks(&by))
     };
     Some(format!(
-        "there is no file of {}: killed, stopped, not reachable or never started, which is not \
+        "no file from {}: killed, stopped, not reachable or never started, which is not \
          known; {came}",
         words::ranks(unknown)
     ))

@@ -40,7 +40,7 @@ pub enum Kind {
     NotReceived,
     /// An operation or a group failed.
     Failed,
-    /// There is no file of a rank.
+    /// A rank has left no file.
     NoFile,
     /// A rank comes last, again and again.
     SlowRank,
@@ -200,7 +200,7 @@ fn open(dump: &Dump) -> Option<(&Entry, usize)> {
 fn whereabouts(job: &Job, rank: u32) -> String {
     let Some(dump) = job.dump(rank) else {
         return format!(
-            "there is no file of rank {rank}: it was killed, is stopped, cannot be reached, or \
+            "no file from rank {rank}: it was killed, is stopped, cannot be reached, or \
              never started; which of these is not known"
         );
     };

@@ -127,7 +127,7 @@ pub(super) fn missing_files(job: &Job, findings: &[Finding]) -> Option<Finding> 
         return None;
     }
     let text = format!(
-        "there is no file of {}: killed, stopped, not reachable or never started, which is not \
+        "no file from {}: killed, stopped, not reachable or never started, which is not \
          known",
         words::ranks(&missing)
     );
