@@ -80,7 +80,7 @@ impl PendingOperations {
     /// Hands out all that have ended, for the caller to drop outside the lock: errors may hold what
     /// belongs to the program.
     #[must_use]
-    pub(super) fn settle_all(&mut self) -> Vec<Box<IssuedNote>> {
+    pub(super) fn settle_all(&mut self) -> Vec<IssuedNote> {
         let mut released = Vec::new();
         for (number, state) in self.all.iter_mut().skip(self.settled) {
             let recorded = state.recorded(*number);
@@ -88,7 +88,7 @@ impl PendingOperations {
                 && let State::Open(open) =
                     std::mem::replace(state, State::Ended(Box::new(recorded)))
             {
-                released.push(open);
+                released.push(*open);
             }
         }
         released
