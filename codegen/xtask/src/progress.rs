@@ -13,8 +13,9 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// How often a line says that a command still runs, if the output is not a terminal.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// A step that takes longer hangs; the whole run must stay under 40 minutes.
-const LIMIT: Duration = Duration::from_secs(25 * 60);
+/// A command that prints nothing for so long hangs. How long the whole takes says nothing: machines
+/// differ in speed.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
 
 /// How a command ended.
 pub(crate) struct CommandResult {
@@ -72,9 +73,11 @@ impl Progress {
             }
         });
         let mut output = format!("$ {shown}\n");
-        let in_time = self.collect(name, &inbox, bar.as_ref(), started, &mut output);
-        if !in_time {
-            output.push_str(&format!("stopped after {} s: it hangs\n", LIMIT.as_secs()));
+        let ends = self.collect(name, &inbox, bar.as_ref(), started, &mut output);
+        if !ends {
+            let silence = SILENCE.as_secs();
+            output
+                .push_str(&format!("stopped: it hangs; it has printed nothing for {silence} s\n"));
             kill_with_descendants(child.id());
         }
         let status = child.wait().with_context(|| format!("cannot wait for {shown}"))?;
@@ -82,7 +85,7 @@ impl Progress {
             bar.finish_and_clear();
         }
         self.append(name, &output)?;
-        Ok(CommandResult { success: status.success() && in_time, output, took: started.elapsed() })
+        Ok(CommandResult { success: status.success() && ends, output, took: started.elapsed() })
     }
 
     /// Runs `command` as part of the step `name`, which fails if the command does.
@@ -120,7 +123,7 @@ impl Progress {
         Some(bar)
     }
 
-    /// Takes lines until the command closes its output; false when the limit passes before that.
+    /// Takes lines until the command closes its output; false if none comes for too long.
     fn collect(
         &self,
         name: &str,
@@ -130,9 +133,11 @@ impl Progress {
         output: &mut String,
     ) -> bool {
         let mut next_heartbeat = HEARTBEAT;
+        let mut spoke = Instant::now();
         loop {
             match inbox.recv_timeout(Duration::from_millis(500)) {
                 Ok(line) => {
+                    spoke = Instant::now();
                     if let Some(bar) = bar {
                         bar.set_message(line.trim().to_owned());
                     }
@@ -142,10 +147,10 @@ impl Progress {
                 Err(RecvTimeoutError::Disconnected) => return true,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let elapsed = started.elapsed();
-            if elapsed > LIMIT {
+            if spoke.elapsed() > SILENCE {
                 return false;
             }
+            let elapsed = started.elapsed();
             if bar.is_none() && elapsed > next_heartbeat {
                 next_heartbeat = elapsed + HEARTBEAT;
                 let last = output.lines().last().unwrap_or_default().trim();

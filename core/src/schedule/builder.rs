@@ -5,6 +5,7 @@
 //! overlap unless one changes memory that the other uses. Any other order (of messages without
 //! data) is added with [`Builder::order`].
 
+use super::uses::{BlockUses, Use};
 use super::{Action, Block, Buffer, Chunk, Operands, Rank, Schedule, Scratch, Step};
 use crate::sorted::{LargeMap, sort};
 
@@ -13,14 +14,7 @@ use crate::sorted::{LargeMap, sort};
 pub struct Builder {
     schedule: Schedule,
     /// For each block, the uses that a later step may have to wait for.
-    uses: LargeMap<Block, Vec<Use>>,
-}
-
-#[derive(Debug)]
-struct Use {
-    step: u32,
-    chunk: Chunk,
-    writes: bool,
+    uses: LargeMap<Block, BlockUses>,
 }
 
 impl Builder {
@@ -94,15 +88,11 @@ impl Builder {
         }
         if let Some(chunk) = action.writes() {
             self.wait_for(&chunk, |_| true, &mut after);
-            if let Some(uses) = self.uses.get_mut(&chunk.block) {
-                // A step that waits for this one waits for those before it, too.
-                uses.retain(|earlier| !chunk.covers(&earlier.chunk));
-            }
         }
         let uses = action.reads().map(|chunk| (chunk, false));
         for (chunk, writes) in uses.chain(action.writes().map(|chunk| (chunk, true))) {
             if !chunk.is_nothing() {
-                self.uses.entry(chunk.block).or_default().push(Use { step, chunk, writes });
+                self.uses.entry(chunk.block).or_default().add(&chunk, Use { step, writes });
             }
         }
         self.schedule.steps.push(Step { action, after: self.without_implied(after) });
@@ -110,12 +100,10 @@ impl Builder {
     }
 
     fn wait_for(&self, chunk: &Chunk, conflicts: impl Fn(&Use) -> bool, after: &mut Vec<u32>) {
-        let uses = self.uses.get(&chunk.block).map_or(&[][..], Vec::as_slice);
-        after.extend(
-            uses.iter()
-                .filter(|earlier| conflicts(earlier) && chunk.overlaps(&earlier.chunk))
-                .map(|earlier| earlier.step),
-        );
+        if let Some(uses) = self.uses.get(&chunk.block).filter(|_| !chunk.is_nothing()) {
+            let earlier = uses.of(chunk).filter(|earlier| conflicts(earlier));
+            after.extend(earlier.map(|earlier| earlier.step));
+        }
     }
 
     /// Drops the steps that come before another one of `after` anyway.

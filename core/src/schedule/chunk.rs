@@ -1,5 +1,6 @@
 //! Names of memory: buffers, blocks of buffers and chunks of blocks. Knows no bytes and no memory.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
@@ -80,12 +81,12 @@ impl Chunk {
 
     /// The elements it covers of a block of `block_elements` elements.
     pub fn elements(&self, block_elements: usize) -> Range<usize> {
-        let at = |part: u64| {
-            let parts = u128::from(self.parts.max(1));
+        let at = |fraction: Fraction| {
+            let parts = u128::from(fraction.denominator.max(1));
             // At most `block_elements` for every part of the block, so that it fits.
-            (block_elements as u128 * u128::from(part) / parts) as usize
+            (block_elements as u128 * u128::from(fraction.numerator) / parts) as usize
         };
-        at(self.start().0)..at(self.end().0)
+        at(self.start())..at(self.end())
     }
 
     /// Whether some element of a large enough block is in both.
@@ -96,15 +97,13 @@ impl Chunk {
         self.block == other.block
             && !self.is_nothing()
             && !other.is_nothing()
-            && less(self.start(), other.end())
-            && less(other.start(), self.end())
+            && self.start() < other.end()
+            && other.start() < self.end()
     }
 
     /// Whether every element of `other` is in this chunk.
     pub fn covers(&self, other: &Chunk) -> bool {
-        self.block == other.block
-            && !less(other.start(), self.start())
-            && !less(self.end(), other.end())
+        self.block == other.block && self.start() <= other.start() && other.end() <= self.end()
     }
 
     /// Whether both are the same range of the same block, however it is cut.
@@ -112,19 +111,48 @@ impl Chunk {
         self.covers(other) && other.covers(self)
     }
 
-    /// Where it starts, as a fraction of the block: numerator, denominator.
-    fn start(&self) -> (u64, u64) {
-        (u64::from(self.part), u64::from(self.parts))
+    /// Where in the block it starts.
+    pub(super) fn start(&self) -> Fraction {
+        let (numerator, denominator) = (u64::from(self.part), u64::from(self.parts));
+        Fraction { numerator, denominator }
     }
 
-    fn end(&self) -> (u64, u64) {
-        (u64::from(self.part) + u64::from(self.count), u64::from(self.parts))
+    /// Where in the block it ends.
+    pub(super) fn end(&self) -> Fraction {
+        let start = self.start();
+        Fraction { numerator: start.numerator + u64::from(self.count), ..start }
     }
 }
 
-fn less(a: (u64, u64), b: (u64, u64)) -> bool {
-    a.0 * b.1 < b.0 * a.1
+/// A place in a block, as a part of the whole; equal places compare equal however the block is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fraction {
+    /// At most the denominator.
+    numerator: u64,
+    /// Below 2³², and at least 1.
+    denominator: u64,
 }
+
+impl Ord for Fraction {
+    fn cmp(&self, other: &Fraction) -> Ordering {
+        // No chunk ends behind its block, so that a numerator is at most its denominator.
+        (self.numerator * other.denominator).cmp(&(other.numerator * self.denominator))
+    }
+}
+
+impl PartialOrd for Fraction {
+    fn partial_cmp(&self, other: &Fraction) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Fraction {
+    fn eq(&self, other: &Fraction) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Fraction {}
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ mod facts;
 mod step;
 mod team;
 mod topology;
+mod uses;
 mod walk;
 
 pub mod builder;
