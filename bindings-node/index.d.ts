@@ -196,6 +196,22 @@ export const Backend: {
 /** The names of backends, with those that a program registers; `gloo` is an alias of `tcp`. */
 export type Backend = (typeof Backend)[keyof typeof Backend];
 
+/** How much is compared before operations are issued: c10d's levels. */
+export const DebugLevel: {
+  /**
+   * Only what costs nothing: ranks of the backends `mpi` and `nccl` are compared once an
+   * operation makes no progress, ranks of the others always.
+   */
+  readonly OFF: 0;
+  /** As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged. */
+  readonly INFO: 1;
+  /** Ranks of every backend compare through the store what they run, before they run it. */
+  readonly DETAIL: 2;
+};
+
+/** How much is compared before operations are issued: c10d's levels. */
+export type DebugLevel = (typeof DebugLevel)[keyof typeof DebugLevel];
+
 /** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult: {
   /** It is complete. */
@@ -5273,6 +5289,24 @@ export function nanCheck(options?: {
      */
     allowInfinity?: boolean | undefined;
   }): (args: PreHookArgs) => void;
+
+/**
+ * How much is compared: what `setDebugLevel` set last, else what `POLYRANK_DEBUG` or
+ * `TORCH_DISTRIBUTED_DEBUG` says.
+ *
+ * @throws {@link InvalidArgumentError}
+ */
+export function getDebugLevel(): DebugLevel;
+
+/** Sets how much groups compare that are made from now on. All ranks set the same. */
+export function setDebugLevel(level: DebugLevel): void;
+
+/**
+ * Sets what `POLYRANK_DEBUG` or `TORCH_DISTRIBUTED_DEBUG` says now.
+ *
+ * @throws {@link InvalidArgumentError}
+ */
+export function setDebugLevelFromEnv(): void;
 
 /**
  * The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can

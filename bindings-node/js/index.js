@@ -3,9 +3,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { constants } from "node:buffer";
 import { createRequire } from "node:module";
+import { debuglog } from "node:util";
 
 import "./runtime/inspect.js";
-import { install } from "./runtime/native.js";
+import { install, native } from "./runtime/native.js";
 import { withWorks } from "./work.js";
 
 
@@ -18,6 +19,8 @@ install(withWorks(createRequire(import.meta.url)("../polyrank.node")), {
   currentMesh: variable(),
   commName: variable(),
 });
+
+native.beginLog(debuglog("polyrank").enabled ? "debug" : "warn");
 
 /** What has a value while a callback runs, and through all that it awaits. */
 function variable() {

@@ -12,6 +12,7 @@
 mod backends;
 mod convert;
 mod device;
+mod log;
 mod memory;
 mod native;
 mod object;

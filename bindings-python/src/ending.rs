@@ -44,6 +44,7 @@ pub(crate) fn attach(f: impl FnOnce(Python<'_>)) {
 /// Shuts the gate, and waits for those inside.
 #[pyfunction]
 fn shut(py: Python<'_>) {
+    crate::log::flush(py);
     SHUT.store(true, Ordering::SeqCst);
     if PROCESS.load(Ordering::SeqCst) != std::process::id() {
         return;

@@ -18,6 +18,7 @@ mod future;
 mod generated;
 mod hooks;
 mod implementations;
+mod log;
 mod object_codec;
 mod python_store;
 mod record;
@@ -50,6 +51,8 @@ mod _core {
         module.setattr("_check_hashes", check_hashes)?;
         module.setattr("_begin_coalescing", wrap_pyfunction!(coalescing::begin, module)?)?;
         module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;
+        log::begin();
+        log::tell_call_sites();
         ending::watch(module.py())?;
         collector::watch(module.py())?;
         generated::add(module)

@@ -29,6 +29,9 @@ use crate::rendezvous::{self, RankClaim};
 use crate::sorted::sort;
 use crate::store::{PrefixStore, Store};
 
+pub use crate::debug_level::{
+    DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env,
+};
 pub use crate::generated::distributed::*;
 pub use crate::process_group::topology::compute_dims;
 pub use choice::{BackendInfo, BuildInfo, Recommendation, build_info, recommend_backend};

@@ -94,6 +94,11 @@ mod setters;
 
 pub mod backend;
 mod blocking;
+#[cfg(all(feature = "tcp", not(feature = "internals")))]
+mod call_site;
+#[cfg(all(feature = "tcp", feature = "internals"))]
+#[doc(hidden)]
+pub mod call_site;
 #[cfg(not(feature = "internals"))]
 mod calls;
 #[cfg(feature = "internals")]
@@ -111,6 +116,7 @@ mod completion;
 #[doc(hidden)]
 pub mod completion;
 mod context;
+mod debug_level;
 pub mod device_mesh;
 pub mod distributed;
 #[cfg(not(feature = "internals"))]

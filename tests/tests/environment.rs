@@ -14,7 +14,7 @@ use polyrank_tests::checked_in;
 /// The folders that users get.
 const PRODUCT: [&str; 4] = ["core", "bindings-python", "bindings-node", "bindings-wasm"];
 /// The one file that asks the environment.
-const TABLE: &str = "core/src/env/variable.rs";
+const TABLE: &str = "core/src/env/table.rs";
 /// Not read by what users get: tests, examples, measurements of one package.
 const APART: [&str; 4] = ["/tests/", "/tests.rs", "/examples/", "/bench/speed.mjs"];
 /// The name of this suite.

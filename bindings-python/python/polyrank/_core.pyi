@@ -18,7 +18,7 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
-from polyrank._enums import BackendType, WorkResult
+from polyrank._enums import BackendType, DebugLevel, WorkResult
 
 __all__ = [
     "AbortedError",
@@ -132,6 +132,7 @@ __all__ = [
     "gather_v",
     "get_backend",
     "get_backend_config",
+    "get_debug_level",
     "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
@@ -181,6 +182,8 @@ __all__ = [
     "send",
     "send_object_list",
     "sendrecv",
+    "set_debug_level",
+    "set_debug_level_from_env",
     "set_timeout",
     "split_group",
 ]
@@ -3319,6 +3322,22 @@ def record_comm(name: str) -> CommNameBlock:
     the collective, `allreduce 'FSDP::all_gather (layer1)'`, and hooks are given it. The innermost
     block counts. It changes nothing else, and ranks may name the same operation differently. In
     Python it decorates functions, too: `@record_comm("layer1")`.
+    """
+
+def get_debug_level() -> DebugLevel:
+    """How much is compared: what `set_debug_level` set last, else what `POLYRANK_DEBUG` or
+    `TORCH_DISTRIBUTED_DEBUG` says.
+
+    Raises `InvalidArgumentError`.
+    """
+
+def set_debug_level(level: DebugLevel | Literal["OFF", "INFO", "DETAIL"]) -> None:
+    """Sets how much groups compare that are made from now on. All ranks set the same."""
+
+def set_debug_level_from_env() -> None:
+    """Sets what `POLYRANK_DEBUG` or `TORCH_DISTRIBUTED_DEBUG` says now.
+
+    Raises `InvalidArgumentError`.
     """
 
 @overload

@@ -4,7 +4,7 @@ from enum import IntEnum, StrEnum
 
 from polyrank._compatible import BackendMethods
 
-__all__ = ["BackendType", "Backend", "WorkResult"]
+__all__ = ["BackendType", "Backend", "DebugLevel", "WorkResult"]
 
 
 class BackendType(IntEnum):
@@ -47,6 +47,17 @@ class Backend(BackendMethods, StrEnum):
     """Ranks in browsers, and those that meet them."""
     FAKE = "fake"
     """One process as a rank of a group of any size, for tests of programs."""
+
+
+class DebugLevel(IntEnum):
+    """How much is compared before operations are issued: c10d's levels."""
+
+    OFF = 0
+    """Only what costs nothing: ranks of the backends `mpi` and `nccl` are compared once an operation makes no progress, ranks of the others always."""
+    INFO = 1
+    """As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged."""
+    DETAIL = 2
+    """Ranks of every backend compare through the store what they run, before they run it."""
 
 
 class WorkResult(IntEnum):

@@ -947,6 +947,39 @@ fn py_record_comm<'py>(
     implementations::distributed::record_comm(py, call)
 }
 
+/// How much is compared: what `set_debug_level` set last, else what `POLYRANK_DEBUG` or
+/// `TORCH_DISTRIBUTED_DEBUG` says.
+///
+/// Raises `InvalidArgumentError`.
+#[pyfunction]
+#[pyo3(name = "get_debug_level", signature = ())]
+fn py_get_debug_level<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    let call = convert::resolve(py, &tables::DISTRIBUTED_GET_DEBUG_LEVEL, positional, keywords)?;
+    implementations::distributed::get_debug_level(py, call)
+}
+
+/// Sets how much groups compare that are made from now on. All ranks set the same.
+#[pyfunction]
+#[pyo3(name = "set_debug_level", signature = (*positional, **keywords), text_signature = "(level)")]
+fn py_set_debug_level<'py>(
+    py: Python<'py>,
+    positional: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    convert::invoke(py, "DISTRIBUTED_SET_DEBUG_LEVEL", positional, keywords)
+}
+
+/// Sets what `POLYRANK_DEBUG` or `TORCH_DISTRIBUTED_DEBUG` says now.
+///
+/// Raises `InvalidArgumentError`.
+#[pyfunction]
+#[pyo3(name = "set_debug_level_from_env", signature = ())]
+fn py_set_debug_level_from_env<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let (positional, keywords) = (&PyTuple::empty(py), None);
+    convert::invoke(py, "DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV", positional, keywords)
+}
+
 /// The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can
 /// be, the longest first (MPI's `Dims_create`).
 ///
@@ -1273,6 +1306,9 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(py_batch_isend_irecv, module)?)?;
     module.add_function(wrap_pyfunction!(py_nan_check, module)?)?;
     module.add_function(wrap_pyfunction!(py_record_comm, module)?)?;
+    module.add_function(wrap_pyfunction!(py_get_debug_level, module)?)?;
+    module.add_function(wrap_pyfunction!(py_set_debug_level, module)?)?;
+    module.add_function(wrap_pyfunction!(py_set_debug_level_from_env, module)?)?;
     module.add_function(wrap_pyfunction!(py_compute_dims, module)?)?;
     module.add_function(wrap_pyfunction!(py_broadcast_object_list, module)?)?;
     module.add_function(wrap_pyfunction!(py_all_gather_object, module)?)?;

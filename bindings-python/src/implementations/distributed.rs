@@ -41,6 +41,12 @@ pub(crate) fn current_process_group<'py>(py: Python<'py>, _call: Call<'py>) -> A
     }
 }
 
+/// How much is compared.
+pub(crate) fn get_debug_level<'py>(py: Python<'py>, _call: Call<'py>) -> Answer<'py> {
+    let level = distributed::get_debug_level().or_raise(py)?;
+    py.import("polyrank")?.getattr("DebugLevel")?.call1((level as u32,))
+}
+
 /// Makes a group the current one for a block.
 pub(crate) fn process_group<'py>(py: Python<'py>, call: Call<'py>) -> Answer<'py> {
     match call.instance::<PyProcessGroup>(process_group::PG)? {

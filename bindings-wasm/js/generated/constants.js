@@ -141,6 +141,13 @@ export const Backend = {
   FAKE: "fake",
 };
 
+/** How much is compared before operations are issued: c10d's levels. */
+export const DebugLevel = Object.freeze({
+  OFF: 0,
+  INFO: 1,
+  DETAIL: 2,
+});
+
 /** How an operation ended, from `Work.getFutureResult`. */
 export const WorkResult = Object.freeze({
   SUCCESS: 0,

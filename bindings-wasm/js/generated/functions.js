@@ -382,6 +382,27 @@ export function nanCheck(...given) {
   return hooks.nanCheck(DISTRIBUTED_NAN_CHECK, given);
 }
 
+const DISTRIBUTED_GET_DEBUG_LEVEL = { key: "DISTRIBUTED_GET_DEBUG_LEVEL", name: "getDebugLevel", required: 0 };
+
+/** How much is compared: what `setDebugLevel` set last, else what `POLYRANK_DEBUG` or `TORCH_DISTRIBUTED_DEBUG` says. */
+export function getDebugLevel(...given) {
+  return calls.invoke(DISTRIBUTED_GET_DEBUG_LEVEL, null, given);
+}
+
+const DISTRIBUTED_SET_DEBUG_LEVEL = { key: "DISTRIBUTED_SET_DEBUG_LEVEL", name: "setDebugLevel", required: 1, gives: "nothing" };
+
+/** Sets how much groups compare that are made from now on. All ranks set the same. */
+export function setDebugLevel(...given) {
+  return calls.invoke(DISTRIBUTED_SET_DEBUG_LEVEL, null, given);
+}
+
+const DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV = { key: "DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV", name: "setDebugLevelFromEnv", required: 0, gives: "nothing" };
+
+/** Sets what `POLYRANK_DEBUG` or `TORCH_DISTRIBUTED_DEBUG` says now. */
+export function setDebugLevelFromEnv(...given) {
+  return calls.invoke(DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV, null, given);
+}
+
 const DISTRIBUTED_COMPUTE_DIMS = { key: "DISTRIBUTED_COMPUTE_DIMS", name: "computeDims", required: 2, integers: [[1, "dims"]] };
 
 /** The lengths of the dimensions of a grid of `size` ranks, as close to one another as they can be, the longest first (MPI's `Dims_create`). */

@@ -18,6 +18,7 @@ export {
   ReduceOp,
   BackendType,
   Backend,
+  DebugLevel,
   WorkResult,
   premulSum,
 } from "./constants.js";
@@ -92,6 +93,7 @@ export {
   gatherV,
   getBackend,
   getBackendConfig,
+  getDebugLevel,
   getDefaultBackendForDevice,
   getGlobalRank,
   getGroupRank,
@@ -135,6 +137,8 @@ export {
   send,
   sendObjectList,
   sendrecv,
+  setDebugLevel,
+  setDebugLevelFromEnv,
   setTimeout,
   splitGroup,
 } from "./functions.js";

@@ -141,8 +141,7 @@ struct Contribution {
 impl Contribution {
     fn new(store: &dyn Store, (rank, size): (u32, u32)) -> Result<Contribution> {
         // Here all is checked always; a wrong word would go unseen.
-        #[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
-        super::debug_level::debug_level()?;
+        crate::debug_level::get_debug_level()?;
         let kept_prices = if rank == 0 { KeptPrices::open(size) } else { None };
         let prices = kept_prices.as_ref().map(KeptPrices::text).unwrap_or_default();
         let link_costs = (rank == 0).then(|| link_costs::published(&prices)).transpose()?;
@@ -195,6 +194,8 @@ async fn discover_with(
     let sessions = sessions.filter(|(other, _)| *other != rank).collect();
     let topology = Topology::by_host(cards.iter().map(|card| &card.host));
     let link_costs = link_costs::of_group(&published, &cards)?;
+    #[cfg(feature = "tcp")]
+    super::announcement::tell_ways(name, rank, &cards);
     spare.release();
     let transport = compose(rank, &cards, token, generation, means)?;
     // What operations cost whose ranks are on several hosts is the network's doing.

@@ -35,13 +35,13 @@ use crate::tensor::{OnDevice, Region, Tensor};
 use crate::transport::board::BOARD_BYTES;
 use crate::wire::frame::Fingerprint;
 
+#[cfg(feature = "tcp")]
+mod announcement;
 mod backend_type;
 mod call_parts;
 mod capabilities;
 mod cuda_memory;
 pub(crate) mod custom;
-#[cfg(all(unix, any(feature = "mpi", feature = "nccl")))]
-mod debug_level;
 mod departure;
 mod discovery;
 #[cfg(not(target_family = "wasm"))]

@@ -137,6 +137,8 @@ impl ScheduledBackend {
         }
         executor = executor.with_known_prices(&discovery.known_prices);
         let selector = Selector::new(&discovery.topology, &discovery.link_costs, overrides);
+        #[cfg(feature = "tcp")]
+        super::announcement::tell_choices(name, rank, &selector, &discovery.link_costs);
         let schedules = Cache::new(Arc::new(discovery.topology));
         let issuing = IssueState { collectives: 0, messages: 0, schedules };
         let (has_board, reads_memory) = (executor.has_board(), executor.reads_memory());

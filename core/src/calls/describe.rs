@@ -137,9 +137,11 @@ impl Language {
             Type::Interface(name) => name,
             Type::Callback if script => "function",
             Type::Callback => "Callable",
-            Type::Enum(values) => {
-                let values: Vec<_> = values.iter().map(|value| format!("'{value}'")).collect();
-                return values.join(" | ");
+            Type::Enum(values, numbers) => {
+                let number = |place: usize| numbers.get(place).map(|number| format!(" ({number})"));
+                let value =
+                    |(place, value)| format!("'{value}'{}", number(place).unwrap_or_default());
+                return values.iter().enumerate().map(value).collect::<Vec<_>>().join(" | ");
             }
             Type::Sequence(inner) => {
                 let inner = self.ty(inner);

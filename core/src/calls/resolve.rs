@@ -328,7 +328,10 @@ pub(super) fn takes(ty: &Type, value: &Value) -> bool {
         | (Type::Tensor, Value::Tensor(_))
         | (Type::ReduceOp, Value::ReduceOp(_))
         | (Type::DType, Value::DType(_)) => true,
-        (Type::Enum(values), Value::Str(text)) => values.contains(&text.as_str()),
+        (Type::Enum(names, _), Value::Str(text)) => names.contains(&text.as_str()),
+        (Type::Enum(_, numbers), Value::Int(number)) => {
+            numbers.iter().any(|&known| i64::from(known) == *number)
+        }
         (Type::Record(wanted), Value::Record(given, _)) => is_record(given, wanted),
         (Type::Record(wanted), Value::Members(given)) => record_for(wanted, given).is_some(),
         (Type::Interface(name), Value::Foreign(foreign)) => foreign.interfaces.contains(name),
@@ -444,7 +447,8 @@ fn record_with<'a>(
     Value::Record(record, values)
 }
 
-/// Numbers for lengths of time become such; else what the number must be.
+/// Numbers for lengths of time become such, and those of an enum its names; else what the number
+/// must be.
 fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, String> {
     let number = match (ty, &value) {
         (Type::Nullable(inner), _) if !matches!(value, Value::None) => {
@@ -474,6 +478,11 @@ fn converted(value: Value, ty: &Type, language: Language) -> Result<Value, Strin
             let inner = &Type::Sequence(&Type::Int);
             let rows = rows.into_iter().map(|row| converted(row, inner, language));
             return rows.collect::<Result<_, _>>().map(Value::List);
+        }
+        (Type::Enum(names, numbers), Value::Int(number)) => {
+            let place = numbers.iter().position(|&known| i64::from(known) == *number);
+            let name = place.and_then(|place| names.get(place));
+            return Ok(name.map_or(value, |name| Value::Str((*name).to_owned())));
         }
         (Type::Record(_), Value::Record(..)) => return converted_members(value, language),
         (Type::Record(record), Value::Members(_)) => {

@@ -1,6 +1,7 @@
 //! What the environment says, as the rest of the code takes it; `variable` is the table of all
 //! variables. Knows nothing of what is done with them.
 
+mod table;
 pub mod variable;
 
 use std::ffi::OsString;

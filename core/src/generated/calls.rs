@@ -233,6 +233,9 @@ pub static METHODS: &[&Method] = &[
     &DISTRIBUTED_BATCH_ISEND_IRECV,
     &DISTRIBUTED_NAN_CHECK,
     &DISTRIBUTED_RECORD_COMM,
+    &DISTRIBUTED_GET_DEBUG_LEVEL,
+    &DISTRIBUTED_SET_DEBUG_LEVEL,
+    &DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV,
     &DISTRIBUTED_COMPUTE_DIMS,
     &DISTRIBUTED_BROADCAST_OBJECT_LIST,
     &DISTRIBUTED_ALL_GATHER_OBJECT,
@@ -4518,6 +4521,48 @@ pub static DISTRIBUTED_RECORD_COMM: Method = Method {
     overloads: &[Overload { parameters: &[required("name", Type::Str, Role::None)] }],
 };
 
+/// `distributed.get_debug_level`
+pub static DISTRIBUTED_GET_DEBUG_LEVEL: Method = Method {
+    interface: "distributed",
+    name: "get_debug_level",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
+/// `distributed.set_debug_level`
+pub static DISTRIBUTED_SET_DEBUG_LEVEL: Method = Method {
+    interface: "distributed",
+    name: "set_debug_level",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload {
+        parameters: &[required(
+            "level",
+            Type::Enum(&["OFF", "INFO", "DETAIL"], &[0, 1, 2]),
+            Role::None,
+        )],
+    }],
+};
+
+/// `distributed.set_debug_level_from_env`
+pub static DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV: Method = Method {
+    interface: "distributed",
+    name: "set_debug_level_from_env",
+    factory: None,
+    collective: None,
+    coalesced: false,
+    prepares: None,
+    unbuilt: false,
+    overloads: &[Overload { parameters: &[] }],
+};
+
 /// `distributed.compute_dims`
 pub static DISTRIBUTED_COMPUTE_DIMS: Method = Method {
     interface: "distributed",
@@ -4564,7 +4609,12 @@ pub static DISTRIBUTED_BROADCAST_OBJECT_LIST: Method = Method {
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
-            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+            optional(
+                "codec",
+                Type::Enum(&["cbor", "pickle"], &[]),
+                Role::None,
+                Constant::Str("cbor"),
+            ),
         ],
     }],
 };
@@ -4588,7 +4638,12 @@ pub static DISTRIBUTED_ALL_GATHER_OBJECT: Method = Method {
                 Role::None,
                 Constant::Null,
             ),
-            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+            optional(
+                "codec",
+                Type::Enum(&["cbor", "pickle"], &[]),
+                Role::None,
+                Constant::Str("cbor"),
+            ),
         ],
     }],
 };
@@ -4619,7 +4674,12 @@ pub static DISTRIBUTED_GATHER_OBJECT: Method = Method {
                 Constant::Null,
             ),
             optional("group_dst", Type::Nullable(&Type::Int), Role::None, Constant::Null),
-            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+            optional(
+                "codec",
+                Type::Enum(&["cbor", "pickle"], &[]),
+                Role::None,
+                Constant::Str("cbor"),
+            ),
         ],
     }],
 };
@@ -4650,7 +4710,12 @@ pub static DISTRIBUTED_SCATTER_OBJECT_LIST: Method = Method {
                 Constant::Null,
             ),
             optional("group_src", Type::Nullable(&Type::Int), Role::None, Constant::Null),
-            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+            optional(
+                "codec",
+                Type::Enum(&["cbor", "pickle"], &[]),
+                Role::None,
+                Constant::Str("cbor"),
+            ),
         ],
     }],
 };
@@ -4676,7 +4741,12 @@ pub static DISTRIBUTED_SEND_OBJECT_LIST: Method = Method {
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_dst", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
-            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+            optional(
+                "codec",
+                Type::Enum(&["cbor", "pickle"], &[]),
+                Role::None,
+                Constant::Str("cbor"),
+            ),
         ],
     }],
 };
@@ -4702,7 +4772,12 @@ pub static DISTRIBUTED_RECV_OBJECT_LIST: Method = Method {
             ),
             optional("device", Type::Nullable(&Type::Object), Role::None, Constant::Null),
             optional("group_src", Type::Nullable(&Type::Int), Role::Peer, Constant::Null),
-            optional("codec", Type::Enum(&["cbor", "pickle"]), Role::None, Constant::Str("cbor")),
+            optional(
+                "codec",
+                Type::Enum(&["cbor", "pickle"], &[]),
+                Role::None,
+                Constant::Str("cbor"),
+            ),
         ],
     }],
 };

@@ -394,6 +394,13 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Now(implementations::distributed::get_backend_config)),
     },
     Entry {
+        key: "DISTRIBUTED_GET_DEBUG_LEVEL",
+        method: &calls::DISTRIBUTED_GET_DEBUG_LEVEL,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::get_debug_level)),
+    },
+    Entry {
         key: "DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE",
         method: &calls::DISTRIBUTED_GET_DEFAULT_BACKEND_FOR_DEVICE,
         order: Order::Free,
@@ -719,6 +726,20 @@ pub(crate) static ENTRIES: &[Entry] = &[
         run: Some(Run::Later(|call| {
             Box::pin(implementations::distributed::send_object_list(call))
         })),
+    },
+    Entry {
+        key: "DISTRIBUTED_SET_DEBUG_LEVEL",
+        method: &calls::DISTRIBUTED_SET_DEBUG_LEVEL,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::set_debug_level)),
+    },
+    Entry {
+        key: "DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV",
+        method: &calls::DISTRIBUTED_SET_DEBUG_LEVEL_FROM_ENV,
+        order: Order::Free,
+        waits: false,
+        run: Some(Run::Now(implementations::distributed::set_debug_level_from_env)),
     },
     Entry {
         key: "DISTRIBUTED_SET_TIMEOUT",

@@ -1008,6 +1008,11 @@ pub mod distributed {
         /// `name`
         pub const NAME: usize = 0;
     }
+    /// `distributed.set_debug_level`
+    pub mod set_debug_level {
+        /// `level`
+        pub const LEVEL: usize = 0;
+    }
     /// `distributed.compute_dims`
     pub mod compute_dims {
         /// `size`

@@ -32,8 +32,8 @@ pub enum Type {
     Record(&'static RecordType),
     /// An object of an interface of the IDL, or of one that inherits from it.
     Interface(&'static str),
-    /// One of these strings.
-    Enum(&'static [&'static str]),
+    /// One of these strings, or of their numbers.
+    Enum(&'static [&'static str], &'static [u32]),
     /// Something that can be called.
     Callback,
     /// A list.

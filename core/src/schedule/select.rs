@@ -98,6 +98,19 @@ impl Selector {
         table.get(place).map_or(0, |&(_, choice)| choice)
     }
 
+    /// The algorithms for blocks of one size, each with the most bytes that it is used for; none
+    /// for the last.
+    pub fn choices(&self, collective: Collective) -> Vec<(Option<u64>, &'static str)> {
+        let name = |choice: usize| collective.algorithms().get(choice).map_or("", |it| it.name);
+        if let Some(chosen) = self.overrides.get(collective) {
+            return vec![(None, name(chosen))];
+        }
+        let table = &self.tables[collective as usize][1];
+        let table = table.get_or_init(|| self.table(collective, true));
+        let up_to = |bytes: u64| (bytes < MAX_BYTES).then_some(bytes);
+        table.iter().map(|&(bytes, choice)| (up_to(bytes), name(choice))).collect()
+    }
+
     /// Whether the user insists on an algorithm.
     pub fn is_told(&self, collective: Collective) -> bool {
         self.overrides.get(collective).is_some()

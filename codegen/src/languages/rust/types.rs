@@ -36,7 +36,11 @@ const TYPES: &[Variant] = &[
         "(&'static str)",
         "An object of an interface of the IDL, or of one that inherits from it.",
     ),
-    ("Enum", "(&'static [&'static str])", "One of these strings."),
+    (
+        "Enum",
+        "(&'static [&'static str], &'static [u32])",
+        "One of these strings, or of their numbers.",
+    ),
     ("Callback", "", "Something that can be called."),
     ("Sequence", "(&'static Type)", "A list."),
     ("Nullable", "(&'static Type)", "A value or none."),
@@ -86,8 +90,9 @@ pub(super) fn type_of(api: &Api, ty: &Type) -> String {
         Type::Enum(name) => {
             let found = api.enums.iter().find(|it| it.name == *name);
             let values = found.map(|it| it.values.as_slice()).unwrap_or_default();
-            let values: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
-            format!("Type::Enum(&{values:?})")
+            let names: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
+            let numbers: Vec<u32> = values.iter().filter_map(|value| value.number).collect();
+            format!("Type::Enum(&{names:?}, &{numbers:?})")
         }
         Type::Sequence(inner) => format!("Type::Sequence(&{})", type_of(api, inner)),
         Type::Nullable(inner) => format!("Type::Nullable(&{})", type_of(api, inner)),

@@ -19,7 +19,6 @@ use super::queued_collective::{self, QueuedCollective};
 use super::running_operation::{PendingReceive, RunningOperation};
 use super::small::{self, MAX_COPIED_BYTES};
 use super::world::World;
-use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::{
     Attempt, Backend, Call, Capabilities, IssueOptions, IssuedOperation, Leaving, Mismatches,
@@ -28,6 +27,7 @@ use crate::backend::{
 use crate::blocking::unblock;
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome, WaitIntent};
+use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::generated::collective::Collective;
 use crate::generated::error::{Error, Result};
 use crate::rendezvous;
@@ -52,7 +52,7 @@ pub(super) async fn connect<H: Handle>(
     timeout: Duration,
 ) -> Result<Arc<dyn Backend>> {
     world.check_process()?;
-    let debug_level = debug_level()?;
+    let debug_level = get_debug_level()?;
     let until = clock::after(if timeout.is_zero() { Duration::MAX } else { timeout });
     let ours = HostCores::here(world.job.rank, world.job.size, &world.job.name);
     store.set_async(&host_cores_key(rank), ours.to_string().as_bytes()).await?;
@@ -388,7 +388,7 @@ impl<H: Handle> Drop for MpiBackend<H> {
 pub(super) fn declared(debug_level: DebugLevel) -> Capabilities {
     let mismatches = match debug_level {
         DebugLevel::Detail => Mismatches::Always,
-        DebugLevel::Off => Mismatches::WhenStalled,
+        DebugLevel::Off | DebugLevel::Info => Mismatches::WhenStalled,
     };
     let complete =
         Capabilities { mismatches, highest_tag: GUARANTEED_TAGS, ..Capabilities::complete() };

@@ -42,9 +42,9 @@ mod small;
 mod start;
 mod world;
 
-use crate::backend::debug_level::DebugLevel;
 use crate::backend::registration::{Bootstrap, ConnectFuture, Registration};
 use crate::backend::{Capabilities, CudaMemory};
+use crate::debug_level::DebugLevel;
 use crate::generated::error::Result;
 #[cfg(feature = "internals")]
 #[doc(hidden)]

@@ -13,7 +13,6 @@ use super::communicator::{Communicator, Share};
 use super::library::LoadedLibrary;
 use super::progress::{Progress, progress};
 use super::running_operation::{AbandonedOperation, Group, Memory, RunningOperation};
-use crate::backend::debug_level::{DebugLevel, debug_level};
 use crate::backend::group_status::{FoundBy, GroupStatus};
 use crate::backend::registration::Bootstrap;
 use crate::backend::{
@@ -22,6 +21,7 @@ use crate::backend::{
 };
 use crate::clock::{self, Instant};
 use crate::completion::{Completion, Outcome};
+use crate::debug_level::{DebugLevel, get_debug_level};
 use crate::generated::error::{Error, Result};
 use crate::rendezvous::timed_out;
 use crate::store::Store;
@@ -81,7 +81,7 @@ pub(super) fn connect(
         ranks,
         timeout,
         options: options.and_then(BackendOptions::get).cloned().unwrap_or_default(),
-        debug_level: debug_level()?,
+        debug_level: get_debug_level()?,
         process: clock::process_id(),
         issuing: Mutex::new(()),
         progress: progress(),
@@ -396,7 +396,7 @@ impl Backend for NcclBackend {
     fn capabilities(&self) -> Capabilities {
         let mismatches = match self.debug_level {
             DebugLevel::Detail => Mismatches::Always,
-            DebugLevel::Off => Mismatches::WhenStalled,
+            DebugLevel::Off | DebugLevel::Info => Mismatches::WhenStalled,
         };
         Capabilities { mismatches, ..super::capabilities() }
     }

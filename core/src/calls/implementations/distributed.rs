@@ -13,7 +13,7 @@ use crate::calls::Value;
 use crate::calls::answer::{Answer, IntoAnswer};
 use crate::calls::invocation::Invocation;
 use crate::calls::parameters::distributed::*;
-use crate::distributed;
+use crate::distributed::{self, DebugLevel};
 use crate::generated::error::Result;
 use crate::process_group::DEFAULT_TIMEOUT;
 
@@ -162,6 +162,25 @@ pub(crate) fn recommend_backend(_: Invocation) -> Result<Answer> {
         ("backend", recommended.backend.to_string().into_answer()?),
         ("reason", recommended.reason.into_answer()?),
     ]))
+}
+
+/// How much is compared.
+pub(crate) fn get_debug_level(_: Invocation) -> Result<Answer> {
+    (distributed::get_debug_level()? as u32).into_answer()
+}
+
+/// Sets how much groups compare that are made from now on.
+pub(crate) fn set_debug_level(mut call: Invocation) -> Result<Answer> {
+    let level: String = call.take(set_debug_level::LEVEL)?;
+    // Other names are refused before.
+    let level = DebugLevel::named(&level).unwrap_or(DebugLevel::Off);
+    distributed::set_debug_level(level);
+    ().into_answer()
+}
+
+/// Sets what the environment says now.
+pub(crate) fn set_debug_level_from_env(_: Invocation) -> Result<Answer> {
+    distributed::set_debug_level_from_env()?.into_answer()
 }
 
 /// The name of the backend that serves a kind of device.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::call_site::call_site;
 use crate::clock::Instant;
 use crate::recorder::{GroupFacts, OperationKind, RecordedOperation, Recorder, all};
 
@@ -16,6 +17,9 @@ pub(super) struct Place {
     /// The number of the question that is answered.
     pub(super) answers: i64,
     pub(super) groups: Vec<GroupPlace>,
+    /// Where in the program it is, if its language can tell: `train.py:88 in step`.
+    #[serde(default)]
+    pub(super) site: Option<String>,
 }
 
 /// What a rank has called in a group.
@@ -49,6 +53,7 @@ pub(super) struct CalledOperation {
 impl Place {
     /// That of the rank of this process with this global number.
     pub(super) fn of(rank: u32, answers: i64, now: Instant) -> Place {
+        let site = call_site();
         let is_its = |recorder: &Arc<Recorder>| recorder.group().global_rank() == rank;
         let place = |recorder: Arc<Recorder>| {
             let (group, mut open) = (recorder.group(), recorder.open_operations());
@@ -64,7 +69,7 @@ impl Place {
                 last: last.as_ref().map(called),
             }
         };
-        Place { answers, groups: all().into_iter().filter(is_its).map(place).collect() }
+        Place { answers, groups: all().into_iter().filter(is_its).map(place).collect(), site }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::Places;
-use super::place::CalledOperation;
+use super::place::{CalledOperation, Place};
 use crate::completion::rank_names;
 use crate::recorder::GroupFacts;
 
@@ -43,6 +43,9 @@ pub(super) fn stalled(
     let mut others = others.text();
     if let Some(obstacle) = &places.obstacle {
         others.push_str(&format!(" (ranks cannot be asked where they are: {obstacle})"));
+    }
+    if let Some(site) = places.known.get(&own).and_then(|place| place.site.as_ref()) {
+        others.push_str(&format!("; this rank is at {site}"));
     }
     let who = rank_names(&waiting, 0);
     format!("{name} of group {}: {who} {has} waited for {waited}{others}", group.name)
@@ -82,9 +85,10 @@ fn where_is(
     if let Some((name, awaited)) = place.awaited() {
         let since = seconds(Duration::from_millis(awaited.since_ms));
         let what = awaited.named();
-        return Standing::Elsewhere(format!("in {what} of group {name} for {since}"));
+        let site = site_of(place, ", at ");
+        return Standing::Elsewhere(format!("in {what} of group {name} for {since}{site}"));
     }
-    Standing::Elsewhere(match here.and_then(|here| here.last.as_ref()) {
+    let called = match here.and_then(|here| here.last.as_ref()) {
         None => format!("has called no collective of group {}", group.name),
         Some(last) if operation.is_collective && last.sequence >= operation.sequence => {
             format!("has done its part, and called {}", last.named())
@@ -93,7 +97,13 @@ fn where_is(
             let since = seconds(Duration::from_millis(last.since_ms));
             format!("waits for nothing; it last called {}, {since} ago", last.named())
         }
-    })
+    };
+    Standing::Elsewhere(called + &site_of(place, ", and is at "))
+}
+
+/// Where in its program a rank is, if that is known, after these words.
+fn site_of(place: &Place, words: &str) -> String {
+    place.site.as_ref().map(|site| format!("{words}{site}")).unwrap_or_default()
 }
 
 /// Ranks that stand elsewhere, those together that stand at the same place.

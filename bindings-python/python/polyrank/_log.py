@@ -1,0 +1,37 @@
+"""Hands what the core logs to the `logging` module. Knows nothing of what is logged."""
+
+import logging
+import os
+
+__all__: list[str] = []
+
+TRACE = 5
+"""The level of single operations, below `logging.DEBUG`."""
+
+
+def take(what: tuple[str, int, str], facts: tuple[float, int | None, str | None]) -> bool:
+    """Handles a record: its logger, level and message; the time, and the rank and group of which it
+    is, as attributes of the record. False if there is no handler: it goes to standard error then.
+    """
+    (target, level, message), (created, rank, group) = what, facts
+    logger = logging.getLogger(target.replace("::", "."))
+    if not logger.isEnabledFor(level):
+        return True
+    if not logger.hasHandlers():
+        return False
+    extra = {"rank": rank, "group": group}
+    record = logger.makeRecord(logger.name, level, "polyrank", 0, message, (), None, extra=extra)
+    record.created, record.msecs = created, created % 1 * 1000
+    logger.handle(record)
+    return True
+
+
+def _prepare() -> None:
+    if logging.getLevelName(TRACE) == f"Level {TRACE}":
+        logging.addLevelName(TRACE, "TRACE")
+    if os.environ.get("POLYRANK_LOG") or os.environ.get("TORCH_CPP_LOG_LEVEL"):
+        # The core has left out what is not wanted.
+        logging.getLogger("polyrank").setLevel(TRACE)
+
+
+_prepare()
