@@ -196,20 +196,23 @@ export const Backend: {
 /** The names of backends, with those that a program registers; `gloo` is an alias of `tcp`. */
 export type Backend = (typeof Backend)[keyof typeof Backend];
 
-/** How much is compared before operations are issued: c10d's levels. */
+/**
+ * How much is compared before operations are issued: c10d's levels. They are about the
+ * backends `mpi` and `nccl`; ranks of the others are always compared.
+ */
 export const DebugLevel: {
-  /**
-   * Only what costs nothing: ranks of the backends `mpi` and `nccl` are compared once an
-   * operation makes no progress, ranks of the others always.
-   */
+  /** Ranks are compared once an operation makes no progress. */
   readonly OFF: 0;
   /** As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged. */
   readonly INFO: 1;
-  /** Ranks of every backend compare through the store what they run, before they run it. */
+  /** Ranks compare through the store what they run, before they run it. */
   readonly DETAIL: 2;
 };
 
-/** How much is compared before operations are issued: c10d's levels. */
+/**
+ * How much is compared before operations are issued: c10d's levels. They are about the
+ * backends `mpi` and `nccl`; ranks of the others are always compared.
+ */
 export type DebugLevel = (typeof DebugLevel)[keyof typeof DebugLevel];
 
 /** How an operation ended, from `Work.getFutureResult`. */

@@ -1,14 +1,14 @@
 // What is compared, and what is logged.
 
-/// How much is compared before operations are issued: c10d's levels.
+/// How much is compared before operations are issued: c10d's levels. They are about the backends
+/// `mpi` and `nccl`; ranks of the others are always compared.
 [Numbers="0 1 2", Since=0.1]
 enum DebugLevel {
-  /// Only what costs nothing: ranks of the backends `mpi` and `nccl` are compared once an operation
-  /// makes no progress, ranks of the others always.
+  /// Ranks are compared once an operation makes no progress.
   "OFF",
   /// As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged.
   "INFO",
-  /// Ranks of every backend compare through the store what they run, before they run it.
+  /// Ranks compare through the store what they run, before they run it.
   "DETAIL"
 };
 

@@ -1,4 +1,4 @@
-// `polyrank/log`: what polyrank logs, for the program's own logger. Knows nothing of what is logged.
+// `polyrank/log`: what polyrank logs, for the program's own logger. Knows nothing of what that is.
 
 import { InvalidArgumentError, InvalidTypeError } from "./generated/errors.js";
 import "./index.js";
@@ -25,8 +25,8 @@ export function setLogger(logger, options) {
   for (const name of ["error", "warn", "info", "debug"]) {
     if (typeof logger[name] !== "function") {
       throw new InvalidTypeError(
-        `setLogger(): 'logger' must have the methods error, warn, info and debug, as console has; ` +
-          `it has no ${name}`,
+        "setLogger(): 'logger' must have the methods error, warn, info and debug, " +
+          `as console has; it has no ${name}`,
       );
     }
   }
@@ -35,13 +35,13 @@ export function setLogger(logger, options) {
 
 /** Whether the logger has taken a line. */
 function write(logger, { level, target, message, rank, group }) {
-  const part = target.replace(/^polyrank(::)?/, "").replaceAll("::", ".");
-  const who = [rank === undefined ? "" : `rank ${rank}`, group === undefined ? "" : `group ${group}`];
-  const context = [part, ...who].filter((text) => text !== "").join(", ");
+  const facts = [target.replace(/^polyrank(::)?/u, "").replaceAll("::", ".")];
+  if (rank !== undefined) facts.push(`rank ${rank}`);
+  if (group !== undefined) facts.push(`group ${group}`);
   const method = typeof logger[level] === "function" ? level : "debug";
   try {
     // One text: what comes after it means something else in each logger.
-    logger[method](`polyrank (${context}): ${message}`);
+    logger[method](`polyrank (${facts.join(", ")}): ${message}`);
     return true;
   } catch {
     return false;

@@ -7,7 +7,7 @@ use napi::bindgen_prelude::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Result};
 use napi_derive::napi;
-use polyrank_log::{LevelFilter, Logging, Record};
+use polyrank_log::{Level, LevelFilter, Logging, Record};
 
 /// A line of the log.
 #[napi(object)]
@@ -42,8 +42,8 @@ pub fn begin_log(level: String) -> Result<()> {
     Ok(())
 }
 
-/// Hands lines to `reader` from now on, which returns whether it has taken one; without one, they go
-/// to standard error. Without a `level`, the environment says how much is logged, or else warnings
+/// Hands lines to `reader` from now on, which returns whether it has taken one; without one, they
+/// go to standard error. Without a `level`, the environment says how much is logged, or else warnings
 /// are.
 #[napi]
 pub fn read_log(reader: Option<Reader>, level: Option<String>) -> Result<()> {
@@ -80,8 +80,9 @@ fn hand(reader: &Reader, record: &Record) -> bool {
         let _ = answer.try_send(is_taken.unwrap_or(false));
         Ok(())
     });
-    // The answer never comes where the thread has ended: its end of the channel is gone then.
-    status == Status::Ok && inbox.recv().unwrap_or(false)
+    // The answer never comes where the thread has ended: its end of the channel is gone then. Only
+    // warnings are worth their place on standard error.
+    (status == Status::Ok && inbox.recv().unwrap_or(false)) || record.level > Level::WARN
 }
 
 fn level_named(name: &str) -> Result<LevelFilter> {

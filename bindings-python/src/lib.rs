@@ -51,6 +51,8 @@ mod _core {
         module.setattr("_check_hashes", check_hashes)?;
         module.setattr("_begin_coalescing", wrap_pyfunction!(coalescing::begin, module)?)?;
         module.setattr("_end_coalescing", wrap_pyfunction!(coalescing::end, module)?)?;
+        module.setattr("_is_log_set", wrap_pyfunction!(log::is_set, module)?)?;
+        module.setattr("_flush_log", wrap_pyfunction!(log::flush, module)?)?;
         log::begin();
         log::tell_call_sites();
         ending::watch(module.py())?;

@@ -21,7 +21,8 @@ pub(crate) fn begin() {
         return;
     }
     polyrank_log::set_reader(Some(Arc::new(|record| {
-        let mut is_taken = false;
+        // Where the interpreter ends, only warnings are worth their place on standard error.
+        let mut is_taken = record.level > Level::WARN;
         attach(|py| is_taken = take(py, record).unwrap_or(false));
         is_taken
     })));
@@ -40,7 +41,14 @@ pub(crate) fn tell_call_sites() {
     }));
 }
 
+/// Whether the environment says how much is logged.
+#[pyfunction(name = "_is_log_set")]
+pub(crate) fn is_set() -> bool {
+    polyrank_log::is_set()
+}
+
 /// Waits until what was logged is read.
+#[pyfunction(name = "_flush_log")]
 pub(crate) fn flush(py: Python<'_>) {
     py.detach(|| polyrank_log::flush(PATIENCE));
 }

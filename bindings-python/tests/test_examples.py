@@ -13,9 +13,9 @@ import pytest
 from ranks import PATIENCE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "bindings-python/README.md", "site/index.md",
-         "site/concepts/choosing.md", "site/concepts/collectives.md", "site/concepts/groups.md",
-         "site/concepts/hooks.md", "site/concepts/members.md", "site/concepts/meshes.md",
+PAGES = ["README.md", "bindings-python/README.md", "site/index.md", "site/concepts/choosing.md",
+         "site/concepts/collectives.md", "site/concepts/groups.md", "site/concepts/hooks.md",
+         "site/concepts/logs.md", "site/concepts/members.md", "site/concepts/meshes.md",
          "site/concepts/own-backends.md", "site/concepts/reductions.md",
          "site/concepts/transports.md", "site/concepts/windows.md", "site/start/python.md",
          "site/start/mpi.md", "site/start/nccl.md"]

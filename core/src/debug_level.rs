@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::env::variable;
 use crate::generated::error::{Error, Result};
 
-/// How much is compared before operations are issued.
+/// How much is compared before operations are issued. It is about the backends `mpi` and `nccl`;
+/// ranks of the others are always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DebugLevel {
-    /// Only what costs nothing: ranks of the backends `mpi` and `nccl` are compared once an
-    /// operation makes no progress, ranks of the others always.
+    /// Ranks are compared once an operation makes no progress.
     Off = 0,
     /// As [`DebugLevel::Off`]. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged.
     Info = 1,
-    /// Ranks of every backend compare through the store what they run, before they run it.
+    /// Ranks compare through the store what they run, before they run it.
     Detail = 2,
 }
 

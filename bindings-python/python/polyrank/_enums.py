@@ -50,14 +50,16 @@ class Backend(BackendMethods, StrEnum):
 
 
 class DebugLevel(IntEnum):
-    """How much is compared before operations are issued: c10d's levels."""
+    """How much is compared before operations are issued: c10d's levels. They are about the backends
+    `mpi` and `nccl`; ranks of the others are always compared.
+    """
 
     OFF = 0
-    """Only what costs nothing: ranks of the backends `mpi` and `nccl` are compared once an operation makes no progress, ranks of the others always."""
+    """Ranks are compared once an operation makes no progress."""
     INFO = 1
     """As `OFF`. With `TORCH_CPP_LOG_LEVEL=INFO` more is logged."""
     DETAIL = 2
-    """Ranks of every backend compare through the store what they run, before they run it."""
+    """Ranks compare through the store what they run, before they run it."""
 
 
 class WorkResult(IntEnum):

@@ -1,7 +1,8 @@
 """Hands what the core logs to the `logging` module. Knows nothing of what is logged."""
 
 import logging
-import os
+
+from polyrank import _core
 
 __all__: list[str] = []
 
@@ -29,8 +30,8 @@ def take(what: tuple[str, int, str], facts: tuple[float, int | None, str | None]
 def _prepare() -> None:
     if logging.getLevelName(TRACE) == f"Level {TRACE}":
         logging.addLevelName(TRACE, "TRACE")
-    if os.environ.get("POLYRANK_LOG") or os.environ.get("TORCH_CPP_LOG_LEVEL"):
-        # The core has left out what is not wanted.
+    if getattr(_core, "_is_log_set")():
+        # The environment says what is wanted, and the core leaves out the rest.
         logging.getLogger("polyrank").setLevel(TRACE)
 
 

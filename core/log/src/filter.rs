@@ -4,6 +4,12 @@ use polyrank::env::variable;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+/// Whether the environment says how much is logged.
+#[must_use]
+pub fn is_set() -> bool {
+    variable::POLYRANK_LOG.text().is_some() || of_c10d().is_some()
+}
+
 /// Whether lines on standard error are JSON, as `POLYRANK_LOG_FORMAT` says.
 pub(crate) fn is_json() -> bool {
     variable::POLYRANK_LOG_FORMAT.text().is_some_and(|text| text.eq_ignore_ascii_case("json"))

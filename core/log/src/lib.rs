@@ -9,6 +9,7 @@ mod record;
 
 pub use delivery::{Reader, flush, set_reader};
 use filter::filter;
+pub use filter::is_set;
 pub use record::Record;
 pub use tracing::Level;
 pub use tracing::level_filters::LevelFilter;

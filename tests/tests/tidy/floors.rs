@@ -8,8 +8,9 @@ use crate::imports::{imports, is_test};
 const CORE: &str = "core/src/";
 
 /// The rooms of core, each above all that it imports.
-const FLOORS: [&str; 32] = [
+const FLOORS: [&str; 34] = [
     "cause",
+    "call_site",
     "fork",
     "fnv",
     "random",
@@ -23,6 +24,7 @@ const FLOORS: [&str; 32] = [
     "spin",
     "wire",
     "env",
+    "debug_level",
     "kernels",
     "schedule",
     "tensor",

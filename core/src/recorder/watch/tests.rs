@@ -28,6 +28,7 @@ fn place(group: &str, open: Vec<CalledOperation>, last: Option<CalledOperation>)
     Place {
         answers: 1,
         groups: vec![GroupPlace { group: group.to_owned(), open, last, first_open: None }],
+        site: None,
     }
 }
 
