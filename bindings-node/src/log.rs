@@ -43,8 +43,8 @@ pub fn begin_log(level: String) -> Result<()> {
 }
 
 /// Hands lines to `reader` from now on, which returns whether it has taken one; without one, they
-/// go to standard error. Without a `level`, the environment says how much is logged, or else warnings
-/// are.
+/// go to standard error. Without a `level`, the environment says how much is logged, or else
+/// warnings are.
 #[napi]
 pub fn read_log(reader: Option<Reader>, level: Option<String>) -> Result<()> {
     let level = level.as_deref().map(level_named).transpose()?;
