@@ -3257,8 +3257,8 @@ export class ProcessGroup {
    * present members. Always counted, and asked for without waiting for anybody.
    *
    * All is exact but durations: of operations that are done when their call returns, which take
-   * less than a microsecond or a few, one in 64 is timed and counts as 64, and quantiles are
-   * known to some percent.
+   * less than a microsecond or a few, one in 64 is timed after the first thousand of the group,
+   * and counts as 64; and quantiles are known to some percent.
    *
    * Who is waited for is known of the backends `tcp` and `websocket`: each moment in which an
    * operation here could not go on counts for the rank whose data ended that. In a ring, that is

@@ -18,7 +18,7 @@ def counted(here):
     for _ in range(CALLS):
         group.allreduce(small).wait()
     for _ in range(3):
-        group.broadcast(large).wait()
+        group.broadcast(large, 0).wait()
     stats = group.stats()
     text = polyrank.metrics()
     group.barrier().wait()
@@ -61,7 +61,7 @@ def check(text, rank):
 
 
 def held_up(here, slow):
-    group = here.make_group("held up")
+    group = here.make_group(f"held up by {slow}")
     # What each gives is more than travels without asking.
     values = np.ones(200_000, np.float64)
     group.barrier().wait()

@@ -70,7 +70,8 @@ impl Job {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut launcher = command.spawn().unwrap();
         let mut said = BufReader::new(launcher.stderr.take().unwrap()).lines();
-        let first = said.find_map(|line| Some(line.unwrap().split_once("metrics are at ")?.1.into()));
+        let first =
+            said.find_map(|line| Some(line.unwrap().split_once("metrics are at ")?.1.into()));
         // Nobody may wait for room in the pipe.
         std::thread::spawn(move || said.for_each(drop));
         let called = BufReader::new(launcher.stdout.take().unwrap()).lines();
@@ -106,7 +107,9 @@ impl Job {
             let value = samples.iter().find(has).and_then(|sample| sample[2].as_f64());
             match value {
                 Some(value) if is_it(value) => return value,
-                _ => assert!(Instant::now() < until, "{name} {labels:?} is {value:?}: {samples:#?}"),
+                _ => {
+                    assert!(Instant::now() < until, "{name} {labels:?} is {value:?}: {samples:#?}")
+                }
             }
         }
     }
@@ -134,7 +137,9 @@ fn ranks_of_two_languages_are_served_and_one_that_hangs_holds_up_nobody() {
     let stopped = job.pids[1];
     kill_process(stopped, Signal::STOP).unwrap();
     job.value("polyrank_up", &[("rank", "1")], |up| up == 0.0);
-    job.value("polyrank_operations_total", &[("rank", "1"), ("operation", "allreduce")], |it| it == 20.0);
+    job.value("polyrank_operations_total", &[("rank", "1"), ("operation", "allreduce")], |it| {
+        it == 20.0
+    });
     kill_process(stopped, Signal::CONT).unwrap();
     job.value("polyrank_up", &[("rank", "1")], |up| up == 1.0);
     assert_eq!(job.end(), Some(0));
@@ -190,7 +195,10 @@ fn top_says_what_each_rank_does() {
     let ranks = json["groups"][0]["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 2);
     assert!(ranks.iter().all(|rank| rank["answered"] == true), "{text}");
-    assert_eq!((&ranks[0]["operation"], &ranks[1]["operation"]["group"]), (&Value::Null, &"default_pg".into()));
+    assert_eq!(
+        (&ranks[0]["operation"], &ranks[1]["operation"]["group"]),
+        (&Value::Null, &"default_pg".into())
+    );
     assert_eq!(ranks[1]["operation"]["name"], "barrier #21");
     let (code, text, said) = top(&[&format!("127.0.0.1:{port_text}"), "--once"]);
     assert_eq!((code, said.as_str()), (Some(0), ""));

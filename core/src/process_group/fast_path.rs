@@ -25,7 +25,8 @@ use crate::work::Work;
 
 /// Nobody records operations.
 #[cfg(not(feature = "tcp"))]
-pub(super) type CallTime = ();
+#[derive(Clone, Copy)]
+pub(super) struct CallTime;
 
 /// Largest group that takes the fast path.
 const MAX_RANKS: usize = 16;
@@ -215,6 +216,8 @@ impl Inner {
     pub(super) fn called(&self) -> CallTime {
         #[cfg(feature = "tcp")]
         return self.recorder.called();
+        #[cfg(not(feature = "tcp"))]
+        CallTime
     }
 
     /// Notes a collective that is done.

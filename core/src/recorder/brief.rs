@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::note::{OperationKind, OperationNote, TensorNote};
-use super::statistics::{BriefCounts, Counts, is_timed};
+use super::statistics::{ALL_TIMED, BriefCounts, Counts, TimedCall, is_timed};
 use super::ticks::{instant_of, nanoseconds, ticks};
 use super::{REMEMBERED, RecordedEnd, RecordedOperation};
 use crate::generated::dtype::DType;
@@ -44,7 +44,8 @@ pub(crate) struct DoneOperation {
     pub(crate) called: CallTime,
 }
 
-/// When an operation was called, in ticks; 0 if it is not timed.
+/// When an operation was called, in ticks, the last bit of which says whether it stands for others;
+/// 0 if it is not timed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallTime(u64);
 
@@ -90,8 +91,12 @@ impl BriefOperations {
     /// The time, if what is called now is timed.
     #[inline]
     pub(super) fn called(&self) -> CallTime {
-        let is_timed = is_timed(self.next.load(Ordering::Relaxed));
-        CallTime(if is_timed { ticks() } else { 0 })
+        let number = self.next.load(Ordering::Relaxed);
+        if !is_timed(number) {
+            return CallTime(0);
+        }
+        let is_sample = number >= ALL_TIMED;
+        CallTime((ticks() & !1).max(2) | u64::from(is_sample))
     }
 
     #[inline]
@@ -125,7 +130,10 @@ impl BriefOperations {
         let done = ticks();
         line.done.store(done, Ordering::Relaxed);
         line.stamp.store(number + 1, Ordering::Release);
-        let took = (called != 0).then(|| nanoseconds(done.saturating_sub(called)));
+        let took = (called != 0).then(|| TimedCall {
+            nanoseconds: nanoseconds(done.saturating_sub(called)),
+            is_sample: called & 1 == 1,
+        });
         counts.add(method.into(), given.max(taken) as u64, took);
     }
 

@@ -54,7 +54,7 @@ pub(crate) struct Recorder {
 }
 
 /// How long this rank has waited for each rank of the group.
-pub(crate) type Waits = Box<dyn Fn() -> Vec<(u32, Duration)> + Send>;
+pub(crate) type Waits = Arc<dyn Fn() -> Vec<(u32, Duration)> + Send + Sync>;
 
 /// Whose operations they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

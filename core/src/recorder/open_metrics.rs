@@ -1,4 +1,5 @@
-//! Statistics as OpenMetrics text, which Prometheus and others read. Knows nothing of where it goes.
+//! Statistics as OpenMetrics text, which Prometheus and others read. Knows nothing of where it
+//! goes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,7 +37,7 @@ pub fn open_metrics(groups: &[ProcessGroupStats], up: &[(u32, bool)]) -> String 
     let help = "Bytes of operations that have ended well, of each what the rank reads or writes.";
     let bytes = each("_total", |it| it.bytes as f64);
     family("polyrank_operation_bytes", "counter", "bytes", help, bytes);
-    let help = "How long operations took; of those that are done at once, one in 64 is timed.";
+    let help = "How long operations took; of many that are done at once, one in 64 is timed.";
     let times = operations.iter().flat_map(|(labels, it)| histogram(labels, it)).collect();
     family("polyrank_operation_duration_seconds", "histogram", "seconds", help, times);
     let help = "How long operations of the rank have waited for the peer.";
@@ -147,16 +148,16 @@ mod tests {
         };
         let text = open_metrics(&[group.clone(), group], &[(7, true), (8, false)]);
         let labels = r#"rank="7",group="a \"b\\\n""#;
+        let bucket = |le: &str, below: u32| {
+            let name = "polyrank_operation_duration_seconds_bucket";
+            format!("{name}{{{labels},operation=\"allreduce\",le=\"{le}\"}} {below}")
+        };
         let expected = [
             "polyrank_up{rank=\"8\"} 0".to_owned(),
             format!("polyrank_operations_total{{{labels},operation=\"allreduce\"}} 6"),
             format!("polyrank_operation_bytes_total{{{labels},operation=\"allreduce\"}} 48"),
-            format!(
-                "polyrank_operation_duration_seconds_bucket{{{labels},operation=\"allreduce\",le=\"2.56e-7\"}} 2"
-            ),
-            format!(
-                "polyrank_operation_duration_seconds_bucket{{{labels},operation=\"allreduce\",le=\"+Inf\"}} 4"
-            ),
+            bucket("2.56e-7", 2),
+            bucket("+Inf", 4),
             format!(
                 "polyrank_operation_duration_seconds_sum{{{labels},operation=\"allreduce\"}} 1"
             ),

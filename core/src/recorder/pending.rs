@@ -38,8 +38,8 @@ enum State {
 }
 
 impl PendingOperations {
-    /// Of other members from now on. Hands out all, for the caller to drop outside the lock; what was
-    /// counted stays.
+    /// Of other members from now on. Hands out all, for the caller to drop outside the lock; what
+    /// was counted stays.
     #[must_use]
     pub(super) fn replace(&mut self) -> PendingOperations {
         let mut counts = self.counts();

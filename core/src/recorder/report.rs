@@ -1,8 +1,8 @@
 //! What each rank of a job does and has counted, asked through the store by who is no rank. Knows
 //! nothing of how it is shown.
 //!
-//! Who asks counts up a number, as who gathers dumps does ([`super::gather`]); each rank's watch sees
-//! that within a second, whatever the rank does, and leaves its report with the last number.
+//! Who asks counts up a number, as who gathers dumps does ([`super::gather`]); each rank's watch
+//! sees that within a second, whatever the rank does, and leaves its report with the last number.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,9 +19,11 @@ use crate::store::{PrefixStore, Store};
 
 /// The number of the last question.
 const QUESTIONS: &str = "report requests";
-/// What follows the keys of a group that was not made out of another, before the number of a rank
-/// in hexadecimal.
-const MEMBER: &str = "/alive/member/";
+/// How the key ends under which a group's ranks note how many they are. What stands before it is
+/// twice what begins the keys of the group: where it is, and where its ranks join.
+const SIZE: &str = "/join/world_size";
+/// What begins the keys of a group in its store.
+const JOINS: &str = "/polyrank/";
 /// The time from one look for answers to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -68,19 +70,29 @@ impl JobGroup {
     /// # Errors
     /// Those of the store.
     pub fn all(store: &std::sync::Arc<dyn Store>) -> Result<Vec<JobGroup>> {
-        let mut found = BTreeMap::<String, Vec<u32>>::new();
+        let mut found = BTreeMap::<String, String>::new();
         for key in store.list_keys()? {
-            let Some((prefix, rank)) = key.split_once(MEMBER) else { continue };
-            let Ok(rank) = u128::from_str_radix(rank, 16) else { continue };
-            found.entry(prefix.to_owned()).or_default().extend(u32::try_from(rank));
+            let Some((prefix, name)) = key.strip_suffix(SIZE).and_then(|it| it.rsplit_once(JOINS))
+            else {
+                continue;
+            };
+            if format!("/{prefix}").ends_with(&format!("{JOINS}{name}")) {
+                found.insert(prefix.to_owned(), name.to_owned());
+            }
         }
-        let group = |(prefix, mut ranks): (String, Vec<u32>)| {
-            ranks.sort_unstable();
-            let name = prefix.rsplit('/').next().unwrap_or_default().to_owned();
+        let prefixes: Vec<String> = found.keys().cloned().collect();
+        // Groups that were made out of another have their keys below its.
+        let is_made =
+            |prefix: &String| prefixes.iter().any(|other| prefix.starts_with(&format!("{other}/")));
+        found.retain(|prefix, _| !is_made(prefix));
+        let mut groups = Vec::new();
+        for (prefix, name) in found {
+            let size = store.get(&format!("{prefix}{JOINS}{name}{SIZE}"))?;
+            let size = String::from_utf8_lossy(&size).parse().unwrap_or(0);
             let store = PrefixStore::new(format!("{prefix}/{}", watch::PREFIX), store.clone());
-            JobGroup { name, ranks, store }
-        };
-        Ok(found.into_iter().map(group).collect())
+            groups.push(JobGroup { name, ranks: (0..size).collect(), store });
+        }
+        Ok(groups)
     }
 
     /// The reports of the ranks that answer within `limit`, by rank.

@@ -1,5 +1,5 @@
-//! What the groups of a process have called, counted, in a file that is written again and again, and
-//! read by who serves it. Knows nothing of how it is counted.
+//! What the groups of a process have called, counted, in a file that is written again and again,
+//! and read by who serves it. Knows nothing of how it is counted.
 
 use std::fs;
 use std::io;

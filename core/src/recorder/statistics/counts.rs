@@ -11,6 +11,8 @@ use super::histogram::{Histogram, SharedHistogram};
 /// time takes as long as all else that is noted of one.
 pub(crate) const TIMED_SHARE: u64 = 1 << TIMED_BITS;
 const TIMED_BITS: u32 = 6;
+/// So many operations of a group are all timed: of few, a share would say little.
+pub(crate) const ALL_TIMED: u64 = 1 << 10;
 
 /// What was counted of a method.
 #[derive(Clone, Debug, Default)]
@@ -48,11 +50,16 @@ impl MethodCounts {
     }
 }
 
-/// Whether operation `number` of a group is timed. Not every sixty-fourth: a program that repeats four
+/// Whether operation `number` of a group is timed. Not every 64th: a program that repeats four
 /// calls would have one of them timed only. Multiples of the golden ratio are spread evenly, and
 /// along every such pattern, too.
 #[inline]
 pub(in crate::recorder) fn is_timed(number: u64) -> bool {
+    number < ALL_TIMED || is_sample(number)
+}
+
+#[inline]
+fn is_sample(number: u64) -> bool {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - TIMED_BITS) == 0
 }
 
@@ -73,8 +80,24 @@ pub(in crate::recorder) struct BriefCounts<const METHODS: usize> {
 
 #[derive(Debug, Default)]
 struct TimedCalls {
+    /// Of the first ones.
+    all: Timed,
+    /// Of those that stand for others.
+    some: Timed,
+}
+
+#[derive(Debug, Default)]
+struct Timed {
     bytes: AtomicU64,
     times: SharedHistogram,
+}
+
+/// How long an operation took that is done.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::recorder) struct TimedCall {
+    pub(in crate::recorder) nanoseconds: u64,
+    /// Whether it stands for others.
+    pub(in crate::recorder) is_sample: bool,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +109,7 @@ struct Tally {
 impl<const METHODS: usize> BriefCounts<METHODS> {
     /// Counts an operation of this method, which took so long if that is known.
     #[inline]
-    pub(in crate::recorder) fn add(&self, method: usize, bytes: u64, took: Option<u64>) {
+    pub(in crate::recorder) fn add(&self, method: usize, bytes: u64, took: Option<TimedCall>) {
         let (Some(own), Some(others)) = (self.own.get(method), self.others.get(method)) else {
             return;
         };
@@ -98,17 +121,18 @@ impl<const METHODS: usize> BriefCounts<METHODS> {
             others.count.fetch_add(1, Ordering::Relaxed);
             others.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        if let Some(nanoseconds) = took {
-            self.add_time(method, bytes, nanoseconds);
+        if let Some(call) = took {
+            self.add_time(method, bytes, call);
         }
     }
 
     #[cold]
-    fn add_time(&self, method: usize, bytes: u64, nanoseconds: u64) {
+    fn add_time(&self, method: usize, bytes: u64, call: TimedCall) {
         if let Some(timed) = self.timed.get(method) {
-            let timed = timed.get_or_init(Box::default);
+            let TimedCalls { all, some } = &**timed.get_or_init(Box::default);
+            let timed = if call.is_sample { some } else { all };
             timed.bytes.fetch_add(bytes, Ordering::Relaxed);
-            timed.times.add(nanoseconds);
+            timed.times.add(call.nanoseconds);
         }
     }
 
@@ -132,9 +156,11 @@ impl<const METHODS: usize> BriefCounts<METHODS> {
             counted.ended += count;
             counted.bytes = counted.bytes.wrapping_add(sum(|tally| &tally.bytes));
             let Some(timed) = timed.get() else { continue };
-            let bytes = timed.bytes.load(Ordering::Relaxed).saturating_mul(TIMED_SHARE);
-            counted.timed_bytes = counted.timed_bytes.saturating_add(bytes);
-            counted.times.merge(&timed.times.load(), TIMED_SHARE);
+            for (timed, weight) in [(&timed.all, 1), (&timed.some, TIMED_SHARE)] {
+                let bytes = timed.bytes.load(Ordering::Relaxed).saturating_mul(weight);
+                counted.timed_bytes = counted.timed_bytes.saturating_add(bytes);
+                counted.times.merge(&timed.times.load(), weight);
+            }
         }
     }
 
@@ -196,7 +222,7 @@ mod tests {
         for period in 1..=64u64 {
             for first in 0..period {
                 let calls = (0..1000 * TIMED_SHARE).map(|round| first + round * period);
-                let timed = calls.filter(|number| is_timed(*number)).count();
+                let timed = calls.filter(|number| is_sample(*number)).count();
                 assert!((800..=1200).contains(&timed), "{timed} of call {first} of {period}");
             }
         }

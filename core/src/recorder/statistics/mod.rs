@@ -1,8 +1,8 @@
 //! What a group has called since it was made: how often, how long that took, and for whom this rank
 //! has waited. Knows nothing of who asks.
 //!
-//! All is counted exactly but the times of operations that are done when their call returns, of
-//! which one in 64 is timed, and stands for 64.
+//! All is counted exactly but the times of operations that are done when their call returns: after
+//! the first thousand of a group, one in 64 is timed, and stands for 64.
 
 mod counts;
 mod histogram;
@@ -14,7 +14,7 @@ use std::sync::PoisonError;
 use serde::{Deserialize, Serialize};
 
 use counts::MethodCounts;
-pub(super) use counts::{BriefCounts, Counts, is_timed};
+pub(super) use counts::{ALL_TIMED, BriefCounts, Counts, TimedCall, is_timed};
 pub(super) use histogram::PUBLISHED_BITS;
 
 use super::Recorder;
@@ -91,10 +91,10 @@ impl Recorder {
         let group = self.group();
         let mut counts = self.pending().counts();
         self.brief.add_to(&mut counts);
-        let counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let seconds = counted.0.elapsed().as_secs_f64();
-        let mut waits = counted.1.as_ref().map(|waits| waits()).unwrap_or_default();
-        drop(counted);
+        let (since, waits) = self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let seconds = since.elapsed().as_secs_f64();
+        // Outside the lock: it may be the last who knows the backend.
+        let mut waits = waits.map(|waits| waits()).unwrap_or_default();
         waits.sort_unstable_by_key(|(rank, _)| *rank);
         let slowest_peer = waits.iter().max_by_key(|(_, waited)| *waited).map(|(rank, _)| *rank);
         let peer = |(rank, waited): (u32, std::time::Duration)| PeerStats {
